@@ -1,0 +1,1 @@
+"""From live values to a commit."""

@@ -1,0 +1,158 @@
+"""A stored checkpoint, open for reading."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from holdfast.capture.sections import typed
+from holdfast.encode.section import decode_section
+from holdfast.encode.tree import Ref
+from holdfast.errors import ChunkCorrupt, NotFound, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from holdfast.encode.chunks import ChunkReader
+    from holdfast.encode.values import Packer
+    from holdfast.errors import IntegrityError
+    from holdfast.model.checkpoint import CheckpointRecord, SectionRecord, Status, Summary
+    from holdfast.model.recovery import RecoveryInfo
+
+
+class Checkpoint:
+    """One checkpoint: its record at hand, its sections decoded when asked for, every byte verified."""
+
+    saved = True
+
+    def __init__(
+        self,
+        record: CheckpointRecord,
+        packer: Packer,
+        reader: ChunkReader,
+        *,
+        max_section_bytes: int,
+        skipped: Sequence[IntegrityError] = (),
+    ) -> None:
+        self.record = record
+        self._packer = packer
+        self._reader = reader
+        self._max_section_bytes = max_section_bytes
+        self.skipped = tuple(skipped)
+        """Damage that was passed over to find this one, newest first."""
+
+    def section(self, name: str) -> Any:
+        """Return one section as a value of its own; ChunkCorrupt names checkpoint and section if it is damaged."""
+        record = self._section_record(name)
+        root = Ref(record.kind, record.size, record.root)
+        try:
+            value = decode_section(
+                f"section {name}", root, self._packer, self._reader, max_bytes=self._max_section_bytes
+            )
+        except ChunkCorrupt as error:
+            raise ChunkCorrupt(error.detail, error.chunk, self.id, name) from error
+        return typed(name, value)
+
+    def _section_record(self, name: str) -> SectionRecord:
+        for record in self.record.envelope.sections:
+            if record.name == name:
+                return record
+        raise NotFound(f"section in checkpoint {self.id} named", name)
+
+    @property
+    def id(self) -> str:
+        """The id, unique over all stores."""
+        return self.record.envelope.id
+
+    @property
+    def run(self) -> str:
+        """The run that it is of."""
+        return self.record.envelope.run
+
+    @property
+    def seq(self) -> int:
+        """The number within its run: this, not the time, is the order."""
+        return self.record.envelope.seq
+
+    @property
+    def parent(self) -> str | None:
+        """The checkpoint that it was taken on."""
+        return self.record.envelope.parent
+
+    @property
+    def trigger(self) -> str:
+        """What caused it."""
+        return self.record.envelope.trigger
+
+    @property
+    def reason(self) -> str:
+        """Why, in words."""
+        return self.record.envelope.reason
+
+    @property
+    def created_at(self) -> datetime:
+        """When, in UTC."""
+        return self.record.envelope.created_at
+
+    @property
+    def status(self) -> Status:
+        """How it stands now."""
+        return self.record.marks.status
+
+    @property
+    def label(self) -> str | None:
+        """A name that a person gave it."""
+        return self.record.marks.label
+
+    @property
+    def pinned(self) -> bool:
+        """Whether it is kept whatever the retention says."""
+        return self.record.marks.pinned
+
+    @property
+    def sections(self) -> tuple[str, ...]:
+        """The names of its sections."""
+        return tuple(record.name for record in self.record.envelope.sections)
+
+    @property
+    def recovery(self) -> RecoveryInfo:
+        """Whether and where the run can go on from it."""
+        return self.record.envelope.recovery
+
+    @property
+    def summary(self) -> Summary:
+        """What a list shows of it."""
+        return self.record.envelope.summary
+
+    @property
+    def size_bytes(self) -> int:
+        """The plain size of all its sections."""
+        return self.record.envelope.size_bytes
+
+    @property
+    def stored_bytes(self) -> int:
+        """What it added to the store."""
+        return self.record.envelope.stored_bytes
+
+    @property
+    def checksum(self) -> str:
+        """The seal over its record and, through its parent's, over all before it."""
+        return self.record.checksum.hex()
+
+    def __repr__(self) -> str:
+        return f"<Checkpoint {self.run}@{self.seq} {self.id} {self.trigger}>"
+
+
+class NotSaved(Checkpoint):
+    """What a disabled Holdfast returns instead of a checkpoint: `saved` is False, and reading anything says why."""
+
+    saved = False
+
+    def __init__(self) -> None:
+        """Hold nothing."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise UsageError(f"there is no {name}: checkpointing is disabled, so nothing was saved")
+
+    def __repr__(self) -> str:
+        return "<NotSaved: checkpointing is disabled>"

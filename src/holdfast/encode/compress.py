@@ -1,0 +1,129 @@
+"""Compression of single chunks: bounded on the way back, because stored bytes are untrusted."""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Literal
+
+import zstandard
+
+from holdfast.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MAX_CHUNK_BYTES = 4 * 1024 * 1024
+_SMALLEST = 64  # below this a frame's header eats the gain
+
+CodecName = Literal["none", "zstd", "gzip", "lz4"]
+
+
+class Codec(IntEnum):
+    """How a chunk's bytes are stored; the numbers are part of the format."""
+
+    NONE = 0
+    ZSTD = 1
+    GZIP = 2
+    LZ4 = 3
+
+
+class Compressor:
+    """Compresses chunks with one codec; safe to use from several threads."""
+
+    def __init__(self, codec: CodecName = "zstd", *, level: int | None = None) -> None:
+        try:
+            self.codec = Codec[codec.upper()]
+        except KeyError:
+            raise UsageError(f"unknown compression {codec!a}: use none, zstd, gzip or lz4") from None
+        self._local = threading.local()
+        self._level = level
+        if self.codec is Codec.LZ4:
+            _lz4()
+
+    def compress(self, data: bytes) -> tuple[Codec, bytes]:
+        """Return the codec used and the stored bytes; bytes that do not shrink are kept as they are."""
+        if self.codec is Codec.NONE or len(data) < _SMALLEST:
+            return Codec.NONE, data
+        try:
+            squeeze: Callable[[bytes], bytes] = self._local.squeeze
+        except AttributeError:
+            squeeze = self._local.squeeze = self._make()
+        stored = squeeze(data)
+        return (self.codec, stored) if len(stored) < len(data) else (Codec.NONE, data)
+
+    def _make(self) -> Callable[[bytes], bytes]:
+        """Build the native compressor once a thread: it costs more than compressing a small chunk."""
+        if self.codec is Codec.ZSTD:
+            return zstandard.ZstdCompressor(level=3 if self._level is None else self._level).compress
+        if self.codec is Codec.GZIP:
+            level = 6 if self._level is None else self._level
+            return lambda data: zlib.compress(data, level, wbits=31)
+        compress_block: Callable[..., bytes] = _lz4().compress
+        return lambda data: compress_block(data, store_size=False)
+
+
+_decompressors = threading.local()
+
+
+def decompress(codec: int, stored: bytes, size: int) -> bytes:
+    """Return exactly `size` plain bytes, or raise ValueError; never allocates more than that."""
+    if size > MAX_CHUNK_BYTES:
+        raise ValueError(f"claims {size:,} bytes, a chunk has at most {MAX_CHUNK_BYTES:,}")
+    if codec == Codec.NONE:
+        plain = stored
+    elif codec == Codec.ZSTD:
+        plain = _decompress_zstd(stored, size)
+    elif codec == Codec.GZIP:
+        plain = _decompress_gzip(stored, size)
+    elif codec == Codec.LZ4:
+        plain = _decompress_lz4(stored, size)
+    else:
+        raise ValueError(f"is stored with unknown codec {codec}")
+    if len(plain) != size:
+        raise ValueError(f"holds {len(plain):,} bytes instead of {size:,}")
+    return plain
+
+
+def _decompress_zstd(stored: bytes, size: int) -> bytes:
+    # zstandard allocates what the frame header claims, whatever max_output_size says: so the claim is checked first.
+    try:
+        claimed = zstandard.frame_content_size(stored)
+        if claimed != size:
+            raise ValueError(f"claims {claimed:,} bytes instead of {size:,}")
+        try:
+            decompressor: zstandard.ZstdDecompressor = _decompressors.zstd
+        except AttributeError:
+            decompressor = _decompressors.zstd = zstandard.ZstdDecompressor()
+        return decompressor.decompress(stored, allow_extra_data=False)
+    except zstandard.ZstdError as error:
+        raise ValueError(f"is no sound zstd frame ({error})") from error
+
+
+def _decompress_gzip(stored: bytes, size: int) -> bytes:
+    stream = zlib.decompressobj(wbits=31)
+    try:
+        plain = stream.decompress(stored, size + 1)
+    except zlib.error as error:
+        raise ValueError(f"is no sound gzip stream ({error})") from error
+    if not stream.eof or stream.unused_data:
+        raise ValueError("does not end where its gzip stream ends")
+    return plain
+
+
+def _decompress_lz4(stored: bytes, size: int) -> bytes:
+    block = _lz4()
+    try:
+        plain: bytes = block.decompress(stored, uncompressed_size=size)
+    except block.LZ4BlockError as error:
+        raise ValueError(f"is no sound lz4 block ({error})") from error
+    return plain
+
+
+def _lz4() -> Any:
+    try:
+        import lz4.block  # noqa: PLC0415 - an extra, loaded only when a store uses it
+    except ImportError:
+        raise UsageError("lz4 compression needs the extra: pip install 'holdfast[lz4]'") from None
+    return lz4.block

@@ -1,0 +1,132 @@
+"""A long list as a rope of groups, so that appending to it costs what was appended.
+
+Items are packed one by one and gathered into groups that end where an item's own bytes say so; a group is a leaf, and
+groups are gathered into nodes in the same way. The shape follows from the content alone, so an edit or a shift leaves
+the other groups as they were.
+
+Settled groups are not packed again to find out whether they changed: a plain copy of their items is kept and compared
+with ==, which touches no text that is still the same object. So an item in a settled group that was replaced by an
+equal one (True by 1, 0 by 0.0) keeps its first form. Groups with any but plain values are packed every time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+from holdfast.encode.cuts import Cut, recut
+
+if TYPE_CHECKING:
+    from holdfast.encode.chunks import ChunkWriter
+    from holdfast.encode.tree import Entry, Ref
+    from holdfast.encode.values import Packer
+
+_GROUP_BYTES = 32 * 1024
+_LARGEST_GROUP = 4 * _GROUP_BYTES
+_NODE_FANOUT = 16
+_LARGEST_NODE = 4 * _NODE_FANOUT
+_ATOMS = frozenset({str, int, float, bool, bytes, type(None)})
+
+
+class Rope:
+    """What one checkpoint knows of a list, for the next one to build on."""
+
+    def __init__(self) -> None:
+        self.counts: list[int] = []
+        self.groups: list[Ref] = []
+        self.shadow: list[Any] | None = []
+        self.tail: list[Cut] = []
+        self._spine = _Spine()
+
+    def update(self, items: list[Any], where: str, packer: Packer, writer: ChunkWriter) -> list[Entry]:
+        """Bring the rope to these items and return its entries: nodes, groups, then the unsettled tail."""
+        known = self._keep(items, writer)
+        start = sum(self.counts)
+        pending: list[bytes] = []
+        pending_bytes = 0
+        first = start
+        for index in range(start, len(items)):
+            data = packer.pack(items[index], f"{where}[{index}]")
+            pending.append(data)
+            pending_bytes += len(data)
+            if _ends_group(data) or pending_bytes >= _LARGEST_GROUP:
+                self._settle(items[first : index + 1], b"".join(pending), known, writer)
+                pending.clear()
+                pending_bytes = 0
+                first = index + 1
+        self.tail = recut(b"".join(pending), self.tail, writer)
+        return [*self._spine.entries(), *(cut.ref for cut in self.tail)]
+
+    def _keep(self, items: list[Any], writer: ChunkWriter) -> dict[bytes, Ref]:
+        """Drop the groups from the first changed one on; return them by name, in case they come again."""
+        if self.shadow is not None and items[: len(self.shadow)] == self.shadow:
+            return {}
+        kept = position = 0
+        if self.shadow is not None:
+            for count in self.counts:
+                if items[position : position + count] != self.shadow[position : position + count]:
+                    break
+                position += count
+                kept += 1
+        dropped = {ref.id: ref for ref in self.groups[kept:]}
+        self.shadow = self.shadow[:position] if self.shadow is not None else []
+        del self.counts[kept:], self.groups[kept:]
+        self._spine = _Spine()
+        for ref in self.groups:
+            self._spine.push(ref, writer)
+        return dropped
+
+    def _settle(self, items: list[Any], data: bytes, known: dict[bytes, Ref], writer: ChunkWriter) -> None:
+        ref = writer.leaf(data)
+        if ref.id in known:
+            del writer.chunks[ref.id]
+        self.counts.append(len(items))
+        self.groups.append(ref)
+        self._spine.push(ref, writer)
+        if self.shadow is not None:
+            try:
+                self.shadow.extend([_copy(item) for item in items])
+            except _NotPlainError:
+                self.shadow = None
+
+
+class _Spine:
+    """Groups gathered into nodes, and nodes into nodes, each level's open end kept at hand."""
+
+    def __init__(self) -> None:
+        self._levels: list[list[Ref]] = [[]]
+
+    def push(self, ref: Ref, writer: ChunkWriter, level: int = 0) -> None:
+        """Append one reference; close its node where the reference's own name says so."""
+        if level == len(self._levels):
+            self._levels.append([])
+        refs = self._levels[level]
+        refs.append(ref)
+        if (ref.id[0] < 256 // _NODE_FANOUT and len(refs) > 1) or len(refs) >= _LARGEST_NODE:
+            self._levels[level] = []
+            self.push(writer.node(refs), writer, level + 1)
+
+    def entries(self) -> list[Entry]:
+        """Return all references in order: the highest level comes first."""
+        return [ref for level in reversed(self._levels) for ref in level]
+
+
+class _NotPlainError(Exception):
+    """An item holds something whose equality is not ours to trust."""
+
+
+def _copy(value: Any) -> Any:
+    """Copy containers, share atoms; anything else has an equality of its own and is not compared."""
+    kind = type(value)
+    if kind in _ATOMS:
+        return value
+    if kind is dict:
+        return {key: item if type(item) in _ATOMS else _copy(item) for key, item in value.items()}
+    if kind is list:
+        return [item if type(item) in _ATOMS else _copy(item) for item in value]
+    raise _NotPlainError
+
+
+def _ends_group(data: bytes) -> bool:
+    """Tell by an item's bytes alone whether a group ends behind it: every _GROUP_BYTES on average."""
+    return crc32(data) * _GROUP_BYTES < len(data) << 32

@@ -1,0 +1,148 @@
+"""A section's value as a tree of chunks, at the cost of what changed since the last one.
+
+The bytes are one MessagePack value. Long lists inside it are ropes, the stretches between them are cut like any blob;
+what a checkpoint leaves behind for the next one is a SectionMemo. A memo may be dropped at any time: the next
+encoding then costs the whole section, and its chunks are found to be stored already.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from holdfast.encode.cuts import Cut, recut
+from holdfast.encode.rope import Rope
+from holdfast.encode.tree import Ref
+from holdfast.encode.values import array_header, map_header
+from holdfast.errors import LimitExceeded
+
+if TYPE_CHECKING:
+    from holdfast.encode.chunks import ChunkReader, ChunkWriter
+    from holdfast.encode.tree import Entry
+    from holdfast.encode.values import Packer
+
+_SMALL = 8 * 1024
+_LONG_BYTES = 64 * 1024
+_LONG_COUNT = 8
+_LITERAL = 128
+_HEADER_LENGTHS = {0xDE: 3, 0xDF: 5}
+
+# Where the long lists are: a list itself (LONG), or a mapping from keys to what is below them.
+_LONG = "long"
+Shape = str | dict[str, Any]
+
+
+class SectionMemo:
+    """What the last encoding of a section left behind."""
+
+    def __init__(self) -> None:
+        self.shape: Shape | None = None
+        self.looked_at = 0
+        self.blobs: dict[int, list[Cut]] = {}
+        self.ropes: dict[tuple[str, ...], Rope] = {}
+
+
+class SectionEncoder:
+    """Encodes sections into one commit's chunks."""
+
+    def __init__(self, packer: Packer, writer: ChunkWriter, *, max_bytes: int) -> None:
+        self._packer = packer
+        self._writer = writer
+        self._max_bytes = max_bytes
+
+    def encode(self, name: str, value: Any, memo: SectionMemo) -> Ref:
+        """Return the section's root; the memo is brought up to this value and is void if the commit fails."""
+        try:
+            parts = self._parts(name, value, memo)
+        except _ShapeChangedError:
+            memo.__init__()  # type: ignore[misc]
+            parts = self._parts(name, value, memo)
+        entries: list[Entry] = []
+        for index, part in enumerate(parts):
+            entries.extend(self._entries(index, part, memo))
+        root = entries[0] if len(entries) == 1 else None
+        if not isinstance(root, Ref):
+            root = self._writer.node(entries)
+        if root.size > self._max_bytes:
+            raise LimitExceeded("raise max_section_bytes to save it", f"section {name}", root.size, self._max_bytes)
+        return root
+
+    def _entries(self, index: int, part: bytes | list[Entry], memo: SectionMemo) -> list[Entry]:
+        if isinstance(part, list):
+            return part
+        if memo.ropes and len(part) <= _LITERAL:
+            return [part] if part else []
+        if not memo.ropes and len(part) <= _SMALL:
+            return [self._writer.leaf(part)]
+        cuts = memo.blobs[index] = recut(part, memo.blobs.get(index, ()), self._writer)
+        return [cut.ref for cut in cuts]
+
+    def _parts(self, name: str, value: Any, memo: SectionMemo) -> list[bytes | list[Entry]]:
+        """Return the section's bytes as blobs, with the entries of long lists between them."""
+        if memo.shape is None:
+            parts: list[bytes | list[Entry]] = [self._packer.pack(value, name)]
+        else:
+            parts = [b""]
+            self._walk((name,), value, memo.shape, memo, parts)
+        blob_bytes = sum(len(part) for part in parts if isinstance(part, bytes))
+        if blob_bytes < max(_LONG_BYTES, 2 * memo.looked_at):
+            return parts
+        memo.looked_at = blob_bytes
+        shape = self._find_long(name, value)
+        if shape == memo.shape:
+            return parts
+        del parts
+        memo.shape = shape
+        memo.blobs.clear()
+        return self._parts(name, value, memo)
+
+    def _walk(self, path: tuple[str, ...], value: Any, shape: Shape, memo: SectionMemo, parts: list[Any]) -> None:
+        where = ".".join(path)
+        if shape == _LONG:
+            if type(value) is not list:
+                raise _ShapeChangedError
+            parts[-1] += array_header(len(value))
+            rope = memo.ropes.setdefault(path, Rope())
+            parts += [rope.update(value, where, self._packer, self._writer), b""]
+            return
+        if type(value) is not dict or not isinstance(shape, dict) or not shape.keys() <= value.keys():
+            raise _ShapeChangedError
+        parts[-1] += map_header(len(value))
+        between: dict[str, Any] = {}
+        for key, item in value.items():
+            if key in shape:
+                parts[-1] += self._pack_entries(where, between) + self._packer.pack(key, where)
+                between = {}
+                self._walk((*path, key), item, shape[key], memo, parts)
+            else:
+                between[key] = item
+        parts[-1] += self._pack_entries(where, between)
+
+    def _pack_entries(self, where: str, entries: dict[str, Any]) -> bytes:
+        """Pack a mapping without its header."""
+        data = self._packer.pack(entries, where)
+        header = data[0]
+        if header in _HEADER_LENGTHS:
+            return data[_HEADER_LENGTHS[header] :]
+        if header & 0xF0 != 0x80:  # noqa: PLR2004 - keys that are not text make it an extension
+            raise _ShapeChangedError
+        return data[1:]
+
+    def _find_long(self, where: str, value: Any) -> Shape | None:
+        """Find the lists worth a rope, looking through mappings only."""
+        if type(value) is list:
+            if len(value) >= _LONG_COUNT and len(self._packer.pack(value, where)) >= _LONG_BYTES:
+                return _LONG
+            return None
+        if type(value) is not dict or not all(type(key) is str for key in value):
+            return None
+        found = {key: shape for key, item in value.items() if (shape := self._find_long(f"{where}.{key}", item))}
+        return found or None
+
+
+def decode_section(name: str, root: Ref, packer: Packer, reader: ChunkReader, *, max_bytes: int) -> Any:
+    """Return the section's value, every chunk of it verified."""
+    return packer.unpack(reader.read(root, limit=max_bytes), name)
+
+
+class _ShapeChangedError(Exception):
+    """The value no longer has its long lists where they were."""

@@ -1,0 +1,1 @@
+"""Frozen values without I/O: ids, records, sections, recovery information."""

@@ -1,0 +1,90 @@
+"""The records of a store: the checkpoint's envelope, its marks, its run."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+import msgspec
+
+from holdfast.model.recovery import RecoveryInfo
+
+FORMAT_VERSION = 1
+
+Status = Literal["creating", "valid", "corrupted", "expired", "archived"]
+
+
+class SectionRecord(msgspec.Struct, frozen=True, array_like=True):
+    """One section of a checkpoint: the root of its tree (`kind` tells leaf from node) and its plain size."""
+
+    name: str
+    kind: int
+    root: bytes
+    size: int
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """What a list shows of a checkpoint, kept beside the payload so that a list never decodes one."""
+
+    state: str | None = None
+    agents: dict[str, int] = {}
+    budget_used: dict[str, float | int] = {}
+
+
+class Envelope(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """A checkpoint without its payload: immutable, and bound to its parent by the parent's checksum."""
+
+    format_version: int  # first, so that a newer record can be told from a damaged one
+    id: str
+    run: str
+    seq: int
+    parent: str | None
+    parent_checksum: bytes | None
+    trigger: str
+    reason: str
+    created_at: datetime
+    program_version: str
+    sections: tuple[SectionRecord, ...]
+    stored_bytes: int
+    codec: str
+    recovery: RecoveryInfo
+    summary: Summary
+
+    @property
+    def size_bytes(self) -> int:
+        """The plain size of all sections."""
+        return sum(section.size for section in self.sections)
+
+
+class Marks(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """What may change about a checkpoint after it was taken."""
+
+    status: Status = "valid"
+    pinned: bool = False
+    label: str | None = None
+
+
+class CheckpointRecord(msgspec.Struct, frozen=True):
+    """A checkpoint as a store returns it; `checksum` seals the envelope and is what a child is bound to."""
+
+    envelope: Envelope
+    checksum: bytes
+    marks: Marks
+
+
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """A run as a store returns it: `last_seq` never goes back, so order survives deletions and clocks.
+
+    `holds` and `holds_sum` count and add up the chunks that the run keeps alive, so that a sweep notices when that
+    bookkeeping is damaged and takes nothing away.
+    """
+
+    format_version: int
+    id: str
+    head: str | None
+    last_seq: int
+    checkpoints: int
+    created_at: datetime
+    updated_at: datetime
+    holds: int = 0
+    holds_sum: int = 0

@@ -1,0 +1,1 @@
+"""From a store to a running workflow again."""

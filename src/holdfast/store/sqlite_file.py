@@ -1,0 +1,198 @@
+"""Opening a SQLite file as a Holdfast store: private, durable, and believed only after its schema was compared.
+
+Knows nothing of runs or checkpoints; refuses symbolic links, other owners' files, foreign schemas and old libraries.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import apsw
+
+from holdfast.errors import FormatTooNew, StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SCHEMA_VERSION = 1
+APPLICATION_ID = 0x484F4C44  # "HOLD"
+OLDEST_SQLITE = 3_051_003  # before it two connections that checkpoint at once could corrupt the file
+BUSY_TIMEOUT_MS = 60_000
+_LARGEST_VALUE = 16 * 1024 * 1024
+_SCHEMA = Path(__file__).with_name("sql") / "sqlite_schema.sql"
+
+Durability = Literal["power", "process"]
+
+
+@contextmanager
+def translated(store: str) -> Iterator[None]:
+    """Turn the driver's errors into ours, each with what to do next."""
+    try:
+        yield
+    except (apsw.CorruptError, apsw.NotADBError, apsw.FormatError) as error:
+        raise StoreCorrupt(
+            f"the file is damaged or is no SQLite database ({error}). hf.verify() tells what can still be read", store
+        ) from error
+    except apsw.FullError as error:
+        raise StoreFull(store, "no space left; nothing was written. Free some space, then repeat") from error
+    except (apsw.BusyError, apsw.LockedError) as error:
+        raise StoreBusy(store, "other processes kept it locked for too long; repeat the call") from error
+    except (apsw.ReadOnlyError, apsw.PermissionsError) as error:
+        raise StoreUnavailable(store, f"it cannot be written ({error}); check the permissions of its folder") from error
+    except (apsw.CantOpenError, apsw.IOError) as error:
+        raise StoreUnavailable(store, f"the disk refused ({error}); nothing was acknowledged") from error
+    except apsw.TooBigError as error:
+        raise StoreCorrupt(f"a stored value is larger than any that is ever written ({error})", store) from error
+    except apsw.Error as error:
+        raise StoreError(store, f"SQLite refused ({type(error).__name__}: {error})") from error
+
+
+def connect(path: Path, *, durability: Durability, read_only: bool, vfs: str | None = None) -> apsw.Connection:
+    """Return a connection to the store in this file, made first if it is not there; StoreError or IntegrityError."""
+    store = str(path)
+    if apsw.apsw_version() and apsw.sqlite_lib_version() and _library_version() < OLDEST_SQLITE:
+        raise StoreUnavailable(store, f"SQLite {apsw.sqlite_lib_version()} can corrupt it: install a newer apsw")
+    if not read_only:
+        _make_private_file(path, store)
+    _check_owner(path, store)
+    with translated(store):
+        connection = _open(path, read_only=read_only, vfs=vfs)
+        try:
+            _harden(connection)
+            _settle_schema(connection, store, read_only=read_only)
+            if not read_only:
+                _make_durable(connection, durability, store)
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def sync_directory(path: Path) -> None:
+    """Make a directory's entries durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _library_version() -> int:
+    major, minor, patch = (int(part) for part in apsw.sqlite_lib_version().split("."))
+    return major * 1_000_000 + minor * 1_000 + patch
+
+
+def _make_private_file(path: Path, store: str) -> None:
+    """Create file and folders for their owner only, each durably named by its parent before it is used."""
+    try:
+        missing = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
+        for folder in reversed(missing):
+            folder.mkdir(mode=0o700, exist_ok=True)
+            sync_directory(folder.parent)
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+        except FileExistsError:
+            return
+        sync_directory(path.parent)
+    except OSError as error:
+        raise StoreUnavailable(
+            store, f"cannot be created ({error.strerror}); choose another place with holdfast.open(path)"
+        ) from error
+
+
+def _check_owner(path: Path, store: str) -> None:
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        raise StoreUnavailable(store, "there is no store here; open it without read_only to begin one") from None
+    except OSError as error:
+        raise StoreUnavailable(store, f"cannot be reached ({error.strerror})") from error
+    if not stat.S_ISREG(status.st_mode):
+        raise StoreUnavailable(store, "is no regular file; a store is never opened through a link")
+    if status.st_uid != os.geteuid():
+        raise StoreUnavailable(store, f"belongs to user {status.st_uid}, not to you; copy it to a place of your own")
+
+
+def _open(path: Path, *, read_only: bool, vfs: str | None) -> apsw.Connection:
+    if not read_only:
+        return apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE, vfs=vfs)
+    # Without a log there is nothing to replay, and an immutable file can be read where nothing may be written.
+    if os.access(path.parent, os.W_OK) or Path(f"{path}-wal").exists():
+        return apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY, vfs=vfs)
+    uri = path.absolute().as_uri() + "?immutable=1"
+    return apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI, vfs=vfs)
+
+
+def _harden(connection: apsw.Connection) -> None:
+    """Keep anything that a hostile file holds from running, and bound what it can make us allocate."""
+    connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+    connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+    connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 0)
+    connection.limit(apsw.SQLITE_LIMIT_LENGTH, _LARGEST_VALUE)
+    connection.execute("PRAGMA cell_size_check = ON")
+    connection.execute("PRAGMA mmap_size = 0")
+    connection.execute("PRAGMA temp_store = MEMORY")
+
+
+def _settle_schema(connection: apsw.Connection, store: str, *, read_only: bool) -> None:
+    """Create the schema in an empty file, or compare it with ours."""
+    if not read_only and not _schema(connection):
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        with _immediate(connection):
+            if not _schema(connection):
+                for statement in _statements():
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    if _pragma(connection, "application_id") != APPLICATION_ID:
+        raise StoreCorrupt("is no Holdfast store; choose another file", store)
+    version = _pragma(connection, "user_version")
+    if version > SCHEMA_VERSION:
+        raise FormatTooNew(f"store {store}", version, SCHEMA_VERSION)
+    if _schema(connection) != set(_statements()):
+        raise StoreCorrupt("its tables are not those of a Holdfast store: it was altered or damaged", store)
+
+
+def _make_durable(connection: apsw.Connection, durability: Durability, store: str) -> None:
+    """Write ahead, and (unless only process crashes matter) sync the log once a commit."""
+    mode = connection.execute("PRAGMA journal_mode = WAL").fetchall()[0][0]
+    if mode != "wal":
+        raise StoreUnavailable(store, f"this file system allows no write-ahead log (got {mode!a}); use a local disk")
+    connection.execute(f"PRAGMA synchronous = {'FULL' if durability == 'power' else 'NORMAL'}")
+    connection.execute("PRAGMA journal_size_limit = 16777216")
+
+
+@contextmanager
+def _immediate(connection: apsw.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+def _schema(connection: apsw.Connection) -> set[str]:
+    """Return the text of every table, index, view and trigger in the file; implied indexes have none."""
+    rows = connection.execute("SELECT sql, name FROM sqlite_schema").fetchall()
+    return {f"without text: {name}" if sql is None else str(sql) for sql, name in rows if not _is_implied(sql, name)}
+
+
+def _is_implied(sql: object, name: object) -> bool:
+    return sql is None and isinstance(name, str) and name.startswith("sqlite_autoindex_")
+
+
+def _statements() -> list[str]:
+    return [statement.strip() for statement in _SCHEMA.read_text().split(";") if statement.strip()]
+
+
+def _pragma(connection: apsw.Connection, name: str) -> int:
+    value = connection.execute(f"PRAGMA {name}").fetchall()[0][0]
+    return value if isinstance(value, int) else -1

@@ -1,0 +1,189 @@
+"""Checking a whole store: every record, chain link, head, tree and chunk; reads only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from holdfast.encode.chunks import ChunkReader, verified
+from holdfast.encode.tree import LEAF, NODE, Ref
+from holdfast.errors import ChunkCorrupt, HoldfastError, IntegrityError, NotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from holdfast.model.checkpoint import CheckpointRecord, RunRecord
+    from holdfast.store.api import Store
+
+FaultKind = Literal["store", "run", "checkpoint", "link", "head", "chunk"]
+_BATCH = 256
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that is not as it was written, and where."""
+
+    kind: FaultKind
+    detail: str
+    run: str | None = None
+    checkpoint: str | None = None
+    section: str | None = None
+    chunk: str | None = None
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What a verification looked at and what it found."""
+
+    runs: int
+    checkpoints: int
+    chunks: int
+    faults: tuple[Fault, ...]
+
+    @property
+    def sound(self) -> bool:
+        """Whether everything is as it was written."""
+        return not self.faults
+
+
+def verify(store: Store, *, progress: Callable[[str, int], None] | None = None) -> Report:
+    """Check everything in a store and name each fault; `progress` is told what was checked, and how many so far."""
+    return _Check(store, progress or (lambda _what, _count: None)).report()
+
+
+def faults_in(store: Store, record: CheckpointRecord) -> list[Fault]:
+    """Check one checkpoint down to its last chunk."""
+    check = _Check(store, lambda _what, _count: None)
+    return list(check.sections(record))
+
+
+class _Check:
+    def __init__(self, store: Store, progress: Callable[[str, int], None]) -> None:
+        self._store = store
+        self._progress = progress
+        self._bad: dict[bytes, str | None] = {}  # a chunk, or one below it, is bad: why; None: checked and sound
+        self._checkpoints = 0
+
+    def report(self) -> Report:
+        faults: list[Fault] = []
+        runs = 0
+        try:
+            faults += [Fault(kind="store", detail=line) for line in self._store.check()]
+            listing = self._store.runs()
+            runs = len(listing)
+            faults += [Fault(kind="run", detail=str(e), run=getattr(e, "run", None)) for e in listing.damaged]
+            for run in listing:
+                faults += self._run(run)
+            faults += self._strays()
+        except HoldfastError as error:
+            faults.append(Fault(kind="store", detail=str(error)))
+        return Report(runs=runs, checkpoints=self._checkpoints, chunks=len(self._bad), faults=tuple(faults))
+
+    def _run(self, run: RunRecord) -> Iterator[Fault]:
+        try:
+            listing = self._store.checkpoints(run.id)
+        except IntegrityError as error:
+            yield Fault(kind="run", detail=str(error), run=run.id)
+            return
+        for damage in listing.damaged:
+            name = getattr(damage, "checkpoint", None)
+            yield Fault(kind="checkpoint", detail=str(damage), run=run.id, checkpoint=name)
+        by_id = {record.envelope.id: record for record in listing}
+        if run.head not in by_id and (run.head is not None or by_id):
+            yield Fault(kind="head", detail=f"the head {run.head} is not among the sound checkpoints", run=run.id)
+        if len(by_id) + len(listing.damaged) < run.checkpoints:
+            yield Fault(kind="run", detail=f"{run.checkpoints - len(by_id)} checkpoints are missing", run=run.id)
+        for record in listing:
+            yield from self._link(record, by_id)
+            yield from self.sections(record)
+            self._checkpoints += 1
+            self._progress("checkpoints", self._checkpoints)
+
+    def _link(self, record: CheckpointRecord, by_id: dict[str, CheckpointRecord]) -> Iterator[Fault]:
+        """Check that a checkpoint's parent is the one it was taken on, or left a tombstone that says so."""
+        envelope = record.envelope
+        if envelope.parent is None:
+            return
+        try:
+            parent = by_id.get(envelope.parent)
+            checksum = parent.checksum if parent else self._parent_checksum(envelope.run, envelope.parent)
+        except IntegrityError as error:
+            yield Fault(kind="link", detail=str(error), run=envelope.run, checkpoint=envelope.id)
+            return
+        if checksum != envelope.parent_checksum:
+            detail = f"its parent {envelope.parent} " + ("is missing" if checksum is None else "is not the one it had")
+            yield Fault(kind="link", detail=detail, run=envelope.run, checkpoint=envelope.id)
+
+    def _parent_checksum(self, run: str, parent: str) -> bytes | None:
+        tombstone = self._store.tombstone(run, parent)
+        if tombstone is not None:
+            return tombstone
+        try:
+            return self._store.checkpoint(parent).checksum
+        except NotFound:
+            return None
+
+    def sections(self, record: CheckpointRecord) -> Iterator[Fault]:
+        """Check the trees of a checkpoint; chunks that were checked for another one are not read again."""
+        for section in record.envelope.sections:
+            root = Ref(section.kind, section.size, section.root)
+            problem = self._tree(root)
+            if problem is not None:
+                yield Fault(
+                    kind="chunk",
+                    detail=problem,
+                    run=record.envelope.run,
+                    checkpoint=record.envelope.id,
+                    section=section.name,
+                    chunk=root.id.hex(),
+                )
+
+    def _tree(self, root: Ref) -> str | None:
+        """Return what is wrong at or below a reference: depth first, each chunk once."""
+        stack: list[tuple[Ref, list[Ref] | None]] = [(root, None)]
+        while stack:
+            ref, children = stack.pop()
+            if children is not None:
+                self._bad[ref.id] = next((why for child in children if (why := self._bad[child.id])), None)
+                continue
+            if ref.id in self._bad:
+                continue
+            try:
+                below = self._children(ref)
+            except ChunkCorrupt as error:
+                self._bad[ref.id] = f"chunk {error.chunk[:16]} {error.detail}"
+                continue
+            self._bad[ref.id] = None
+            if below:
+                stack.append((ref, below))
+                stack.extend((child, None) for child in below)
+            self._progress("chunks", len(self._bad))
+        return self._bad[root.id]
+
+    def _children(self, ref: Ref) -> list[Ref]:
+        reader = ChunkReader(self._store.fetch)
+        if ref.kind == LEAF:
+            size = len(reader.leaf(ref))
+            if size != ref.size:
+                raise ChunkCorrupt(f"holds {size:,} bytes, its node says {ref.size:,}", ref.id.hex())
+            return []
+        return [entry for entry in reader.node(ref) if isinstance(entry, Ref)]
+
+    def _strays(self) -> Iterator[Fault]:
+        """Check the chunks that no checkpoint reaches: damage there is damage, though nothing needs it."""
+        strays = [name for name in self._store.chunk_ids() if name not in self._bad]
+        for start in range(0, len(strays), _BATCH):
+            batch = strays[start : start + _BATCH]
+            stored = self._store.fetch(batch)
+            for name in batch:
+                self._bad[name] = None
+                chunk = stored.get(name)
+                if not any(_is_sound(kind, name, chunk) for kind in (LEAF, NODE)):
+                    yield Fault(kind="chunk", detail="a chunk that nothing needs is damaged", chunk=name.hex())
+
+
+def _is_sound(kind: int, name: bytes, chunk: object) -> bool:
+    try:
+        verified(kind, name, chunk)  # type: ignore[arg-type]
+    except ChunkCorrupt:
+        return False
+    return True
