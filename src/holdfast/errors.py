@@ -6,20 +6,33 @@ HoldfastError
 │   ├── ValueRefused      a value that could not come back equal
 │   ├── SectionInvalid    a typed section that does not fit its type
 │   ├── UnknownType       stored data names a type that the caller did not register
-│   └── LimitExceeded     larger than a limit that the caller may raise
+│   ├── LimitExceeded     larger than a limit that the caller may raise
+│   ├── RestoreRefused    a restore that could not be safe
+│   ├── CaptureFailed     a registered object that gave no snapshot, or took none back
+│   ├── SettingsInvalid   a settings file that cannot be followed
+│   └── KeyRefused        an encrypted store without its key, or a key without its store
 ├── NotFound              there is no such run, checkpoint or section
 ├── Conflict              somebody else was first: read again, then decide
-│   └── HeadMoved
+│   ├── HeadMoved
+│   ├── RunDiffers        another run has this id there
+│   ├── LeaseHeld         another process has the right to move the run
+│   └── LeaseLost         this process had it, and has it no longer
 ├── IntegrityError        stored bytes are not what was written: nothing of them is handed out
 │   ├── ChunkCorrupt
 │   ├── CheckpointCorrupt
 │   ├── RunCorrupt
 │   ├── StoreCorrupt
 │   └── FormatTooNew
-└── StoreError            the medium refused: mend it, then repeat
-    ├── StoreUnavailable
-    ├── StoreFull
-    └── StoreBusy
+├── StoreError            the medium refused: mend it, then repeat
+│   ├── StoreUnavailable
+│   ├── StoreFull
+│   └── StoreBusy
+├── Unprotected           a checkpoint failed, and the settings say not to go on like that
+│   ├── RunPaused         mend the cause, then go on
+│   └── RunStopped
+├── SessionOver           the session's time is up, and its position is saved
+├── RestoreConflict       files are not what the plan saw: make a new plan
+└── RestoreFailed         the file system refused in the middle of a restore
 """
 
 from __future__ import annotations
@@ -69,6 +82,8 @@ class InvalidId(UsageError):
     def sentence(self) -> str:
         """Quote the id, escaped, and state the grammar."""
         shown = self.detail if len(self.detail) <= 80 else self.detail[:77] + "..."  # noqa: PLR2004
+        if self.kind == "checkpoint":
+            return f"{shown!a} is no checkpoint id: that is cp_ and 32 digits of 0-9a-f; hf.checkpoints(run) lists them"
         return (
             f"{shown!a} is no {self.kind} id: use 1 to 200 ASCII letters, digits and _ . : @ + = - , "
             "beginning with a letter, a digit or _"
@@ -144,6 +159,10 @@ class Conflict(HoldfastError):
 
     run: str
 
+    def sentence(self) -> str:
+        """Name the run."""
+        return f"run {self.run!a}: somebody else was first; read it again"
+
 
 @dataclass(eq=False)
 class HeadMoved(Conflict):
@@ -158,6 +177,52 @@ class HeadMoved(Conflict):
             f"run {self.run!a}: another writer moved its head from {self.expected} to {self.actual}; nothing was "
             "written. Open the run again with hf.run(...) to go on from the new head"
         )
+
+
+@dataclass(eq=False)
+class RunDiffers(Conflict):
+    """Two stores have a run of the same id that went different ways; nothing was copied."""
+
+    retryable: ClassVar[bool] = False
+
+    store: str
+
+    def sentence(self) -> str:
+        """Name the run and the store."""
+        return (
+            f"run {self.run!a}: {self.store} has another run of this id, or went on from it; nothing of it was copied. "
+            "Copy into another store or tenant, or delete one of the two"
+        )
+
+
+@dataclass(eq=False)
+class LeaseHeld(Conflict):
+    """Another owner has the right to move this run; nothing was written."""
+
+    owner: str
+    until: str
+
+    def sentence(self) -> str:
+        """Name the owner and when the lease lapses."""
+        return (
+            f"run {self.run!a}: {self.owner!a} has it until {self.until}; nothing was written. Wait, or take it over "
+            "when the lease has lapsed"
+        )
+
+
+@dataclass(eq=False)
+class LeaseLost(Conflict):
+    """The right to move this run went to another owner; nothing was written."""
+
+    retryable: ClassVar[bool] = False
+
+    token: int
+    owner: str | None = None
+
+    def sentence(self) -> str:
+        """Name who has it now."""
+        now = f"{self.owner!a} took it over" if self.owner else "it was given back"
+        return f"run {self.run!a}: lease {self.token} lapsed and {now}; nothing was written. Stop moving it from here"
 
 
 @dataclass(eq=False)
@@ -267,3 +332,122 @@ class StoreBusy(StoreError):
     """Other processes held the store for longer than the busy timeout."""
 
     retryable: ClassVar[bool] = True
+
+
+@dataclass(eq=False)
+class RestoreRefused(UsageError):
+    """A restore that cannot be carried out safely; nothing was written."""
+
+    def sentence(self) -> str:
+        """Say what stands in the way."""
+        return f"nothing was restored: {self.detail}"
+
+
+@dataclass(eq=False)
+class RestoreConflict(HoldfastError):
+    """Files on disk are not what the plan saw, or the plan leaves conflicts open; the tree is as it was before."""
+
+    exit_code: ClassVar[int] = 4
+    retryable: ClassVar[bool] = True
+
+    paths: tuple[str, ...]
+    detail: str
+
+    def sentence(self) -> str:
+        """Name the first paths."""
+        shown = ", ".join(ascii(path) for path in self.paths[:5]) + (" ..." if len(self.paths) > 5 else "")  # noqa: PLR2004
+        return f"{self.detail}: {shown}. Nothing was changed; make a new plan and decide on these paths"
+
+
+@dataclass(eq=False)
+class RestoreFailed(HoldfastError):
+    """The file system refused in the middle of a restore; nothing is half-done for good."""
+
+    exit_code: ClassVar[int] = 6
+
+    path: str
+    detail: str
+
+    def sentence(self) -> str:
+        """Name the path and what the file system said."""
+        return f"restore stopped at {self.path!a}: {self.detail}"
+
+
+@dataclass(eq=False)
+class CaptureFailed(UsageError):
+    """A registered object raised while its snapshot was taken or put back; the others are as they were."""
+
+    section: str
+
+    def sentence(self) -> str:
+        """Name the section."""
+        return f"section {self.section!a}: {self.detail}. Nothing was saved, and no other section was touched"
+
+
+@dataclass(eq=False)
+class SettingsInvalid(UsageError):
+    """A settings file that cannot be followed."""
+
+    file: str
+
+    def sentence(self) -> str:
+        """Name the file and the place in it."""
+        return f"{self.file}: {self.detail}"
+
+
+@dataclass(eq=False)
+class KeyRefused(UsageError):
+    """A store is encrypted and the key is missing or another one, or a key is given for a store that is not."""
+
+    store: str
+
+    def sentence(self) -> str:
+        """Name the store and what to give."""
+        return f"store {self.store}: {self.detail}"
+
+
+@dataclass(eq=False)
+class Unprotected(HoldfastError):
+    """A checkpoint failed, and the settings say not to go on without one."""
+
+    exit_code: ClassVar[int] = 7
+
+    run: str
+    since: str
+    detail: str
+
+    def sentence(self) -> str:
+        """Say since when, and why."""
+        return f"run {self.run!a} is unprotected since {self.since}: {self.detail}"
+
+
+@dataclass(eq=False)
+class RunPaused(Unprotected):
+    """The run waits until a checkpoint succeeds again."""
+
+    retryable: ClassVar[bool] = True
+
+    def sentence(self) -> str:
+        """Say how to go on."""
+        return f"{Unprotected.sentence(self)}. It is paused: mend the cause, then call run.checkpoint() to go on"
+
+
+@dataclass(eq=False)
+class RunStopped(Unprotected):
+    """The run ends here."""
+
+    def sentence(self) -> str:
+        """Say from where to go on."""
+        return f"{Unprotected.sentence(self)}. It is stopped: mend the cause, then open the run again"
+
+
+@dataclass(eq=False)
+class SessionOver(HoldfastError):
+    """The session's deadline has passed; the run's position was saved before."""
+
+    run: str
+    detail: str
+
+    def sentence(self) -> str:
+        """Say how to go on in the next session."""
+        return f"run {self.run!a}: the session is over, {self.detail}. Open the run again in a new session to go on"

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from holdfast.encode.compress import MAX_CHUNK_BYTES, Compressor, decompress
+from holdfast.encode.compress import MAX_CHUNK_BYTES, Codec, Compressor, decompress
 from holdfast.encode.tree import LEAF, NODE, Entry, Ref, chunk_id, decode_node, encode_node
-from holdfast.errors import ChunkCorrupt, LimitExceeded
+from holdfast.errors import ChunkCorrupt, LimitExceeded, StoreCorrupt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
 _BATCH = 256  # chunks fetched at once: bounds memory beside the section itself
 _MAX_PARTS = 1_000_000  # a hostile tree that names one node again and again stops here
+_MAX_DEPTH = 100  # a node of ours has at least two entries, so 20 levels hold all parts that are allowed
 
 
 class Chunk(NamedTuple):
@@ -22,6 +23,26 @@ class Chunk(NamedTuple):
     codec: int
     size: int
     data: bytes
+
+
+class Content(NamedTuple):
+    """What stands below a reference, and how many stored bytes it came from."""
+
+    data: bytes
+    stored_bytes: int
+
+
+class Writer(Protocol):
+    """What takes the chunks of one commit."""
+
+    def leaf(self, data: bytes) -> Ref:
+        """Add plain bytes and return their reference."""
+
+    def node(self, entries: Iterable[Entry]) -> Ref:
+        """Add a node over these entries and return its reference."""
+
+    def forget(self, ref: Ref) -> None:
+        """Leave a chunk out again, because the store has it."""
 
 
 class ChunkWriter:
@@ -40,12 +61,28 @@ class ChunkWriter:
         data, size = encode_node(entries)
         return self._add(NODE, data, size)
 
+    def forget(self, ref: Ref) -> None:
+        """Leave a chunk out again, because the store has it."""
+        self.chunks.pop(ref.id, None)
+
+    def finish(self) -> None:
+        """Be done: chunks are compressed as they come."""
+
+    def close(self) -> None:
+        """Let go of nothing."""
+
+    @property
+    def stored_bytes(self) -> int:
+        """The compressed size of all chunks."""
+        return sum(len(chunk.data) for chunk in self.chunks.values())
+
     def _add(self, kind: int, data: bytes, size: int) -> Ref:
         if len(data) > MAX_CHUNK_BYTES:
             raise LimitExceeded("cut it smaller", "a chunk's bytes", len(data), MAX_CHUNK_BYTES)
         name = chunk_id(kind, data)
         if name not in self.chunks:
-            codec, stored = self._compressor.compress(data)
+            # A node is mostly hashes, which do not shrink.
+            codec, stored = self._compressor.compress(data) if kind == LEAF else (Codec.NONE, data)
             self.chunks[name] = Chunk(name, codec, len(data), stored)
         return Ref(kind, size, name)
 
@@ -70,28 +107,51 @@ class ChunkReader:
 
     def plain(self, refs: Sequence[Ref]) -> list[bytes]:
         """Return the verified plain bytes of these chunks, in order."""
-        stored = self._fetch([ref.id for ref in refs])
+        stored = self._stored([ref.id for ref in refs])
         return [verified(ref.kind, ref.id, stored.get(ref.id)) for ref in refs]
 
     def read(self, root: Ref, *, limit: int) -> bytes:
         """Return all content below a reference, in order; refuses more than `limit` bytes before allocating them."""
+        return self.load(root, limit=limit).data
+
+    def load(self, root: Ref, *, limit: int) -> Content:
+        """Return all content below a reference, and how many stored bytes it came from."""
         if root.size > limit:
             raise LimitExceeded("raise max_section_bytes to read it", "a section's bytes", root.size, limit)
         parts = self._expand(root)
         refs = [part for part in parts if isinstance(part, Ref)]
         leaves: dict[bytes, bytes] = {}
+        stored_bytes = 0
         for start in range(0, len(refs), _BATCH):
             batch = refs[start : start + _BATCH]
-            for ref, data in zip(batch, self.plain(batch), strict=True):
+            stored = self._stored([ref.id for ref in batch])
+            stored_bytes += sum(len(chunk.data) for chunk in stored.values())
+            for ref in batch:
+                data = leaves[ref.id] = verified(LEAF, ref.id, stored.get(ref.id))
                 if len(data) != ref.size:
                     raise ChunkCorrupt(f"holds {len(data):,} bytes, its node says {ref.size:,}", ref.id.hex())
-                leaves[ref.id] = data
-        return b"".join([leaves[part.id] if isinstance(part, Ref) else part for part in parts])
+        return Content(b"".join([leaves[part.id] if isinstance(part, Ref) else part for part in parts]), stored_bytes)
+
+    def _stored(self, names: Sequence[bytes]) -> Mapping[bytes, Chunk]:
+        """Fetch chunks; where the store itself is damaged, find the chunk that cannot be read."""
+        try:
+            return self._fetch(names)
+        except StoreCorrupt:
+            for name in names:
+                try:
+                    self._fetch([name])
+                except StoreCorrupt as error:
+                    raise ChunkCorrupt(f"cannot be read ({error.detail})", name.hex()) from error
+            raise
 
     def _expand(self, root: Ref) -> list[Entry]:
         """Replace nodes by their entries, level by level, until only literals and leaves are left."""
         parts: list[Entry] = [root]
+        depth = 0
         while any(isinstance(part, Ref) and part.kind == NODE for part in parts):
+            depth += 1
+            if depth > _MAX_DEPTH:
+                raise ChunkCorrupt(f"has more than {_MAX_DEPTH} levels below it", root.id.hex())
             nodes = list(dict.fromkeys(part for part in parts if isinstance(part, Ref) and part.kind == NODE))
             entries = dict(zip(nodes, self.nodes(nodes), strict=True))
             wider: list[Entry] = []

@@ -69,7 +69,7 @@ _decompressors = threading.local()
 
 def decompress(codec: int, stored: bytes, size: int) -> bytes:
     """Return exactly `size` plain bytes, or raise ValueError; never allocates more than that."""
-    if size > MAX_CHUNK_BYTES:
+    if not 0 <= size <= MAX_CHUNK_BYTES:  # below 0, zlib and lz4 would take it for "no limit"
         raise ValueError(f"claims {size:,} bytes, a chunk has at most {MAX_CHUNK_BYTES:,}")
     if codec == Codec.NONE:
         plain = stored

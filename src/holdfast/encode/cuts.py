@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from holdfast.encode.chunks import ChunkWriter
+    from holdfast.encode.chunks import Writer
     from holdfast.encode.tree import Ref
 
 _SMALLEST_CUT = 2 * 1024
 _LARGEST_CUT = 64 * 1024
 _SEARCH_WINDOW = 512 * 1024
 _MAX_MISSES = 16
+_PROBE = 64  # bytes looked for before the rest of a cut is compared: searching for a long needle costs more
 
 
 class Cut(NamedTuple):
@@ -27,7 +28,7 @@ class Cut(NamedTuple):
     ref: Ref
 
 
-def recut(new: bytes, old: Sequence[Cut], writer: ChunkWriter) -> list[Cut]:
+def recut(new: bytes, old: Sequence[Cut], writer: Writer) -> list[Cut]:
     """Return the cuts of `new`, taking over every old cut that stands in it unchanged."""
     cuts: list[Cut] = []
     position = 0
@@ -62,8 +63,10 @@ def _align(new: bytes, position: int, end: int, old: Sequence[Cut]) -> Iterator[
     for cut in old:
         if misses == _MAX_MISSES:
             break
-        found = new.find(cut.data, position, min(end, position + _SEARCH_WINDOW)) if len(cut.data) > 64 else -1  # noqa: PLR2004
-        if found < 0:
+        found = -1
+        if len(cut.data) >= _PROBE:
+            found = new.find(cut.data[:_PROBE], position, min(end, position + _SEARCH_WINDOW))
+        if found < 0 or found + len(cut.data) > end or not new.startswith(cut.data, found):
             misses += 1
             continue
         misses = 0
@@ -75,7 +78,7 @@ def _align(new: bytes, position: int, end: int, old: Sequence[Cut]) -> Iterator[
         yield new[position:end]
 
 
-def _cut_stretch(stretch: bytes, cuts: list[Cut], size: int, writer: ChunkWriter) -> None:
+def _cut_stretch(stretch: bytes, cuts: list[Cut], size: int, writer: Writer) -> None:
     """Append a changed stretch; a short one takes its left neighbour in, so that cuts do not crumble."""
     if cuts and len(stretch) < size // 2 and len(cuts[-1].data) + len(stretch) <= 2 * size:
         stretch = cuts.pop().data + stretch

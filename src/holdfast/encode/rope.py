@@ -17,12 +17,13 @@ from zlib import crc32
 from holdfast.encode.cuts import Cut, recut
 
 if TYPE_CHECKING:
-    from holdfast.encode.chunks import ChunkWriter
+    from holdfast.encode.chunks import Writer
     from holdfast.encode.tree import Entry, Ref
     from holdfast.encode.values import Packer
 
 _GROUP_BYTES = 32 * 1024
 _LARGEST_GROUP = 4 * _GROUP_BYTES
+_LARGEST_LEAF = 1024 * 1024
 _NODE_FANOUT = 16
 _LARGEST_NODE = 4 * _NODE_FANOUT
 _ATOMS = frozenset({str, int, float, bool, bytes, type(None)})
@@ -38,7 +39,7 @@ class Rope:
         self.tail: list[Cut] = []
         self._spine = _Spine()
 
-    def update(self, items: list[Any], where: str, packer: Packer, writer: ChunkWriter) -> list[Entry]:
+    def update(self, items: list[Any], where: str, packer: Packer, writer: Writer) -> list[Entry]:
         """Bring the rope to these items and return its entries: nodes, groups, then the unsettled tail."""
         known = self._keep(items, writer)
         start = sum(self.counts)
@@ -47,6 +48,11 @@ class Rope:
         first = start
         for index in range(start, len(items)):
             data = packer.pack(items[index], f"{where}[{index}]")
+            if len(data) > _LARGEST_LEAF and pending:  # alone in its group, its pieces do not move with its neighbours
+                self._settle(items[first:index], b"".join(pending), known, writer)
+                pending.clear()
+                pending_bytes = 0
+                first = index
             pending.append(data)
             pending_bytes += len(data)
             if _ends_group(data) or pending_bytes >= _LARGEST_GROUP:
@@ -57,14 +63,14 @@ class Rope:
         self.tail = recut(b"".join(pending), self.tail, writer)
         return [*self._spine.entries(), *(cut.ref for cut in self.tail)]
 
-    def _keep(self, items: list[Any], writer: ChunkWriter) -> dict[bytes, Ref]:
+    def _keep(self, items: list[Any], writer: Writer) -> dict[bytes, Ref]:
         """Drop the groups from the first changed one on; return them by name, in case they come again."""
-        if self.shadow is not None and items[: len(self.shadow)] == self.shadow:
+        if self.shadow is not None and _equal(items[: len(self.shadow)], self.shadow):
             return {}
         kept = position = 0
         if self.shadow is not None:
             for count in self.counts:
-                if items[position : position + count] != self.shadow[position : position + count]:
+                if not _equal(items[position : position + count], self.shadow[position : position + count]):
                     break
                 position += count
                 kept += 1
@@ -76,10 +82,11 @@ class Rope:
             self._spine.push(ref, writer)
         return dropped
 
-    def _settle(self, items: list[Any], data: bytes, known: dict[bytes, Ref], writer: ChunkWriter) -> None:
-        ref = writer.leaf(data)
+    def _settle(self, items: list[Any], data: bytes, known: dict[bytes, Ref], writer: Writer) -> None:
+        ref, *pieces = _write_group(data, writer)
         if ref.id in known:
-            del writer.chunks[ref.id]
+            for stored in (ref, *pieces):
+                writer.forget(stored)
         self.counts.append(len(items))
         self.groups.append(ref)
         self._spine.push(ref, writer)
@@ -96,7 +103,7 @@ class _Spine:
     def __init__(self) -> None:
         self._levels: list[list[Ref]] = [[]]
 
-    def push(self, ref: Ref, writer: ChunkWriter, level: int = 0) -> None:
+    def push(self, ref: Ref, writer: Writer, level: int = 0) -> None:
         """Append one reference; close its node where the reference's own name says so."""
         if level == len(self._levels):
             self._levels.append([])
@@ -109,6 +116,22 @@ class _Spine:
     def entries(self) -> list[Entry]:
         """Return all references in order: the highest level comes first."""
         return [ref for level in reversed(self._levels) for ref in level]
+
+
+def _write_group(data: bytes, writer: Writer) -> list[Ref]:
+    """Return a group's reference, and its pieces if an item in it is larger than a chunk may be."""
+    if len(data) <= _LARGEST_LEAF:
+        return [writer.leaf(data)]
+    pieces = [writer.leaf(data[at : at + _LARGEST_LEAF]) for at in range(0, len(data), _LARGEST_LEAF)]
+    return [writer.node(pieces), *pieces]
+
+
+def _equal(items: list[Any], known: list[Any]) -> bool:
+    """Compare; values that refuse to be compared are not plain, so they are not what is known."""
+    try:
+        return items == known
+    except Exception:  # noqa: BLE001 - arrays and the like raise what they please
+        return False
 
 
 class _NotPlainError(Exception):

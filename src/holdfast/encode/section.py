@@ -7,24 +7,28 @@ encoding then costs the whole section, and its chunks are found to be stored alr
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from holdfast.encode.cuts import Cut, recut
 from holdfast.encode.rope import Rope
 from holdfast.encode.tree import Ref
-from holdfast.encode.values import array_header, map_header
+from holdfast.encode.values import array_header, below, is_utf8, map_header
 from holdfast.errors import LimitExceeded
 
 if TYPE_CHECKING:
-    from holdfast.encode.chunks import ChunkReader, ChunkWriter
+    from holdfast.encode.chunks import ChunkReader, Content, Writer
     from holdfast.encode.tree import Entry
     from holdfast.encode.values import Packer
 
 _SMALL = 8 * 1024
-_LONG_BYTES = 64 * 1024
+_LONG_BYTES = 32 * 1024
 _LONG_COUNT = 8
 _LITERAL = 128
 _HEADER_LENGTHS = {0xDE: 3, 0xDF: 5}
+_SUSPICIOUS_RATIO = 16
+_BYTES_PER_CONTAINER = 8  # on average, in a section of the largest size allowed
+_NO_CONTAINERS = bytes(byte for byte in range(256) if not (0x80 <= byte <= 0x9F or 0xDC <= byte <= 0xDF))  # noqa: PLR2004
 
 # Where the long lists are: a list itself (LONG), or a mapping from keys to what is below them.
 _LONG = "long"
@@ -44,7 +48,7 @@ class SectionMemo:
 class SectionEncoder:
     """Encodes sections into one commit's chunks."""
 
-    def __init__(self, packer: Packer, writer: ChunkWriter, *, max_bytes: int) -> None:
+    def __init__(self, packer: Packer, writer: Writer, *, max_bytes: int) -> None:
         self._packer = packer
         self._writer = writer
         self._max_bytes = max_bytes
@@ -69,10 +73,13 @@ class SectionEncoder:
     def _entries(self, index: int, part: bytes | list[Entry], memo: SectionMemo) -> list[Entry]:
         if isinstance(part, list):
             return part
-        if memo.ropes and len(part) <= _LITERAL:
-            return [part] if part else []
-        if not memo.ropes and len(part) <= _SMALL:
+        if len(part) <= (_LITERAL if memo.ropes else _SMALL):
+            # Cuts that this checkpoint does not use may be swept with the one before: they must not come back.
+            memo.blobs.pop(index, None)
+            if memo.ropes:
+                return [part] if part else []
             return [self._writer.leaf(part)]
+        _check_containers("a section", part, self._max_bytes)  # what could not be read by the same caller
         cuts = memo.blobs[index] = recut(part, memo.blobs.get(index, ()), self._writer)
         return [cut.ref for cut in cuts]
 
@@ -90,13 +97,16 @@ class SectionEncoder:
         shape = self._find_long(name, value)
         if shape == memo.shape:
             return parts
-        del parts
+        del parts  # a whole section's bytes
         memo.shape = shape
         memo.blobs.clear()
+        # A rope knows chunks of the checkpoint before; once it is left out they may be swept, so it must not come back.
+        wanted = _paths((name,), shape)
+        memo.ropes = {path: rope for path, rope in memo.ropes.items() if path in wanted}
         return self._parts(name, value, memo)
 
     def _walk(self, path: tuple[str, ...], value: Any, shape: Shape, memo: SectionMemo, parts: list[Any]) -> None:
-        where = ".".join(path)
+        where = reduce(below, path)
         if shape == _LONG:
             if type(value) is not list:
                 raise _ShapeChangedError
@@ -133,15 +143,41 @@ class SectionEncoder:
             if len(value) >= _LONG_COUNT and len(self._packer.pack(value, where)) >= _LONG_BYTES:
                 return _LONG
             return None
-        if type(value) is not dict or not all(type(key) is str for key in value):
+        if type(value) is not dict or not all(type(key) is str and is_utf8(key) for key in value):
             return None
-        found = {key: shape for key, item in value.items() if (shape := self._find_long(f"{where}.{key}", item))}
+        found = {key: shape for key, item in value.items() if (shape := self._find_long(below(where, key), item))}
         return found or None
+
+
+def _paths(path: tuple[str, ...], shape: Shape | None) -> set[tuple[str, ...]]:
+    """Return where a shape has its long lists."""
+    if not isinstance(shape, dict):
+        return {path} if shape == _LONG else set()
+    return {found for key, deeper in shape.items() for found in _paths((*path, key), deeper)}
 
 
 def decode_section(name: str, root: Ref, packer: Packer, reader: ChunkReader, *, max_bytes: int) -> Any:
     """Return the section's value, every chunk of it verified."""
-    return packer.unpack(reader.read(root, limit=max_bytes), name)
+    content = reader.load(root, limit=max_bytes)
+    _refuse_bomb(name, content, max_bytes)
+    return packer.unpack(content.data, name)
+
+
+def _refuse_bomb(name: str, content: Content, max_bytes: int) -> None:
+    """Refuse bytes that shrank suspiciously well and would unfold into more containers than memory should hold.
+
+    An empty mapping is one byte when stored and 72 when decoded. Bytes that only look like containers count too: text
+    outside ASCII has them, but then it takes tens of megabytes of it that shrink to a sixteenth.
+    """
+    if len(content.data) > _SUSPICIOUS_RATIO * content.stored_bytes:
+        _check_containers(name, content.data, max_bytes)
+
+
+def _check_containers(name: str, data: bytes, max_bytes: int) -> None:
+    limit = max_bytes // _BYTES_PER_CONTAINER
+    containers = len(data.translate(None, _NO_CONTAINERS)) if len(data) > limit else 0
+    if containers > limit:
+        raise LimitExceeded("raise max_section_bytes to use it", f"lists and mappings in {name}", containers, limit)
 
 
 class _ShapeChangedError(Exception):

@@ -6,7 +6,7 @@ nodes, so that sweeping, verifying and copying walk every tree without knowing w
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from blake3 import blake3
 
@@ -17,19 +17,28 @@ LEAF = 1
 NODE = 2
 _LITERAL = 0
 _NODE_CONTEXT = "holdfast 1 tree node"
-_REF_BYTES = 39
+_ID_BYTES = 32
 
 
-class Ref(NamedTuple):
-    """Names a leaf or a node: `size` counts all content bytes below it."""
+class Ref:
+    """Names a leaf or a node: `size` counts all content bytes below it, `entry` is how it stands in a node."""
 
-    kind: int
-    size: int
-    id: bytes
+    __slots__ = ("entry", "id", "kind", "size")
 
-    def entry(self) -> bytes:
-        """Return this reference as it stands in a node."""
-        return self.kind.to_bytes(1, "big") + self.size.to_bytes(6, "big") + self.id
+    def __init__(self, kind: int, size: int, id: bytes) -> None:  # noqa: A002 - the one name for it
+        self.kind = kind
+        self.size = size
+        self.id = id
+        self.entry = _tag(kind, size) + id
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Ref) and self.entry == other.entry
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __repr__(self) -> str:
+        return f"<Ref {'leaf' if self.kind == LEAF else 'node'} {self.id.hex()[:16]} {self.size:,} bytes>"
 
 
 Entry = bytes | Ref
@@ -56,10 +65,10 @@ def encode_node(entries: Iterable[Entry]) -> tuple[bytes, int]:
     size = 0
     for entry in entries:
         if isinstance(entry, Ref):
-            parts.append(entry.entry())
+            parts.append(entry.entry)
             size += entry.size
         else:
-            parts.append(b"\0" + len(entry).to_bytes(4, "big") + entry)
+            parts.append(_tag(_LITERAL, len(entry)) + entry)
             size += len(entry)
     return b"".join(parts), size
 
@@ -69,18 +78,21 @@ def decode_node(data: bytes) -> list[Entry]:
     entries: list[Entry] = []
     position, end = 0, len(data)
     while position < end:
-        kind = data[position]
-        if kind == _LITERAL:
-            start = position + 5
-            position = start + int.from_bytes(data[position + 1 : start], "big")
-            if position > end:
-                raise ValueError("a literal runs past the end of its node")
-            entries.append(data[start:position])
-        elif kind in (LEAF, NODE):
-            start, position = position, position + _REF_BYTES
-            if position > end:
-                raise ValueError("a reference runs past the end of its node")
-            entries.append(Ref(kind, int.from_bytes(data[start + 1 : start + 7], "big"), data[start + 7 : position]))
-        else:
-            raise ValueError(f"unknown entry kind {kind}")
+        kind, width = data[position] & 3, data[position] >> 2
+        start = position + 1 + width
+        size = int.from_bytes(data[position + 1 : start], "big")
+        position = start + (size if kind == _LITERAL else _ID_BYTES)
+        if width > _WIDEST or kind > NODE or position > end:
+            raise ValueError(f"has a malformed entry before byte {position}")
+        content = data[start:position]
+        entries.append(content if kind == _LITERAL else Ref(kind, size, content))
     return entries
+
+
+_WIDEST = 6  # bytes of a size: 256 TiB
+
+
+def _tag(kind: int, size: int) -> bytes:
+    """Return what precedes an entry's content: its kind and the width of its size in one byte, then the size."""
+    width = (size.bit_length() + 7) // 8
+    return bytes((kind | width << 2,)) + size.to_bytes(width, "big")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -24,6 +25,7 @@ class TypeAdapter(NamedTuple):
     cls: type
     take_apart: Callable[[Any], Any]
     put_together: Callable[[Any], Any]
+    flat: bool = False  # the parts of the list that it is taken apart into stand at the object's own path
 
 
 class TypeRegistry:
@@ -74,6 +76,12 @@ def can_adapt(cls: type) -> bool:
 
 
 def _adapt(cls: type, name: str) -> TypeAdapter:
+    container = next((kind for kind in (dict, list, set, frozenset, bytearray) if issubclass(cls, kind)), None)
+    if container is not None:
+        raise UsageError(
+            f"{cls.__module__}.{cls.__qualname__} is also a {container.__name__}, which its fields do not show: "
+            "register it with take_apart= and put_together="
+        )
     if issubclass(cls, Enum):
         return TypeAdapter(name, cls, lambda member: member.value, cls)
     if issubclass(cls, msgspec.Struct):
@@ -95,24 +103,52 @@ def _adapt(cls: type, name: str) -> TypeAdapter:
 def _fields_adapter(cls: Any, name: str, names: tuple[str, ...]) -> TypeAdapter:
     """Adapt a class by its fields, set one by one: constructors may compute, convert or refuse."""
     wanted = frozenset(names)
-    is_struct = issubclass(cls, msgspec.Struct)  # its fields can be set by its constructor only, which just sets them
+    defaults = _defaults(cls)
+    is_struct = issubclass(cls, msgspec.Struct)  # has no __new__ of its own; what __post_init__ changes is set back
 
     def take_apart(value: Any) -> dict[str, Any]:
         return {field: getattr(value, field) for field in names}
 
     def put_together(stored: Any) -> Any:
         given = _expect(stored, dict)
+        given.update({field: make() for field, make in defaults.items() if field not in given})
         if given.keys() != wanted:
             missing, unknown = sorted(wanted - given.keys()), sorted(given.keys() - wanted)
-            raise ValueError(f"{name} changed since: stored without {missing}, with unknown {unknown}")
-        if is_struct:
-            return cls(**given)
-        value = cls.__new__(cls)
+            raise UsageError(f"{name} changed since: stored without {missing}, with unknown {unknown}")
+        value = cls(**given) if is_struct else cls.__new__(cls)
+        assign = msgspec.structs.force_setattr if is_struct else object.__setattr__
         for field in names:
-            object.__setattr__(value, field, given[field])
+            assign(value, field, given[field])
         return value
 
     return TypeAdapter(name, cls, take_apart, put_together)
+
+
+def _defaults(cls: Any) -> dict[str, Callable[[], Any]]:
+    """Return how the fields that have a default get it: a class may have gained them since a value was stored."""
+    if issubclass(cls, msgspec.Struct):
+        fields: Any = msgspec.structs.fields(cls)
+        none: Any = msgspec.NODEFAULT
+    elif dataclasses.is_dataclass(cls):
+        fields = dataclasses.fields(cls)
+        none = dataclasses.MISSING
+    else:
+        return {
+            field.name: partial(_value_of, field.default)
+            for field in cls.__attrs_attrs__
+            if type(field.default).__name__ not in ("_Nothing", "Factory")
+        }
+    found: dict[str, Callable[[], Any]] = {}
+    for field in fields:
+        if field.default is not none:
+            found[field.name] = partial(_value_of, field.default)
+        elif field.default_factory is not none:
+            found[field.name] = field.default_factory
+    return found
+
+
+def _value_of(value: Any) -> Any:
+    return value
 
 
 def _pydantic_adapter(cls: Any, name: str) -> TypeAdapter:
@@ -128,15 +164,22 @@ def _pydantic_adapter(cls: Any, name: str) -> TypeAdapter:
 
     def put_together(stored: Any) -> Any:
         values, fields_set, extra, private = _expect(stored, list)
+        values = _expect(values, dict)
+        new = {field: about for field, about in cls.model_fields.items() if field not in values}
+        missing = sorted(field for field, about in new.items() if about.is_required())
         unknown = sorted(values.keys() - cls.model_fields.keys())
-        if unknown:
-            raise ValueError(f"{name} changed since: stored with unknown {unknown}")
-        value = cls.model_construct(set(fields_set), **values)
+        if missing or unknown:
+            raise UsageError(f"{name} changed since: stored without {missing}, with unknown {unknown}")
+        values.update({field: about.get_default(call_default_factory=True) for field, about in new.items()})
+        # Set as pydantic's own copy does it: model_construct would go by aliases and call model_post_init again.
+        value = cls.__new__(cls)
+        object.__setattr__(value, "__dict__", values)
+        object.__setattr__(value, "__pydantic_fields_set__", set(fields_set))
         object.__setattr__(value, "__pydantic_extra__", extra)
         object.__setattr__(value, "__pydantic_private__", private)
         return value
 
-    return TypeAdapter(name, cls, take_apart, put_together)
+    return TypeAdapter(name, cls, take_apart, put_together, flat=True)
 
 
 def _expect(value: Any, kind: type) -> Any:

@@ -2,12 +2,16 @@
 
 Plain values are MessagePack; every other type is an extension with a code of its own, so no key in user data is
 reserved. Nothing is pickled, and decoding calls nothing but the types below and those that the caller registered.
+
+Two things come back equal, but not of the same type: a bytearray or memoryview as bytes, and a fixed offset of a
+foreign tzinfo class as a datetime.timezone.
 """
 
 from __future__ import annotations
 
 import re
-from datetime import date, datetime, time, timedelta
+import threading
+from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import IntEnum
 from pathlib import Path, PosixPath, PurePosixPath, PureWindowsPath, WindowsPath
@@ -18,7 +22,7 @@ from zoneinfo import ZoneInfo
 import ormsgpack
 
 from holdfast.encode.types import TypeRegistry, can_adapt
-from holdfast.errors import HoldfastError, IntegrityError, UnknownType, ValueRefused
+from holdfast.errors import HoldfastError, IntegrityError, UnknownType, UsageError, ValueRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,8 +36,9 @@ _STRICT = (
     | ormsgpack.OPT_PASSTHROUGH_TUPLE
     | ormsgpack.OPT_PASSTHROUGH_UUID
 )
-_MAX_DEPTH = 200
+_MAX_DEPTH = 100  # extensions inside extensions: each level costs three Python frames on the way back
 _MAX_NUMBER_BYTES = 1 << 20
+_TOO_DEEP = f"nested deeper than {_MAX_DEPTH} levels, or contains itself"
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
@@ -61,12 +66,16 @@ class Packer:
 
     def __init__(self, types: TypeRegistry | None = None) -> None:
         self._types = types or TypeRegistry()
+        self._calls = _Calls()
 
     def pack(self, value: Any, where: str) -> bytes:
         """Return the value's bytes; ValueRefused names the path below `where` of what cannot be stored."""
         try:
             return ormsgpack.packb(value, default=self._extend, option=_STRICT)
         except (TypeError, ValueError, RecursionError, ValueRefused):
+            interrupt, self._calls.interrupt = self._calls.interrupt, None
+            if interrupt is not None:
+                raise interrupt from None
             # The native encoder cannot say where it stopped, and takes neither odd keys nor lone surrogates.
             return ormsgpack.packb(self._plain(value, where, 0), option=_STRICT)
 
@@ -77,36 +86,49 @@ class Packer:
             return ormsgpack.unpackb(data, ext_hook=reviver.revive)
         except ValueError as error:
             cause = reviver.failure or error
-            if isinstance(cause, HoldfastError):
+            if isinstance(cause, HoldfastError) or not isinstance(cause, Exception):
                 raise cause from None
             raise IntegrityError(f"{where}: cannot be decoded ({cause})") from cause
 
     def _extend(self, value: Any) -> ormsgpack.Ext:
         """Encode one non-plain value whose content is plain enough for the native encoder."""
-        return self._ext(value, "", lambda part, _where: part)
+        calls = self._calls
+        calls.depth += 1
+        try:
+            if calls.depth > _MAX_DEPTH:
+                raise ValueRefused(_TOO_DEEP, "")  # noqa: TRY301 - the walk in Python then finds the path
+            return self._ext(value, "", lambda part, _where: part)
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                calls.interrupt = error  # the native encoder hides it
+            raise
+        finally:
+            calls.depth -= 1
 
     def _plain(self, value: Any, where: str, depth: int) -> Any:
         """Return the value with everything that is not plain replaced by extensions, walking it in Python."""
         kind = type(value)
         if value is None or kind is bool or kind is float or kind is bytes:
             return value
-        if depth > _MAX_DEPTH:
-            raise ValueRefused(f"nested deeper than {_MAX_DEPTH} levels, or contains itself", where)
         if kind is int:
             return value if -(1 << 63) <= value < 1 << 64 else self._ext(value, where, _unreachable)
         if kind is str:
-            return value if _is_utf8(value) else ormsgpack.Ext(Ext.TEXT, value.encode("utf-8", "surrogatepass"))
+            return value if is_utf8(value) else ormsgpack.Ext(Ext.TEXT, value.encode("utf-8", "surrogatepass"))
+        if kind is bytearray or kind is memoryview:
+            return bytes(value)
+        if depth >= _MAX_DEPTH:
+            raise ValueRefused(_TOO_DEEP, where)
         if kind is list:
             return [self._plain(item, f"{where}[{index}]", depth + 1) for index, item in enumerate(value)]
         if kind is dict:
-            if all(type(key) is str and _is_utf8(key) for key in value):
-                return {key: self._plain(item, _below(where, key), depth + 1) for key, item in value.items()}
+            if all(type(key) is str and is_utf8(key) for key in value):
+                return {key: self._plain(item, below(where, key), depth + 1) for key, item in value.items()}
             pairs = [
-                [self._plain(key, f"{where}.<key>", depth + 1), self._plain(item, _below(where, key), depth + 1)]
+                [self._plain(key, f"{where}.<key>", depth + 1), self._plain(item, below(where, key), depth + 1)]
                 for key, item in value.items()
             ]
             return ormsgpack.Ext(Ext.MAP, ormsgpack.packb(pairs, option=_STRICT))
-        return self._ext(value, where, lambda part, below: self._plain(part, where + below, depth + 1))
+        return self._ext(value, where, lambda part, step: self._plain(part, where + step, depth + 1))
 
     def _ext(self, value: Any, where: str, plain: Callable[[Any, str], Any]) -> ormsgpack.Ext:
         """Encode one non-plain value; `plain` prepares each part of it for the native encoder."""
@@ -129,11 +151,22 @@ class Packer:
         adapter = self._types.for_class(kind)
         if adapter is None:
             raise ValueRefused(_refusal(kind), where)
-        parts = plain(adapter.take_apart(value), "")
+        try:
+            taken = adapter.take_apart(value)
+        except Exception as error:
+            raise ValueRefused(f"cannot take this {kind.__qualname__} apart ({error})", where) from error
+        parts = [plain(part, "") for part in taken] if adapter.flat else plain(taken, "")
         return ormsgpack.Ext(Ext.REGISTERED, self._pack_parts([adapter.name, parts]))
 
     def _pack_parts(self, parts: Any) -> bytes:
         return ormsgpack.packb(parts, default=self._extend, option=_STRICT)
+
+
+class _Calls(threading.local):
+    """How deep this thread is inside the native encoder's calls back, and an interrupt that met it there."""
+
+    depth = 0
+    interrupt: BaseException | None = None
 
 
 class _Reviver:
@@ -143,7 +176,7 @@ class _Reviver:
         self._types = types
         self._where = where
         self._depth = 0
-        self.failure: Exception | None = None
+        self.failure: BaseException | None = None
 
     def revive(self, code: int, data: bytes) -> Any:
         """Return the value of one extension."""
@@ -152,7 +185,7 @@ class _Reviver:
             if self._depth > _MAX_DEPTH:
                 raise ValueError(f"nested deeper than {_MAX_DEPTH} levels")  # noqa: TRY301 - kept as the failure
             return self._value(code, data)
-        except Exception as error:
+        except BaseException as error:
             self.failure = self.failure or error
             raise
         finally:
@@ -164,7 +197,10 @@ class _Reviver:
             adapter = self._types.for_name(name)
             if adapter is None:
                 raise UnknownType(str(name), self._where)
-            return adapter.put_together(stored)
+            try:
+                return adapter.put_together(stored)
+            except UsageError as error:
+                raise UsageError(f"{self._where}: {error.detail}") from error
         if code == Ext.INTEGER:
             if len(data) > _MAX_NUMBER_BYTES:
                 raise ValueError(f"an integer of {len(data):,} bytes")
@@ -197,23 +233,35 @@ def map_header(count: int) -> bytes:
 
 
 def _datetime_parts(value: datetime) -> tuple[int, list[Any]]:
+    return Ext.DATETIME, _moment_parts(value)
+
+
+def _time_parts(value: time) -> tuple[int, list[Any]]:
+    return Ext.TIME, _moment_parts(value)
+
+
+def _moment_parts(value: datetime | time) -> list[Any]:
+    """Return the local time as ISO text, its zone (region's key, offset in microseconds or None) and the fold."""
     zone = value.tzinfo
-    if isinstance(zone, ZoneInfo) and zone.key:
-        return Ext.DATETIME, [value.replace(tzinfo=None).isoformat(), zone.key, value.fold]
-    return Ext.DATETIME, [value.isoformat(), None, value.fold]
+    local = value.replace(tzinfo=None).isoformat()
+    if zone is None:
+        return [local, None, value.fold]
+    if type(zone) is ZoneInfo and zone.key:
+        return [local, zone.key, value.fold]
+    offset = zone.utcoffset(None)
+    if offset is None or value.utcoffset() != offset:
+        raise ValueError(f"cannot checkpoint a time zone of class {type(zone).__qualname__}: use zoneinfo.ZoneInfo")
+    # Not as ISO text: Python before 3.14 reads an offset of less than a second as UTC.
+    return [local, offset // timedelta(microseconds=1), value.fold]
 
 
-def _revive_datetime(parts: Any) -> datetime:
-    text, key, fold = parts
-    value = datetime.fromisoformat(text)
-    if key is not None:
-        value = value.replace(tzinfo=ZoneInfo(key))
+def _revive_moment(kind: type[datetime | time], parts: Any) -> Any:
+    text, zone, fold = parts
+    value = kind.fromisoformat(text)
+    if zone is not None:
+        fixed = type(zone) is int
+        value = value.replace(tzinfo=timezone(timedelta(microseconds=zone)) if fixed else ZoneInfo(zone))
     return value.replace(fold=fold)
-
-
-def _revive_time(parts: Any) -> time:
-    text, fold = parts
-    return time.fromisoformat(text).replace(fold=fold)
 
 
 def _revive_path(parts: Any) -> Any:
@@ -230,6 +278,13 @@ def _revive_decimal(text: Any) -> Decimal:
     return Decimal(text)
 
 
+def _decimal_text(value: Decimal) -> tuple[int, str]:
+    text = str(value)
+    if len(text) > _MAX_NUMBER_BYTES:
+        raise ValueError(f"a decimal of {len(text):,} digits is over the limit of {_MAX_NUMBER_BYTES:,}")
+    return Ext.DECIMAL, text
+
+
 def _integer_bytes(value: int) -> tuple[int, bytes]:
     length = value.bit_length() // 8 + 1
     if length > _MAX_NUMBER_BYTES:
@@ -239,16 +294,16 @@ def _integer_bytes(value: int) -> tuple[int, bytes]:
 
 def _path_parts(value: Any) -> tuple[int, Any]:
     text = str(value)
-    return Ext.PATH, [type(value).__name__, text if _is_utf8(text) else _surrogate_text(text)]
+    return Ext.PATH, [type(value).__name__, text if is_utf8(text) else _surrogate_text(text)]
 
 
 _SCALARS: dict[type, Callable[[Any], tuple[int, Any]]] = {
     datetime: _datetime_parts,
     date: lambda value: (Ext.DATE, value.isoformat()),
-    time: lambda value: (Ext.TIME, [value.isoformat(), value.fold]),
+    time: _time_parts,
     timedelta: lambda value: (Ext.TIMEDELTA, [value.days, value.seconds, value.microseconds]),
     UUID: lambda value: (Ext.UUID, value.bytes),
-    Decimal: lambda value: (Ext.DECIMAL, str(value)),
+    Decimal: _decimal_text,
     int: _integer_bytes,
     PosixPath: _path_parts,
     WindowsPath: _path_parts,
@@ -259,9 +314,9 @@ _REVIVERS: dict[int, Callable[[Any], Any]] = {
     Ext.TUPLE: tuple,
     Ext.SET: set,
     Ext.FROZENSET: frozenset,
-    Ext.DATETIME: _revive_datetime,
+    Ext.DATETIME: lambda parts: _revive_moment(datetime, parts),
     Ext.DATE: date.fromisoformat,
-    Ext.TIME: _revive_time,
+    Ext.TIME: lambda parts: _revive_moment(time, parts),
     Ext.TIMEDELTA: lambda parts: timedelta(*parts),
     Ext.DECIMAL: _revive_decimal,
     Ext.PATH: _revive_path,
@@ -273,7 +328,8 @@ def _surrogate_text(text: str) -> ormsgpack.Ext:
     return ormsgpack.Ext(Ext.TEXT, text.encode("utf-8", "surrogatepass"))
 
 
-def _is_utf8(text: str) -> bool:
+def is_utf8(text: str) -> bool:
+    """Tell whether text has no lone surrogate, which MessagePack could not hold as text."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -281,7 +337,8 @@ def _is_utf8(text: str) -> bool:
     return True
 
 
-def _below(where: str, key: Any) -> str:
+def below(where: str, key: Any) -> str:
+    """Return the path of what stands under a key, as Python would write it."""
     if isinstance(key, str) and _IDENTIFIER.match(key):
         return f"{where}.{key}"
     return f"{where}[{key!a:.40}]"

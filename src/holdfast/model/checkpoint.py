@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from holdfast.model.recovery import RecoveryInfo
+from holdfast.model.redaction import Redaction
 
 FORMAT_VERSION = 1
 
@@ -18,9 +19,11 @@ class SectionRecord(msgspec.Struct, frozen=True, array_like=True):
     """One section of a checkpoint: the root of its tree (`kind` tells leaf from node) and its plain size."""
 
     name: str
-    kind: int
-    root: bytes
-    size: int
+    kind: Annotated[int, msgspec.Meta(ge=1, le=2)]
+    root: Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
+    size: Annotated[int, msgspec.Meta(ge=0, lt=1 << 48)]
+    redacted: tuple[Redaction, ...] = ()  # the first of them; the count is of all
+    redacted_count: int = 0
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -29,6 +32,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     state: str | None = None
     agents: dict[str, int] = {}
     budget_used: dict[str, float | int] = {}
+    phase: str | None = None
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -49,6 +53,8 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     codec: str
     recovery: RecoveryInfo
     summary: Summary
+    sealed: bytes = b""  # all of the above, encrypted; then trigger, reason, sections, recovery and summary are empty
+    mac: bytes = b""
 
     @property
     def size_bytes(self) -> int:

@@ -7,8 +7,7 @@ import re
 from holdfast.errors import InvalidId
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@+=-]{0,199}\Z")
-_CHECKPOINT = re.compile(r"cp_[0-9a-hjkmnp-tv-z]{26}\Z")
-_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: no i, l, o, u
+_CHECKPOINT = re.compile(r"cp_[0-9a-f]{32}\Z")
 
 
 def check_run_id(run: object) -> str:
@@ -34,5 +33,4 @@ def check_section_name(name: object) -> str:
 
 def make_checkpoint_id(time_ms: int, entropy: bytes) -> str:
     """Return an id from 48 bits of time and 80 of chance; order comes from `seq`, the time is for index locality."""
-    number = (time_ms & (1 << 48) - 1) << 80 | int.from_bytes(entropy[:10], "big")
-    return "cp_" + "".join(_ALPHABET[number >> shift & 31] for shift in range(125, -1, -5))
+    return f"cp_{time_ms & (1 << 48) - 1:012x}{entropy[:10].hex()}"

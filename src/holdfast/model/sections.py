@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 
-class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SectionValue(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What every typed section value shares: nothing unknown passes."""
 
 
@@ -20,7 +20,7 @@ AgentStatus = Literal["pending", "running", "completed", "failed", "skipped"]
 TaskStatus = Literal["pending", "running", "completed", "failed", "skipped", "blocked"]
 
 
-class StateVisit(_Section, frozen=True):
+class StateVisit(SectionValue, frozen=True):
     """One stay in a state of the workflow."""
 
     state: str
@@ -29,7 +29,7 @@ class StateVisit(_Section, frozen=True):
     exited_at: datetime | None = None
 
 
-class Workflow(_Section, frozen=True):
+class Workflow(SectionValue, frozen=True):
     """Where the state machine stands and how it came there."""
 
     current_state: str
@@ -38,14 +38,14 @@ class Workflow(_Section, frozen=True):
     pending_transitions: list[str] = []
 
 
-class TokenUsage(_Section, frozen=True):
+class TokenUsage(SectionValue, frozen=True):
     """Tokens that an agent read and wrote."""
 
     input: int = 0
     output: int = 0
 
 
-class Agent(_Section, frozen=True):
+class Agent(SectionValue, frozen=True):
     """One agent's position."""
 
     id: str
@@ -59,7 +59,7 @@ class Agent(_Section, frozen=True):
     tokens: TokenUsage = TokenUsage()
 
 
-class Artifact(_Section, frozen=True):
+class Artifact(SectionValue, frozen=True):
     """A thing that the run made."""
 
     id: str
@@ -68,7 +68,7 @@ class Artifact(_Section, frozen=True):
     checksum: str
 
 
-class Decision(_Section, frozen=True):
+class Decision(SectionValue, frozen=True):
     """Something that was decided, and why."""
 
     id: str
@@ -77,7 +77,7 @@ class Decision(_Section, frozen=True):
     made_at: datetime
 
 
-class Context(_Section, frozen=True):
+class Context(SectionValue, frozen=True):
     """What the run is about and has learned."""
 
     project: str | None = None
@@ -90,20 +90,20 @@ class Context(_Section, frozen=True):
     metadata: dict[str, Any] = {}
 
 
-class Spending(_Section, frozen=True):
+class Spending(SectionValue, frozen=True):
     """How much of one budget is used, and how much there is; no limit means unlimited."""
 
     used: float | int = 0
     limit: float | int | None = None
 
 
-class Budget(_Section, frozen=True):
+class Budget(SectionValue, frozen=True):
     """All budgets of the run, by name: tokens, time, retries, subcalls, tool calls, money."""
 
     spending: dict[str, Spending] = {}
 
 
-class TaskNode(_Section, frozen=True):
+class TaskNode(SectionValue, frozen=True):
     """One task of the graph."""
 
     status: TaskStatus
@@ -112,7 +112,7 @@ class TaskNode(_Section, frozen=True):
     completed_at: datetime | None = None
 
 
-class Graph(_Section, frozen=True):
+class Graph(SectionValue, frozen=True):
     """The execution graph: batches done, the batch under way, each task's state."""
 
     id: str
@@ -121,7 +121,7 @@ class Graph(_Section, frozen=True):
     tasks: dict[str, TaskNode] = {}
 
 
-class Messages(_Section, frozen=True):
+class Messages(SectionValue, frozen=True):
     """Messages between agents that are still under way, and conflicts that are not yet resolved."""
 
     pending: list[Any] = []
@@ -129,7 +129,7 @@ class Messages(_Section, frozen=True):
     conflicts: list[Any] = []
 
 
-class Member(_Section, frozen=True):
+class Member(SectionValue, frozen=True):
     """One member of the team."""
 
     agent: str
@@ -139,14 +139,14 @@ class Member(_Section, frozen=True):
     tasks_pending: int = 0
 
 
-class Team(_Section, frozen=True):
+class Team(SectionValue, frozen=True):
     """Who works on the run."""
 
     id: str
     members: list[Member] = []
 
 
-class Subject(_Section, frozen=True):
+class Subject(SectionValue, frozen=True):
     """What the run works on, as it was at this moment: an issue, a task, an episode."""
 
     id: str
@@ -157,7 +157,7 @@ class Subject(_Section, frozen=True):
     branch: str | None = None
 
 
-class Failure(_Section, frozen=True):
+class Failure(SectionValue, frozen=True):
     """What went wrong."""
 
     message: str
@@ -165,6 +165,7 @@ class Failure(_Section, frozen=True):
     stack: str | None = None
 
 
+WORKSPACE = "workspace"  # the section that is a tree of files, not a value
 SECTION_TYPES: dict[str, Any] = {
     "workflow": Workflow,
     "agents": list[Agent],

@@ -1,0 +1,184 @@
+"""What is known of a directory from the last scan: enough to see by `stat` alone that nothing in it changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.workspace.directory import DIRECTORY, Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from holdfast.encode.tree import Ref
+    from holdfast.workspace.skips import Skips
+
+Outcome = Entry | str  # what was captured, or why nothing was
+
+
+class Details(NamedTuple):
+    """The part of a known directory that an unchanged one does not need."""
+
+    entries: list[Outcome]
+    pieces: dict[bytes, tuple[bytes, ...]]
+    left_out: dict[bytes, str]
+
+
+@dataclass(slots=True)
+class Draft:
+    """A directory while it is captured.
+
+    `stamps` holds None for a file that must be read again next time, and `key` is None when the directory must be
+    listed again.
+    """
+
+    key: tuple[int, ...] | None = None
+    mode: int = 0o755
+    token: bytes = b""
+    names: list[bytes] = field(default_factory=list)
+    stamps: list[int | None] = field(default_factory=list)
+    entries: list[Outcome] = field(default_factory=list)
+    pieces: dict[bytes, tuple[bytes, ...]] = field(default_factory=dict)
+    children: dict[bytes, Known | str] = field(default_factory=dict)
+    left_out: dict[bytes, str] = field(default_factory=dict)
+    ignore_files: tuple[bytes, ...] = ()
+    has_git: bool = False
+
+    @classmethod
+    def of(cls, known: Known) -> Draft:
+        """Return a draft that starts as what is known."""
+        return cls(
+            key=known.key,
+            mode=known.mode,
+            token=known.token,
+            names=known.names,
+            stamps=known.stamps,
+            entries=known.entries,
+            pieces=known.pieces,
+            children=known.children,
+            left_out=known.left_out,
+            ignore_files=known.ignore_files,
+            has_git=known.has_git,
+        )
+
+    def captured(self) -> list[Entry]:
+        """Return the directory's entries in the order of their names."""
+        entries = [entry for entry in self.entries if type(entry) is Entry]
+        if self.children:
+            entries += [
+                Entry(name, DIRECTORY, child.mode, child.ref)
+                for name, child in self.children.items()
+                if type(child) is Known
+            ]
+            entries.sort()
+        return entries
+
+    def reasons(self) -> Iterator[tuple[bytes, str]]:
+        """Yield the names that were not captured, with the reason."""
+        yield from self.left_out.items()
+        for name, entry in zip(self.names, self.entries, strict=True):
+            if type(entry) is str:
+                yield name, entry
+        for name, child in self.children.items():
+            if type(child) is str:
+                yield name, child
+
+    def own_totals(self) -> tuple[int, int]:
+        """Return the number of files and their bytes, without those of directories below."""
+        sizes = [entry.ref.size for entry in self.entries if type(entry) is Entry and entry.ref is not None]
+        return len(self.entries), sum(sizes)
+
+    def same(self, known: Known) -> bool:
+        """Return whether nothing differs from what is known, children included by identity."""
+        return (
+            self.key == known.key
+            and self.mode == known.mode
+            and self.token == known.token
+            and self.stamps == known.stamps
+            and self.entries == known.entries
+            and list(self.children) == list(known.children)
+            and all(child is known.children[name] for name, child in self.children.items())
+            and self.left_out == known.left_out
+        )
+
+
+class Known:
+    """One directory as it was captured; never changed afterwards, so that several snapshots share what they can."""
+
+    __slots__ = (
+        "_details",
+        "children",
+        "directories",
+        "files",
+        "has_git",
+        "ignore_files",
+        "is_plain",
+        "key",
+        "mode",
+        "names",
+        "nodes",
+        "own_bytes",
+        "own_files",
+        "ref",
+        "size_bytes",
+        "skips",
+        "stamps",
+        "token",
+    )
+
+    def __init__(
+        self,
+        draft: Draft,
+        ref: Ref,
+        nodes: frozenset[bytes],
+        skips: Skips,
+        *,
+        details: Callable[[], Details] | None = None,
+        own: tuple[int, int] | None = None,
+    ) -> None:
+        self.key = draft.key
+        self.mode = draft.mode
+        self.token = draft.token
+        self.names = draft.names
+        self.stamps = draft.stamps
+        self._details: Details | Callable[[], Details] = details or Details(draft.entries, draft.pieces, draft.left_out)
+        self.children = draft.children
+        self.ignore_files = draft.ignore_files
+        self.has_git = draft.has_git
+        self.ref = ref
+        self.nodes = nodes
+        self.skips = skips
+        self.is_plain = not draft.ignore_files and not draft.has_git
+        self.own_files, self.own_bytes = own or draft.own_totals()
+        below = [child for child in draft.children.values() if type(child) is Known]
+        self.files: int = self.own_files + sum(child.files for child in below)
+        self.size_bytes: int = self.own_bytes + sum(child.size_bytes for child in below)
+        self.directories: int = 1 + sum(child.directories for child in below)
+
+    @property
+    def details(self) -> Details:
+        """Return what is needed only when something changed; a stored one is decoded at the first call."""
+        if not isinstance(self._details, Details):
+            self._details = self._details()
+        return self._details
+
+    @property
+    def entries(self) -> list[Outcome]:
+        """Return what came of each name, in the order of the names."""
+        return self.details.entries
+
+    @property
+    def pieces(self) -> dict[bytes, tuple[bytes, ...]]:
+        """Return the names of the leaves of each file that was cut."""
+        return self.details.pieces
+
+    @property
+    def left_out(self) -> dict[bytes, str]:
+        """Return why names of this directory were not captured."""
+        return self.details.left_out
+
+    def unlisted(self) -> Known:
+        """Return the same without its key, so that the directory is listed again."""
+        draft = Draft.of(self)
+        draft.key = None
+        return Known(draft, self.ref, self.nodes, self.skips)

@@ -1,0 +1,67 @@
+"""What a workspace captures, and the limits it refuses to pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SECRETS = (
+    ".env",
+    ".env.*",
+    "!.env.example",
+    "!.env.sample",
+    "!.env.template",
+    "!.env.dist",
+    ".envrc",
+    "*.pem",
+    "*.key",
+    "*.p12",
+    "*.pfx",
+    "*.keystore",
+    "*.jks",
+    "*.kdbx",
+    "id_rsa",
+    "id_dsa",
+    "id_ecdsa",
+    "id_ed25519",
+    ".netrc",
+    ".pgpass",
+    ".git-credentials",
+    ".ssh/",
+    ".gnupg/",
+    ".aws/",
+    "credentials.json",
+    "service-account*.json",
+)
+GENERATED = (
+    "node_modules/",
+    ".venv/",
+    "venv/",
+    ".tox/",
+    ".nox/",
+    "__pycache__/",
+    ".mypy_cache/",
+    ".ruff_cache/",
+    ".pytest_cache/",
+    ".hypothesis/",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkspaceOptions:
+    """Choices for one workspace; patterns are written as in a .gitignore."""
+
+    secrets: tuple[str, ...] = SECRETS
+    generated: tuple[str, ...] = GENERATED
+    ignore: tuple[str, ...] = ()
+    include: tuple[str, ...] = ()  # captured whatever any other rule says
+    use_gitignore: bool = True
+    use_git: bool = True
+    store_paths: tuple[str, ...] = ()  # where our own store lies, if inside the workspace; never captured or written
+    allow_foreign_owner: bool = False
+    allow_home: bool = False
+    max_files: int = 200_000
+    max_total_bytes: int = 8 * 1024**3
+    max_file_bytes: int = 512 * 1024**2
+    max_depth: int = 256
+    max_listed: int = 1_000  # paths listed for each reason of not being captured; the counts are always exact
+    racy_ns: int = 100_000_000  # younger entries are read again: the clock of a file system is coarser than its stamps

@@ -1,0 +1,146 @@
+"""The value of a checkpoint's workspace section: small, with the tree of files hanging below it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import ormsgpack
+
+from holdfast.encode.tree import NODE, Entry, Ref, encode_node, node_id
+from holdfast.errors import FormatTooNew, IntegrityError
+from holdfast.workspace.paths import raw, text
+from holdfast.workspace.position import GitChange, GitPosition, Head, IndexEntry
+from holdfast.workspace.skips import Skip, Skips
+
+if TYPE_CHECKING:
+    from holdfast.encode.chunks import ChunkReader
+    from holdfast.workspace.sink import Writer
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One capture of a workspace: the root of its tree, what was left out, and where its repositories stood."""
+
+    root: Ref
+    files: int
+    directories: int
+    size_bytes: int
+    skips: Skips
+    positions: tuple[GitPosition, ...]
+
+    @property
+    def git(self) -> GitPosition:
+        """Return the position of the repository that the workspace is in; its head is "none" without one."""
+        return self.positions[0]
+
+    @property
+    def digest(self) -> bytes:
+        """Return the name of the node that holds this snapshot."""
+        return node_id(encode_node(self.entries())[0])
+
+    def entries(self) -> list[Entry]:
+        """Return the node that holds this snapshot: metadata, the root of the tree, contents that only an index has."""
+        meta = ormsgpack.packb(
+            {
+                "format": FORMAT,
+                "files": self.files,
+                "directories": self.directories,
+                "size_bytes": self.size_bytes,
+                "skipped": [[skip.path, skip.reason] for skip in self.skips.listed],
+                "skipped_counts": self.skips.counts,
+                "git": [_position_out(position) for position in self.positions],
+            }
+        )
+        return [meta, self.root, *(ref for position in self.positions for _, ref in position.blobs)]
+
+
+def store(writer: Writer, snapshot: Snapshot) -> Ref:
+    """Put a snapshot's node and return its reference: the root of a checkpoint's workspace section."""
+    return writer.node(snapshot.entries())
+
+
+def load(reader: ChunkReader, ref: Ref) -> Snapshot:
+    """Return a stored snapshot; IntegrityError unless it is whole."""
+    entries = reader.node(ref)
+    if len(entries) < 2 or isinstance(entries[0], Ref):  # noqa: PLR2004
+        raise IntegrityError(f"workspace {ref.id.hex()[:16]} has no metadata")
+    refs = [entry for entry in entries[1:] if isinstance(entry, Ref)]
+    if len(refs) != len(entries) - 1 or refs[0].kind != NODE:
+        raise IntegrityError(f"workspace {ref.id.hex()[:16]} is not the node of a workspace")
+    try:
+        plain = ormsgpack.unpackb(entries[0])
+        if isinstance(plain, dict) and isinstance(plain.get("format"), int) and plain["format"] > FORMAT:
+            raise FormatTooNew("the workspace of this checkpoint", plain["format"], FORMAT)
+        meta = msgspec.convert(plain, _Meta)
+        return _snapshot(meta, refs)
+    except (ValueError, msgspec.ValidationError, LookupError) as error:
+        raise IntegrityError(f"workspace {ref.id.hex()[:16]} cannot be decoded: {error}") from error
+
+
+class _PositionOut(msgspec.Struct, forbid_unknown_fields=True):
+    path: bytes
+    head: Head
+    branch: bytes | None
+    commit: str | None
+    staged: list[tuple[bytes, str]]
+    unstaged: list[tuple[bytes, str]]
+    operation: str | None
+    state_files: list[tuple[str, bytes]]
+    index: list[tuple[bytes, int, int, str]]
+    blobs: list[str]
+    problem: str | None
+
+
+class _Meta(msgspec.Struct, forbid_unknown_fields=True):
+    format: int
+    files: int
+    directories: int
+    size_bytes: int
+    skipped: list[tuple[bytes, str]]
+    skipped_counts: dict[str, int]
+    git: list[_PositionOut]
+
+
+def _snapshot(meta: _Meta, refs: list[Ref]) -> Snapshot:
+    blobs = iter(refs[1:])
+    positions = tuple(_position_in(item, [next(blobs) for _ in item.blobs]) for item in meta.git)
+    if not positions or next(blobs, None) is not None:
+        raise ValueError("its references do not fit its metadata")
+    skips = Skips(tuple(Skip(path, reason) for path, reason in meta.skipped), meta.skipped_counts)
+    return Snapshot(refs[0], meta.files, meta.directories, meta.size_bytes, skips, positions)
+
+
+def _position_out(position: GitPosition) -> dict[str, Any]:
+    return {
+        "path": raw(position.path),
+        "head": position.head,
+        "branch": None if position.branch is None else raw(position.branch),
+        "commit": position.commit,
+        "staged": [[raw(path), status] for path, status in position.staged],
+        "unstaged": [[raw(path), status] for path, status in position.unstaged],
+        "operation": position.operation,
+        "state_files": [list(item) for item in position.state_files],
+        "index": [[raw(path), stage, mode, name] for path, stage, mode, name in position.index],
+        "blobs": [name for name, _ in position.blobs],
+        "problem": None if position.problem is None else ascii(position.problem)[1:-1],
+    }
+
+
+def _position_in(stored: _PositionOut, refs: list[Ref]) -> GitPosition:
+    return GitPosition(
+        path=text(stored.path),
+        head=stored.head,
+        branch=None if stored.branch is None else text(stored.branch),
+        commit=stored.commit,
+        staged=tuple(GitChange(text(path), status) for path, status in stored.staged),
+        unstaged=tuple(GitChange(text(path), status) for path, status in stored.unstaged),
+        operation=stored.operation,
+        state_files=tuple(stored.state_files),
+        index=tuple(IndexEntry(text(path), stage, mode, name) for path, stage, mode, name in stored.index),
+        blobs=tuple(zip(stored.blobs, refs, strict=True)),
+        problem=stored.problem,
+    )

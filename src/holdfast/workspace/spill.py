@@ -1,0 +1,182 @@
+"""A writer for captures of any size: beyond a bound, chunks wait for the commit in a file."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections import deque
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import IO, TYPE_CHECKING
+
+from holdfast.encode.chunks import Chunk
+from holdfast.encode.compress import MAX_CHUNK_BYTES, Codec
+from holdfast.encode.tree import LEAF, NODE, Entry, Ref, encode_node, leaf_id, node_id
+from holdfast.errors import LimitExceeded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from types import TracebackType
+    from typing import Self
+
+    from holdfast.encode.compress import Compressor
+
+_BATCH_CHUNKS = 128
+_BATCH_BYTES = 1024 * 1024
+_BATCHES_AHEAD = 4  # plain bytes that wait for a thread: four megabytes
+
+
+class SpillingWriter:
+    """Collects the chunks of one commit like a `ChunkWriter`, in bounded memory; close it after the commit.
+
+    `chunks` is whole after `finish()`; reading it goes back to the file for what was spilled. Threads pay only where
+    cores are idle: handing small files over costs about as much as compressing them.
+    """
+
+    def __init__(
+        self,
+        compressor: Compressor,
+        *,
+        threads: int = 0,
+        memory_bytes: int = 8 * 1024 * 1024,
+        directory: str | None = None,
+    ) -> None:
+        self.chunks = SpilledChunks(memory_bytes, directory)
+        self._compressor = compressor
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="holdfast-compress") if threads else None
+        self._running: deque[Future[list[Chunk]]] = deque()
+        self._batch: list[tuple[bytes, bytes]] = []
+        self._batch_bytes = 0
+        self._waiting: set[bytes] = set()  # names that are not among the chunks yet
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def leaf(self, data: bytes) -> Ref:
+        """Add plain bytes and return their reference."""
+        name = leaf_id(data)
+        if name not in self._waiting and name not in self.chunks:
+            _check_size(data)
+            if self._pool is None:
+                codec, stored = self._compressor.compress(data)
+                self.chunks.add(Chunk(name, codec, len(data), stored))
+            else:
+                self._waiting.add(name)
+                self._batch.append((name, data))
+                self._batch_bytes += len(data)
+                if len(self._batch) >= _BATCH_CHUNKS or self._batch_bytes >= _BATCH_BYTES:
+                    self._submit(self._pool)
+        return Ref(LEAF, len(data), name)
+
+    def node(self, entries: Iterable[Entry]) -> Ref:
+        """Add a node over these entries and return its reference."""
+        data, size = encode_node(entries)
+        name = node_id(data)
+        if name not in self.chunks:
+            _check_size(data)
+            self.chunks.add(Chunk(name, Codec.NONE, len(data), data))
+        return Ref(NODE, size, name)
+
+    def forget(self, ref: Ref) -> None:
+        """Keep it: the store takes a chunk that it has already for what it is."""
+
+    @property
+    def stored_bytes(self) -> int:
+        """The compressed size of all chunks."""
+        return self.chunks.stored_bytes
+
+    def finish(self) -> None:
+        """Wait until every chunk is compressed; raises what went wrong."""
+        if self._pool is not None:
+            self._submit(self._pool)
+        while self._running:
+            self._take()
+
+    def close(self) -> None:
+        """Give back threads and the file."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+        self.chunks.close()
+
+    def _submit(self, pool: ThreadPoolExecutor) -> None:
+        if self._batch:
+            self._running.append(pool.submit(self._compress, self._batch))
+            self._batch, self._batch_bytes = [], 0
+        while len(self._running) > _BATCHES_AHEAD or (self._running and self._running[0].done()):
+            self._take()
+
+    def _take(self) -> None:
+        for chunk in self._running.popleft().result():
+            self.chunks.add(chunk)
+            self._waiting.discard(chunk.id)
+
+    def _compress(self, batch: list[tuple[bytes, bytes]]) -> list[Chunk]:
+        done: list[Chunk] = []
+        for name, data in batch:
+            codec, stored = self._compressor.compress(data)
+            done.append(Chunk(name, codec, len(data), stored))
+        return done
+
+
+class SpilledChunks(Mapping[bytes, Chunk]):
+    """Chunks by name, in the order they came: in memory up to a bound, then in an unlinked file."""
+
+    def __init__(self, memory_bytes: int, directory: str | None = None) -> None:
+        self._held: dict[bytes, Chunk | int] = {}
+        self._room = memory_bytes
+        self._directory = directory
+        self._file: IO[bytes] | None = None
+        self._end = 0
+        self._is_behind = False  # the file has bytes that are not written yet
+        self.stored_bytes = 0
+
+    def add(self, chunk: Chunk) -> None:
+        """Keep a chunk that is not there yet."""
+        size = len(chunk.data)
+        self.stored_bytes += size
+        if size <= self._room:
+            self._room -= size
+            self._held[chunk.id] = chunk
+            return
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(dir=self._directory)  # noqa: SIM115 - closed by `close`
+        self._file.write(chunk.data)
+        # One number for three: tens of thousands of these wait at once.
+        self._held[chunk.id] = self._end << 64 | size << 32 | chunk.size << 8 | chunk.codec
+        self._end += size
+        self._is_behind = True
+
+    def close(self) -> None:
+        """Give the file back."""
+        if self._file is not None:
+            self._file.close()
+
+    def __getitem__(self, name: bytes) -> Chunk:
+        held = self._held[name]
+        if isinstance(held, Chunk):
+            return held
+        assert self._file is not None
+        if self._is_behind:
+            self._file.flush()
+            self._is_behind = False
+        data = os.pread(self._file.fileno(), held >> 32 & 0xFFFFFFFF, held >> 64)
+        return Chunk(name, held & 0xFF, held >> 8 & 0xFFFFFF, data)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._held
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._held)
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+
+def _check_size(data: bytes) -> None:
+    if len(data) > MAX_CHUNK_BYTES:
+        raise LimitExceeded("cut it smaller", "a chunk's bytes", len(data), MAX_CHUNK_BYTES)

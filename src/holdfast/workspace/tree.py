@@ -1,0 +1,207 @@
+"""Reads captured trees: every path, one path, one file's bytes; and the directory now, as a tree beside stored ones."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from holdfast.encode.chunks import ChunkReader
+from holdfast.encode.tree import LEAF, NODE, Ref, encode_node, leaf_id, node_id
+from holdfast.encode.tree import Entry as NodeEntry
+from holdfast.errors import ChunkCorrupt, LimitExceeded, NotFound
+from holdfast.workspace import paths
+from holdfast.workspace.contents import OPEN_FILE
+from holdfast.workspace.directory import DIRECTORY, FILE, LINK, Entry, decode
+from holdfast.workspace.scan import OPEN_DIRECTORY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from holdfast.workspace.snapshot import Snapshot
+
+KINDS = {FILE: "file", DIRECTORY: "directory", LINK: "link"}
+MAX_ENTRIES = 2_000_000  # a hostile tree that names one directory again and again stops here
+_MAX_LEVELS = 2_000
+_BATCH = 64
+
+
+@dataclass(frozen=True, slots=True)
+class FileRecord:
+    """One path of a workspace; `hash` names a file's content, equal for equal bytes stored the same way."""
+
+    path: str
+    kind: str
+    size: int
+    mode: int
+    hash: str
+    target: str
+    mtime_ns: int
+
+
+def record(path: bytes, entry: Entry) -> FileRecord:
+    """Return a path and its entry for people."""
+    name = entry.ref.id.hex() if entry.ref is not None and entry.kind == FILE else ""
+    return FileRecord(
+        paths.text(path), KINDS[entry.kind], entry.size, entry.mode, name, paths.text(entry.target), entry.mtime_ns
+    )
+
+
+def walk(reader: ChunkReader, root: Ref) -> Iterator[tuple[bytes, Entry]]:
+    """Yield every path below a root, a level at a time."""
+    level: list[tuple[bytes, Ref]] = [(b"", root)]
+    seen = 0
+    for _ in range(_MAX_LEVELS):
+        if not level:
+            return
+        below: list[tuple[bytes, Ref]] = []
+        for (path, _ref), entries in zip(level, decode([ref for _, ref in level], reader), strict=True):
+            seen += len(entries)
+            if seen > MAX_ENTRIES:
+                break
+            for entry in entries:
+                full = paths.join(path, entry.name)
+                if entry.kind == DIRECTORY and entry.ref is not None:
+                    below.append((full, entry.ref))
+                yield full, entry
+        level = below
+        if seen + len(level) > MAX_ENTRIES:
+            break
+    raise LimitExceeded("the stored tree is damaged or hostile", "paths in a workspace", seen, MAX_ENTRIES)
+
+
+def files(reader: ChunkReader, snapshot: Snapshot) -> list[FileRecord]:
+    """Return every captured path in order; directories too."""
+    return [record(path, entry) for path, entry in sorted(walk(reader, snapshot.root), key=lambda item: item[0])]
+
+
+def find(reader: ChunkReader, root: Ref, path: str) -> Entry:
+    """Return the entry at a path; NotFound if there is none."""
+    entry = Entry(b"", DIRECTORY, 0o755, root)
+    for name in paths.split(path):
+        if entry.kind != DIRECTORY or entry.ref is None:
+            raise NotFound("captured file", path)
+        found = [item for item in decode([entry.ref], reader)[0] if item.name == name]
+        if not found:
+            raise NotFound("captured file", path)
+        entry = found[0]
+    return entry
+
+
+def pieces(reader: ChunkReader, ref: Ref | None) -> Iterator[bytes]:
+    """Yield a file's bytes piece by piece, each verified; memory stays bounded whatever the file's size."""
+    if ref is None:
+        return
+    stack: list[Ref] = [ref]
+    total = 0
+    while stack:
+        batch: list[Ref] = []
+        while stack and len(batch) < _BATCH and stack[-1].kind == LEAF:
+            batch.append(stack.pop())
+        for data in _plain_by_size(reader, batch):
+            total += len(data)
+            yield data
+        if stack and stack[-1].kind == NODE:
+            below = reader.node(stack.pop())
+            refs = [item for item in below if isinstance(item, Ref)]
+            if len(refs) != len(below):
+                raise ChunkCorrupt("holds more than the pieces of a file", ref.id.hex())
+            stack.extend(reversed(refs))
+        if total > ref.size:
+            break
+    if total != ref.size:
+        raise ChunkCorrupt(f"holds {total:,} bytes, its directory says {ref.size:,}", ref.id.hex())
+
+
+def _plain_by_size(reader: ChunkReader, refs: Sequence[Ref]) -> Iterator[bytes]:
+    """Yield the bytes of leaves, a few megabytes fetched at once."""
+    start, size = 0, 0
+    for index, ref in enumerate(refs):
+        size += ref.size
+        if size >= 4 * 1024 * 1024 or index + 1 == len(refs):
+            batch = refs[start : index + 1]
+            for leaf, data in zip(batch, reader.plain(batch), strict=True):
+                if len(data) != leaf.size:
+                    raise ChunkCorrupt(f"holds {len(data):,} bytes, its node says {leaf.size:,}", leaf.id.hex())
+                yield data
+            start, size = index + 1, 0
+
+
+class StoredTree:
+    """A captured tree in a store; without a root it is empty."""
+
+    def __init__(self, reader: ChunkReader, root: Ref | None) -> None:
+        self.reader = reader
+        self.root = root
+
+    def content(self, path: bytes, entry: Entry, limit: int) -> bytes | None:
+        """Return a file's bytes, or None if they are more than the limit."""
+        del path
+        return None if entry.size > limit else b"".join(pieces(self.reader, entry.ref))
+
+
+class DiskTree:
+    """The directory now: nodes from a scan that wrote nothing, contents from the disk."""
+
+    def __init__(self, directory: str, reader: ChunkReader, root: Ref) -> None:
+        self.directory = directory
+        self.reader = reader
+        self.root = root
+
+    def content(self, path: bytes, entry: Entry, limit: int) -> bytes | None:
+        """Return a file's bytes as they are on disk, or None if they are more than the limit."""
+        if entry.size > limit:
+            return None
+        parent, name = open_parent(self.directory, path)
+        try:
+            handle = os.open(name, OPEN_FILE, dir_fd=parent)
+        finally:
+            os.close(parent)
+        with open(handle, "rb") as file:  # noqa: PTH123 - a descriptor
+            data = file.read(limit + 1)
+        return data if len(data) <= limit else None
+
+
+class Scratch:
+    """Takes the chunks of a scan that is only looked at: keeps the nodes, drops the contents."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[bytes, bytes] = {}
+
+    def leaf(self, data: bytes) -> Ref:
+        """Name plain bytes."""
+        return Ref(LEAF, len(data), leaf_id(data))
+
+    def node(self, entries: Iterable[NodeEntry]) -> Ref:
+        """Keep a node."""
+        data, size = encode_node(entries)
+        name = node_id(data)
+        self.nodes[name] = data
+        return Ref(NODE, size, name)
+
+
+class ScratchReader(ChunkReader):
+    """Reads nodes of a scan that wrote nothing, and everything else from the store."""
+
+    def __init__(self, scratch: Scratch, stored: ChunkReader) -> None:
+        self._scratch = scratch
+        self._beneath = stored
+
+    def plain(self, refs: Sequence[Ref]) -> list[bytes]:
+        """Return plain bytes, from the scan where it has them."""
+        missing = [ref for ref in refs if ref.id not in self._scratch.nodes]
+        fetched = dict(zip(missing, self._beneath.plain(missing), strict=True)) if missing else {}
+        return [fetched[ref] if ref in fetched else self._scratch.nodes[ref.id] for ref in refs]
+
+
+def open_parent(directory: str, path: bytes) -> tuple[int, bytes]:
+    """Open the directory that holds a path, component by component and never through a link; return its last name."""
+    *above, name = path.split(b"/")
+    handle = os.open(directory, OPEN_DIRECTORY)
+    for part in above:
+        try:
+            below = os.open(part, OPEN_DIRECTORY, dir_fd=handle)
+        finally:
+            os.close(handle)
+        handle = below
+    return handle, name

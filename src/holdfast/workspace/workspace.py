@@ -1,0 +1,164 @@
+"""Workspace: captures one directory again and again, remembering enough to read only what changed."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from holdfast.errors import UsageError
+from holdfast.workspace import cache
+from holdfast.workspace.contents import NotCaptured
+from holdfast.workspace.options import WorkspaceOptions
+from holdfast.workspace.repositories import Remembered, Repositories
+from holdfast.workspace.rules import Rules
+from holdfast.workspace.scan import OPEN_DIRECTORY, Scan
+from holdfast.workspace.sink import Sink
+from holdfast.workspace.snapshot import Snapshot
+from holdfast.workspace.tree import DiskTree, Scratch, ScratchReader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.encode.chunks import ChunkReader
+    from holdfast.workspace.known import Known
+    from holdfast.workspace.sink import Writer
+    from holdfast.workspace.skips import Skips
+
+_KEPT = 4  # captures remembered: the last ones, so that a commit that failed does not cost a full read
+
+
+@dataclass(frozen=True, slots=True)
+class _Memory:
+    known: Known
+    repositories: Remembered
+
+
+class Workspace:
+    """One directory to capture; refuses `/`, a home directory and another user's tree."""
+
+    def __init__(self, root: str | os.PathLike[str], options: WorkspaceOptions | None = None) -> None:
+        self.options = options or WorkspaceOptions()
+        self.root = checked_root(root, self.options)
+        self._memory: dict[bytes, _Memory] = {}
+
+    def capture(
+        self,
+        writer: Writer,
+        previous: Snapshot | None = None,
+        *,
+        progress: Callable[[int, int, str], None] | None = None,
+    ) -> Snapshot:
+        """Put what changed since `previous` into the writer and return the snapshot.
+
+        `previous` must be in the store that the writer's commit goes to: what it holds is referred to, not written
+        again. Without it, or when this object did not make or load it, everything is read.
+        """
+        memory = self._memory.get(previous.digest) if previous is not None else None
+        sink = Sink(writer)
+        remembered = memory.repositories if memory else Remembered()
+        repositories = Repositories(self.root, self.options, remembered)
+        handle = open_root(self.root)
+        try:
+            known, scan, top = self._scan(handle, sink, repositories, memory.known if memory else None, progress)
+        finally:
+            os.close(handle)
+        positions = repositories.positions(scan.repositories, top, scan.touched, sink)
+        snapshot = Snapshot(known.ref, known.files, known.directories, known.size_bytes, known.skips, tuple(positions))
+        self._remember(snapshot, _Memory(known, repositories.now))
+        return snapshot
+
+    def look(self, reader: ChunkReader, last: Snapshot | None = None) -> tuple[DiskTree, Skips]:
+        """Return the directory as it is now, to compare with stored trees; nothing is written anywhere.
+
+        `last` is the newest snapshot in the store: what it holds is not read again.
+        """
+        memory = self._memory.get(last.digest) if last is not None else None
+        scratch = Scratch()
+        repositories = Repositories(self.root, self.options, memory.repositories if memory else Remembered())
+        handle = open_root(self.root)
+        try:
+            known, _, _ = self._scan(handle, Sink(scratch), repositories, memory.known if memory else None, None)
+        finally:
+            os.close(handle)
+        return DiskTree(self.root, ScratchReader(scratch, reader), known.ref), known.skips
+
+    def dump_cache(self, snapshot: Snapshot) -> bytes:
+        """Return what a new process needs to capture after `snapshot` as fast as this one; empty if it is not known."""
+        memory = self._memory.get(snapshot.digest)
+        return cache.dump(memory.known, snapshot.digest) if memory else b""
+
+    def load_cache(self, blob: bytes, snapshot: Snapshot) -> bool:
+        """Take over a blob of `dump_cache` for this snapshot; False, and nothing taken, unless it is sound and fits."""
+        loaded = cache.load(blob)
+        if loaded is None or loaded[1] != snapshot.digest or loaded[0].ref != snapshot.root:
+            return False
+        self._remember(snapshot, _Memory(loaded[0], Remembered()))
+        return True
+
+    def _remember(self, snapshot: Snapshot, memory: _Memory) -> None:
+        digest = snapshot.digest
+        self._memory.pop(digest, None)
+        self._memory[digest] = memory
+        while len(self._memory) > _KEPT:
+            del self._memory[next(iter(self._memory))]
+
+    def _scan(
+        self,
+        handle: int,
+        sink: Sink,
+        repositories: Repositories,
+        known: Known | None,
+        progress: Callable[[int, int, str], None] | None,
+    ) -> tuple[Known, Scan, str | None]:
+        touched: list[bytes] = []
+        while True:
+            rules, top = Rules.of(self.options), None
+            if self.options.use_git or self.options.use_gitignore:
+                rules, top = repositories.start(rules)
+            scan = Scan(sink, self.options, enter_repository=repositories.enter, progress=progress)
+            try:
+                known = scan.directory(handle, b"", known, rules)
+            except NotCaptured as reason:
+                raise UsageError(f"workspace {self.root!a} {reason}: try again when it is at rest") from reason
+            scan.touched[:0] = touched
+            if not repositories.stale(scan.ignore_digest):
+                return known, scan, top
+            touched = scan.touched
+
+
+def checked_root(root: str | os.PathLike[str], options: WorkspaceOptions) -> str:
+    """Return the real path of a workspace; UsageError unless it is a directory that is ours to capture."""
+    given = os.fspath(root)
+    real = os.path.realpath(given)
+    if not os.path.isdir(real):  # noqa: PTH112
+        what = "is no directory" if os.path.lexists(given) else "does not exist"
+        raise UsageError(f"workspace {given!a} {what}: name the directory that the run works in")
+    homes = {os.path.realpath(os.path.expanduser("~")), os.path.realpath(_home())}  # noqa: PTH111
+    if not options.allow_home:
+        for home in {"/", *homes}:
+            if home == real or (home != "/" and home.startswith(real.rstrip("/") + "/")):
+                raise UsageError(f"workspace {real!a} is or holds {home!a}: name the project's own directory")
+    owner = os.stat(real).st_uid  # noqa: PTH116
+    if owner != os.geteuid() and not options.allow_foreign_owner:
+        raise UsageError(
+            f"workspace {real!a} belongs to user {owner}, not to user {os.geteuid()} who runs this: "
+            "set allow_foreign_owner to capture it all the same"
+        )
+    return real
+
+
+def open_root(root: str) -> int:
+    """Open a workspace; UsageError says why it cannot be."""
+    try:
+        return os.open(root, OPEN_DIRECTORY)
+    except OSError as error:
+        raise UsageError(f"workspace {root!a} cannot be opened: {os.strerror(error.errno or 0)}") from error
+
+
+def _home() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_dir
+    except KeyError:
+        return "/"

@@ -1,0 +1,250 @@
+"""Hostile manifests are refused as a whole before the first write; links planted in the target lead nowhere."""
+
+# ruff: noqa: PTH104, PTH108, PTH115, PTH211 - names are bytes here
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+
+import ormsgpack
+import pytest
+
+from holdfast.encode.chunks import ChunkWriter
+from holdfast.encode.compress import Compressor
+from holdfast.errors import HoldfastError, IntegrityError, LimitExceeded, RestoreConflict, RestoreRefused
+from holdfast.workspace import plan as plans
+from holdfast.workspace.options import WorkspaceOptions
+from holdfast.workspace.position import NO_REPOSITORY
+from holdfast.workspace.restore import apply, recover_interrupted
+from holdfast.workspace.skips import NO_SKIPS
+from holdfast.workspace.snapshot import Snapshot
+from holdfast.workspace.tree import walk
+from unit.workspace.kit import Box, seen, write
+
+FILE, DIRECTORY, LINK = 0, 1, 2
+
+
+class Forge:
+    """Makes snapshots that no capture would make."""
+
+    def __init__(self, box: Box) -> None:
+        self.box = box
+        self.writer = ChunkWriter(Compressor())
+
+    def file(self, data: bytes = b"evil"):
+        return self.writer.leaf(data)
+
+    def directory(self, *entries):
+        """Entries are (name, kind, mode, ref or target)."""
+        literal = [
+            1,
+            [name for name, *_ in entries],
+            bytes(kind for _, kind, *_ in entries),
+            [mode for _, _, mode, _ in entries],
+            [0 for _, kind, *_ in entries if kind == FILE],
+            [what for _, kind, _, what in entries if kind == LINK],
+        ]
+        return self.writer.node([ormsgpack.packb(literal), *[what for _, kind, _, what in entries if kind != LINK]])
+
+    def snapshot(self, root) -> Snapshot:
+        self.box.store.update(self.writer.chunks)
+        return Snapshot(root, 1, 1, 1, NO_SKIPS, (NO_REPOSITORY,))
+
+
+@pytest.fixture
+def box(tmp_path):
+    made = Box(tmp_path / "w")
+    write(made.root, {"kept": "1"})
+    return made
+
+
+HOSTILE = [b"..", b".", b"", b"a/b", b"/etc/x", b"a\0b", b".git", b".GIT", b".git ", b".git.", b"GIT~1", b".holdfast"]
+HOSTILE += [".g\u200cit".encode(), b".git::$INDEX_ALLOCATION", b"..\\..\\x", b"\\x", b"C:\\x", b"x" * 256]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("kind", ["file", "directory"])
+def test_a_name_that_leads_elsewhere_refuses_the_whole_restore(box, name, kind):
+    forge = Forge(box)
+    hooks = forge.directory((b"hooks", FILE, 0o755, forge.file()))
+    bad = (name, FILE, 0o644, forge.file()) if kind == "file" else (name, DIRECTORY, 0o755, hooks)
+    inner = forge.directory(bad)
+    root = forge.directory((b"good", FILE, 0o644, forge.file()), (b"sub", DIRECTORY, 0o755, inner))
+    before = seen(box.root)
+    with pytest.raises(IntegrityError):
+        box.plan(forge.snapshot(root))
+    assert seen(box.root) == before
+
+
+@pytest.mark.parametrize("names", [(b"a", b"a"), (b"b", b"a")])
+def test_duplicate_and_unordered_names_are_refused(box, names):
+    forge = Forge(box)
+    root = forge.directory(*[(name, FILE, 0o644, forge.file()) for name in names])
+    with pytest.raises(IntegrityError, match="twice or out of order"):
+        box.plan(forge.snapshot(root))
+
+
+def test_a_link_that_leads_out_is_refused_unless_allowed(box):
+    forge = Forge(box)
+    for target in (b"/etc/passwd", b"../../x", b"d/../../x"):
+        snapshot = forge.snapshot(forge.directory((b"l", LINK, 0, target)))
+        with pytest.raises(RestoreRefused, match="leads out of the workspace"):
+            box.plan(snapshot)
+    apply(box.plan(snapshot, allow_outside_links=True), box.reader)
+    assert os.readlink(box.root / "l") == "d/../../x"
+
+
+def test_setuid_setgid_and_sticky_bits_are_dropped(box):
+    forge = Forge(box)
+    inner = forge.directory((b"su", FILE, 0o6755, forge.file()))
+    root = forge.directory((b"d", DIRECTORY, 0o7777, inner), (b"su", FILE, 0o4755, forge.file()))
+    apply(box.plan(forge.snapshot(root)), box.reader)
+    for path in ("su", "d", "d/su"):
+        assert stat.S_IMODE((box.root / path).stat().st_mode) & 0o7000 == 0
+
+
+def test_a_tree_that_names_one_directory_again_and_again_is_stopped(box):
+    forge = Forge(box)
+    below = forge.directory()
+    for _ in range(30):
+        below = forge.directory((b"a", DIRECTORY, 0o755, below), (b"b", DIRECTORY, 0o755, below))
+    with pytest.raises(LimitExceeded):
+        list(walk(box.reader, forge.snapshot(below).root))
+
+
+@pytest.mark.parametrize(
+    "literal",
+    [
+        b"\xc1",
+        ormsgpack.packb(1),
+        ormsgpack.packb([9]),
+        ormsgpack.packb([1, ["text"], b"\0", [0], [0], []]),
+        ormsgpack.packb([1, [b"a"], b"\0", ["x"], [0], []]),
+        ormsgpack.packb([1, [b"a", b"b"], b"\0", [0], [0], []]),
+        ormsgpack.packb([1, [b"a"], b"\7", [0], [0], []]),
+        ormsgpack.packb([1, [b"a"], b"\2", [0], [], [b""]]),
+        ormsgpack.packb([1, [], b"", [], [], [b"x"]]),
+    ],
+)
+def test_a_malformed_directory_is_an_integrity_error(box, literal):
+    forge = Forge(box)
+    root = forge.writer.node([literal, forge.file()])
+    with pytest.raises(IntegrityError):
+        box.plan(forge.snapshot(root))
+
+
+@pytest.mark.parametrize("path", ["../x", "/x", "a/../../x", ".git/hooks/x", "a/.git/config", ".holdfast/x"])
+def test_a_plan_edited_to_name_another_path_is_refused(box, path):
+    forge = Forge(box)
+    plan = box.plan(forge.snapshot(forge.directory((b"good", FILE, 0o644, forge.file()))))
+    with pytest.raises(RestoreRefused):
+        plans.from_json(plans.to_json(plan).replace(b'"good"', b'"%s"' % path.encode()))
+
+
+def test_a_link_planted_before_the_restore_is_replaced_and_never_written_through(box, tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    write(box.root, {"d": {"x": "1"}, "f": "2"})
+    wanted = box.capture()
+    (box.root / "d/x").unlink()
+    (box.root / "d").rmdir()
+    (box.root / "f").unlink()
+    (box.root / "d").symlink_to(outside)
+    (box.root / "f").symlink_to(outside / "target")
+    box.capture()
+    box.restore(wanted)
+    assert list(outside.iterdir()) == []
+    assert (box.root / "d/x").read_text() == "1"
+    assert not (box.root / "f").is_symlink()
+
+
+def test_a_hard_link_to_a_file_outside_is_replaced_and_never_written_through(box, tmp_path):
+    outside = tmp_path / "precious"
+    wanted = box.capture()
+    outside.write_text("precious")
+    (box.root / "kept").unlink()
+    (box.root / "kept").hardlink_to(outside)
+    box.capture()
+    box.restore(wanted)
+    assert outside.read_text() == "precious"
+    assert (box.root / "kept").read_text() == "1"
+
+
+def test_a_pipe_in_the_place_of_a_file_is_a_conflict_and_nothing_hangs(box):
+    wanted = box.capture()
+    write(box.root, {"kept": "changed"})
+    box.capture()
+    plan = box.plan(wanted)
+    (box.root / "kept").unlink()
+    os.mkfifo(box.root / "kept")
+    with pytest.raises(RestoreConflict):
+        apply(plan, box.reader)
+    assert stat.S_ISFIFO((box.root / "kept").lstat().st_mode)
+    assert [item.action for item in box.plan(wanted).items] == ["conflict"]
+
+
+def test_the_place_of_our_own_store_is_neither_captured_nor_written(tmp_path):
+    box = Box(tmp_path / "w", WorkspaceOptions(store_paths=("data/store",)))
+    write(box.root, {"data": {"store": {"holdfast.db": "db"}, "x": "1"}})
+    assert box.paths(box.capture()) == ["data/x"]
+    forge = Forge(box)
+    store = forge.directory((b"store", DIRECTORY, 0o755, forge.directory((b"holdfast.db", FILE, 0o644, forge.file()))))
+    with pytest.raises(RestoreRefused, match="where the store lies"):
+        box.plan(forge.snapshot(forge.directory((b"data", DIRECTORY, 0o755, store))))
+
+
+def test_a_home_of_ours_that_is_a_link_is_refused(box, tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    wanted = box.capture()
+    write(box.root, {"kept": "changed"})
+    box.capture()
+    plan = box.plan(wanted)
+    (box.root / ".holdfast").symlink_to(outside)
+    with pytest.raises(RestoreRefused):
+        apply(plan, box.reader)
+    assert list(outside.iterdir()) == []
+
+
+def test_a_racing_swapper_cannot_make_it_write_outside(box, tmp_path):
+    """THREATS 6: directories of the target are exchanged with links to elsewhere all the time."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    write(outside, {"x0": "precious"})
+    write(box.root, {"d": {f"x{i}": "wanted" for i in range(20)}})
+    wanted = box.capture()
+    write(box.root, {"d": {f"x{i}": "changed" for i in range(20)}})
+    box.capture()
+    stop = threading.Event()
+    place = os.fsencode(box.root)
+
+    def swap():
+        while not stop.is_set():
+            try:
+                os.rename(place + b"/d", place + b"/hidden")
+                os.symlink(os.fsencode(outside), place + b"/d")
+                os.unlink(place + b"/d")
+                os.rename(place + b"/hidden", place + b"/d")
+            except OSError:
+                continue
+
+    swapper = threading.Thread(target=swap)
+    plan = box.plan(wanted)
+    swapper.start()
+    outcomes = set()
+    try:
+        for _ in range(60):
+            try:
+                apply(plan, box.reader, durable=False)
+                outcomes.add("done")
+            except (RestoreConflict, HoldfastError) as error:
+                outcomes.add(type(error).__name__)
+            assert seen(outside) == {b"x0": ("file", 0o644, b"precious")}
+    finally:
+        stop.set()
+        swapper.join()
+    assert outcomes
+    recover_interrupted(box.root)
+    assert seen(outside) == {b"x0": ("file", 0o644, b"precious")}

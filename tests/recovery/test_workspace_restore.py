@@ -1,0 +1,345 @@
+"""Restores: what was shown is what is done, nobody's work is overwritten, and every restore can be undone."""
+
+# ruff: noqa: PTH108, PTH118, PTH123 - names are bytes here
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import threading
+
+import pytest
+
+from holdfast.errors import RestoreConflict, RestoreRefused
+from holdfast.workspace import plan as plans
+from holdfast.workspace.decide import Decisions, load_decisions, save_decisions
+from holdfast.workspace.restore import apply, recover_interrupted
+from unit.workspace.kit import Box, seen, write
+
+TEN = "".join(f"line {i}\n" for i in range(10))
+
+
+@pytest.fixture
+def box(tmp_path):
+    made = Box(tmp_path / "w")
+    write(made.root, {"a": TEN, "b": "b\n", "d": {"c": "c\n", "e": {"f": "f\n"}}, "void": {}, "l": ("a",)})
+    (made.root / "b").chmod(0o640)
+    return made
+
+
+def _actions(plan) -> dict[str, str]:
+    return {item.path: item.action for item in plan.items}
+
+
+def test_a_plan_says_exactly_what_would_be_written_replaced_and_deleted_and_touches_nothing(box):
+    """Proves X4."""
+    wanted = box.capture()
+    write(box.root, {"a": "changed\n", "new": "n\n"})
+    shutil.rmtree(box.root / "d")
+    box.capture()
+    before = seen(box.root)
+    plan = box.plan(wanted)
+    assert _actions(plan) == {
+        "a": "replace",
+        "new": "delete",
+        "d": "write",
+        "d/c": "write",
+        "d/e": "write",
+        "d/e/f": "write",
+    }
+    assert seen(box.root) == before
+    assert not (box.root / ".holdfast").exists()
+
+
+def test_a_restore_brings_the_tree_back_and_one_more_undoes_it(box):
+    """Proves X1."""
+    wanted, first = box.capture(), seen(box.root)
+    write(box.root, {"a": "changed\n", "new": "n\n"})
+    shutil.rmtree(box.root / "d")
+    (box.root / "void").rmdir()
+    (box.root / "b").chmod(0o600)
+    second, other = box.capture(), seen(box.root)
+    report = box.restore(wanted)
+    assert report.verified
+    assert seen(box.root) == first
+    box.capture()
+    box.restore(second)
+    assert seen(box.root) == other
+
+
+def test_untouched_files_keep_their_times(box):
+    wanted = box.capture()
+    before = (box.root / "b").stat()
+    write(box.root, {"a": "changed\n"})
+    box.capture()
+    box.restore(wanted)
+    after = (box.root / "b").stat()
+    assert (after.st_mtime_ns, after.st_ino) == (before.st_mtime_ns, before.st_ino)
+
+
+def test_into_an_empty_directory_the_same_tree_comes_out_times_included(box, tmp_path):
+    """Proves X1: on another machine."""
+    wanted = box.capture()
+    other = Box(tmp_path / "elsewhere", store=box.store)
+    other.restore(wanted, in_place=False)
+    assert seen(other.root) == seen(box.root)
+    assert other.capture().root == wanted.root
+    assert not (other.root / ".holdfast").exists()
+
+
+def test_chosen_paths_are_restored_and_no_others(box):
+    wanted = box.capture()
+    write(box.root, {"a": "changed\n", "b": "changed\n"})
+    shutil.rmtree(box.root / "d")
+    box.capture()
+    box.restore(wanted, only=["d/e", "b"])
+    assert (box.root / "a").read_text() == "changed\n"
+    assert (box.root / "b").read_text() == "b\n"
+    assert (box.root / "d/e/f").read_text() == "f\n"
+    assert not (box.root / "d/c").exists()
+
+
+def test_an_edit_made_outside_since_is_kept(box):
+    """Proves X4 and C15."""
+    wanted = box.capture()
+    write(box.root, {"b": "by hand\n", "mine": "m\n"})
+    (box.root / "d/c").unlink()
+    plan = box.plan(wanted)
+    assert _actions(plan) == {"b": "keep", "mine": "keep", "d/c": "keep"}
+    apply(plan, box.reader)
+    assert (box.root / "b").read_text() == "by hand\n"
+    assert (box.root / "mine").exists()
+
+
+def test_an_outside_edit_gives_way_when_that_was_decided_but_a_file_that_is_not_ours_stays(box):
+    wanted = box.capture()
+    write(box.root, {"b": "by hand\n", "mine": "m\n"})
+    box.restore(wanted, Decisions(edits="take"))
+    assert (box.root / "b").read_text() == "b\n"
+    assert (box.root / "mine").exists()
+
+
+def _both_changed(box, disk: str):
+    wanted = box.capture()
+    write(box.root, {"a": TEN.replace("line 9", "by the run")})
+    box.capture()
+    write(box.root, {"a": disk})
+    return wanted
+
+
+def test_changes_in_different_places_are_merged_three_ways(box):
+    """Proves X4."""
+    wanted = _both_changed(box, TEN.replace("line 9", "by the run").replace("line 0", "by hand"))
+    plan = box.plan(wanted)
+    assert _actions(plan) == {"a": "merge"}
+    assert apply(plan, box.reader).verified
+    assert (box.root / "a").read_text() == TEN.replace("line 0", "by hand")
+
+
+def test_a_real_conflict_is_refused_when_nobody_decides(box):
+    wanted = _both_changed(box, TEN.replace("line 9", "by hand"))
+    plan = box.plan(wanted)
+    assert _actions(plan) == {"a": "conflict"}
+    before = seen(box.root)
+    with pytest.raises(RestoreConflict) as refused:
+        apply(plan, box.reader)
+    assert refused.value.paths == ("a",)
+    assert seen(box.root) == before
+
+
+@pytest.mark.parametrize(
+    ("choice", "expected"),
+    [("keep", "by hand"), ("take", "line 9"), ("merge", "<<<<<<<"), ("both", "by hand")],
+)
+def test_a_conflict_goes_as_decided_and_decisions_survive_saving(box, choice, expected):
+    wanted = _both_changed(box, TEN.replace("line 9", "by hand"))
+    decisions = load_decisions(save_decisions(Decisions(paths={"a": choice})))
+    box.restore(wanted, decisions)
+    assert expected in (box.root / "a").read_text()
+    assert (box.root / "a.checkpoint").exists() == (choice == "both")
+    if choice == "both":
+        assert (box.root / "a.checkpoint").read_text() == TEN
+
+
+def test_a_directory_that_we_never_saw_is_not_overwritten(box, tmp_path):
+    wanted = box.capture()
+    other = Box(tmp_path / "o", store=box.store)
+    write(other.root, {"a": "theirs\n", "theirs": "t\n"})
+    plan = other.plan(wanted, in_place=False)
+    assert _actions(plan)["a"] == "conflict"
+    assert _actions(plan)["theirs"] == "keep"
+
+
+@pytest.mark.parametrize("meddle", ["edit", "delete", "link", "directory", "create"])
+def test_a_path_that_changed_after_the_plan_was_shown_is_a_conflict_and_everything_is_as_before(box, meddle):
+    """Proves X4: compare-and-swap for each path."""
+    wanted = box.capture()
+    write(box.root, {"a": "changed\n", "b": "changed\n"})
+    (box.root / "d/c").unlink()
+    box.capture()
+    plan = box.plan(wanted)
+    victim = box.root / "b"
+    if meddle == "create":
+        (box.root / "d/c").write_text("by another hand")
+    else:
+        victim.unlink()
+    if meddle == "edit":
+        victim.write_text("by another hand")
+    elif meddle == "link":
+        victim.symlink_to("/etc/hostname")
+    elif meddle == "directory":
+        write(victim, {"x": "1"})
+    before = seen(box.root)
+    with pytest.raises(RestoreConflict):
+        apply(plan, box.reader)
+    assert seen(box.root) == before
+
+
+def test_a_file_that_is_not_captured_is_never_overwritten(box):
+    write(box.root, {"x.log": "captured\n"})
+    wanted = box.capture()
+    (box.root / "x.log").unlink()
+    write(box.root, {".holdfastignore": "*.log\n"})
+    box.capture()
+    write(box.root, {"x.log": "precious\n"})
+    plan = box.plan(wanted)
+    assert _actions(plan)["x.log"] == "conflict"
+
+
+def test_a_directory_that_holds_what_is_not_captured_stays(box):
+    wanted = box.capture()
+    write(box.root, {"fresh": {"y": "1", "__pycache__": {"y.pyc": "1"}}})
+    box.capture()
+    report = box.restore(wanted)
+    assert report.left == ("fresh",)
+    assert report.verified
+    assert (box.root / "fresh/__pycache__/y.pyc").exists()
+    assert not (box.root / "fresh/y").exists()
+
+
+def test_files_become_directories_and_back(box):
+    write(box.root, {"x": "file", "y": {"in": {"deep": "1"}}})
+    wanted, first = box.capture(), seen(box.root)
+    (box.root / "x").unlink()
+    write(box.root, {"x": {"now": {"a": "dir"}}})
+    shutil.rmtree(box.root / "y")
+    write(box.root, {"y": "file"})
+    second, other = box.capture(), seen(box.root)
+    box.restore(wanted)
+    assert seen(box.root) == first
+    box.capture()
+    box.restore(second)
+    assert seen(box.root) == other
+
+
+def test_a_directory_with_kept_files_is_no_place_for_a_file(box):
+    write(box.root, {"x": "file"})
+    wanted = box.capture()
+    (box.root / "x").unlink()
+    write(box.root, {"x": {"ours": "1"}})
+    box.capture()
+    write(box.root, {"x": {"theirs": "1"}})
+    plan = box.plan(wanted)
+    assert _actions(plan) == {"x": "conflict", "x/ours": "delete", "x/theirs": "keep"}
+
+
+def test_the_safety_checkpoint_is_taken_before_anything_is_touched_and_only_when_needed(box):
+    wanted = box.capture()
+    write(box.root, {"a": "changed\n"})
+    box.capture()
+    before, called = seen(box.root), []
+    apply(box.plan(wanted), box.reader, safety=lambda: called.append(seen(box.root)))
+    assert called == [before]
+    box.capture()
+    apply(box.plan(wanted), box.reader, safety=lambda: called.append(None))
+    assert called == [before]
+
+
+def test_a_failed_safety_checkpoint_stops_the_restore(box):
+    wanted = box.capture()
+    write(box.root, {"a": "changed\n"})
+    box.capture()
+
+    def fail():
+        raise RuntimeError("store full")
+
+    with pytest.raises(RuntimeError):
+        apply(box.plan(wanted), box.reader, safety=fail)
+    assert (box.root / "a").read_text() == "changed\n"
+
+
+def test_a_plan_survives_json_with_names_that_are_no_utf8_and_has_the_same_digest(box):
+    with open(os.path.join(os.fsencode(box.root), b"\xff"), "wb") as file:
+        file.write(b"1")
+    wanted = box.capture()
+    os.unlink(os.path.join(os.fsencode(box.root), b"\xff"))
+    box.capture()
+    plan = box.plan(wanted)
+    again = plans.from_json(plans.to_json(plan))
+    assert again == plan
+    assert again.digest == plan.digest
+    apply(again, box.reader)
+    assert b"\xff" in seen(box.root)
+
+
+def test_two_restores_at_once_are_refused(box):
+    wanted = box.capture()
+    write(box.root, {"a": "changed\n"})
+    box.capture()
+    plan = box.plan(wanted)
+
+    class Nested(Exception):
+        pass
+
+    def progress(*_):
+        with pytest.raises(RestoreRefused, match="another restore is at work"):
+            apply(plan, box.reader)
+        raise Nested
+
+    with pytest.raises(Nested):
+        apply(plan, box.reader, progress=progress)
+    assert (box.root / "a").read_text() == "changed\n"
+    apply(plan, box.reader)
+    assert (box.root / "a").read_text() == TEN
+
+
+def test_read_only_directories_are_restored_with_their_mode(box, tmp_path):
+    write(box.root, {"ro": {"in": {"x": "1"}}})
+    (box.root / "ro/in").chmod(0o555)
+    (box.root / "ro").chmod(0o555)
+    wanted = box.capture()
+    other = Box(tmp_path / "o", store=box.store)
+    assert other.restore(wanted, in_place=False).verified
+    assert seen(other.root) == seen(box.root)
+
+
+def test_a_start_needs_no_lock_when_nothing_was_interrupted_and_waits_for_it_otherwise(box):
+    """Two runs that start at once in one directory do not trip over each other."""
+    home = box.root / ".holdfast"
+    home.mkdir()
+    lock = os.open(home / "restore.lock", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    assert recover_interrupted(box.root) == []
+    (home / "restore-0123").mkdir()
+    threading.Timer(0.3, os.close, [lock]).start()
+    assert recover_interrupted(box.root) == ["discarded"]
+
+
+def test_a_lock_that_its_holder_removed_is_not_taken_for_the_lock(box, monkeypatch):
+    wanted = box.capture()
+    write(box.root, {"a": "changed\n"})
+    box.capture()
+    plan = box.plan(wanted)
+    flock = fcntl.flock
+    taken = []
+
+    def removed_meanwhile(handle, how):
+        if not taken:
+            (box.root / ".holdfast" / "restore.lock").unlink()
+        taken.append(handle)
+        flock(handle, how)
+
+    monkeypatch.setattr(fcntl, "flock", removed_meanwhile)
+    assert apply(plan, box.reader, durable=False).verified
+    assert len(taken) == 2
