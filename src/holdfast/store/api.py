@@ -6,16 +6,20 @@ is checked against its checksum when it is read; order comes from `seq` alone; a
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from holdfast.encode.chunks import Chunk
     from holdfast.errors import IntegrityError
     from holdfast.model.checkpoint import CheckpointRecord, Envelope, Marks, RunRecord
+    from holdfast.store.bell import Bell
+    from holdfast.store.lease import Lease
 
 T = TypeVar("T")
 
@@ -25,6 +29,10 @@ class StoreTraits(msgspec.Struct, frozen=True, kw_only=True):
 
     durable: bool
     many_processes: bool
+    many_machines: bool = False
+    tenants: bool = False
+    readable: bool = False
+    """Whether people may read it with an editor: documents, not chunks."""
 
 
 class Listing(list[T], Generic[T]):
@@ -46,6 +54,16 @@ class StoreStats(msgspec.Struct, frozen=True, kw_only=True):
     chunk_bytes: int
     stored_bytes: int
     file_bytes: int
+    oldest_at: datetime | None = None
+    newest_at: datetime | None = None
+
+
+class Tombstone(msgspec.Struct, frozen=True, kw_only=True):
+    """What a deleted checkpoint leaves: its number stays taken, and its child's link can still be checked."""
+
+    seq: int
+    id: str
+    checksum: bytes
 
 
 class Store(Protocol):
@@ -54,12 +72,27 @@ class Store(Protocol):
     url: str
     traits: StoreTraits
 
+    @property
+    def folder(self) -> Path | None:
+        """Where it lies on this machine, if it does."""
+
+    @property
+    def own_paths(self) -> tuple[Path, ...]:
+        """Return the files and folders on this machine that are its own; a workspace leaves them out."""
+
     def commit(
-        self, envelope: Envelope, marks: Marks, chunks: Sequence[Chunk], *, expected_head: str | None
+        self,
+        envelope: Envelope,
+        marks: Marks,
+        chunks: Collection[Chunk],
+        *,
+        expected_head: str | None,
+        fence: int | None = None,
     ) -> CheckpointRecord:
         """Store chunks and checkpoint and move the run's head, all or nothing; HeadMoved if the head is another.
 
-        A chunk that is already there is kept, unless its stored bytes differ: then the given ones mend it.
+        A chunk that is already there is kept, unless its stored bytes differ: then the given ones mend it. `fence` is
+        the writer's lease token: LeaseLost if the run has another by now, LeaseHeld if it has one and none is given.
         """
 
     def run(self, run: str) -> RunRecord:
@@ -105,6 +138,33 @@ class Store(Protocol):
 
     def tombstone(self, run: str, checkpoint: str) -> bytes | None:
         """Return the checksum of a deleted checkpoint, None if none was deleted under this id."""
+
+    def tombstones(self, run: str) -> list[Tombstone]:
+        """Return all that a run's deleted checkpoints left, lowest number first; NotFound if there is no such run."""
+
+    def bury(self, run: str, tombstone: Tombstone, *, created_at: datetime) -> None:
+        """Take over a checkpoint that was deleted elsewhere as the next number; a new run began at `created_at`."""
+
+    def migrate(self, *, progress: Callable[[str, int], None] | None = None) -> list[int]:
+        """Bring the medium's schema up to date and return the versions applied; opening a store does it, too."""
+
+    def take_lease(self, run: str, *, owner: str, ttl_s: float) -> Lease:
+        """Take the right to move a run, new or lapsed or one's own already; LeaseHeld if another owner has it."""
+
+    def renew_lease(self, lease: Lease, *, ttl_s: float) -> Lease:
+        """Keep a lease for longer, even one that lapsed and nobody took; LeaseLost if somebody did."""
+
+    def end_lease(self, lease: Lease) -> None:
+        """Give a lease back; nothing happens if it was lost already."""
+
+    def lease(self, run: str) -> Lease | None:
+        """Return the running lease of a run, None if nobody has it."""
+
+    def wake(self, run: str) -> None:
+        """Ring for all who listen for a run."""
+
+    def listen(self, run: str) -> Bell:
+        """Return a bell that hears every ring for the run from now on."""
 
     def check(self) -> Iterator[str]:
         """Yield what the medium itself finds wrong with its structures."""

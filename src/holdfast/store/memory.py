@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -10,13 +11,16 @@ import msgspec
 from holdfast.encode import records
 from holdfast.errors import HeadMoved, NotFound, UsageError
 from holdfast.model.checkpoint import FORMAT_VERSION, CheckpointRecord, RunRecord
-from holdfast.store.api import Listing, StoreStats, StoreTraits
+from holdfast.store.api import Listing, StoreStats, StoreTraits, Tombstone
+from holdfast.store.bell import SharedCounter
+from holdfast.store.lease import Lease, check_current, check_fence, check_takeable, check_terms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from holdfast.encode.chunks import Chunk
     from holdfast.model.checkpoint import Envelope, Marks
+    from holdfast.store.bell import Bell
 
 
 class MemoryStore:
@@ -24,21 +28,34 @@ class MemoryStore:
 
     traits = StoreTraits(durable=False, many_processes=False)
     url = "memory:"
+    folder = None
+    own_paths = ()
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._runs: dict[str, RunRecord] = {}
         self._checkpoints: dict[str, dict[int, CheckpointRecord]] = {}
         self._tombstones: dict[str, dict[str, bytes]] = {}
+        self._buried: dict[str, dict[str, int]] = {}
         self._chunks: dict[bytes, Chunk] = {}
         self._holds: dict[str, set[bytes]] = {}
+        self._leases: dict[str, Lease] = {}
+        self._last_token = 0
+        self._rings = SharedCounter()
         self._closed = False
 
     def commit(
-        self, envelope: Envelope, marks: Marks, chunks: Sequence[Chunk], *, expected_head: str | None
+        self,
+        envelope: Envelope,
+        marks: Marks,
+        chunks: Collection[Chunk],
+        *,
+        expected_head: str | None,
+        fence: int | None = None,
     ) -> CheckpointRecord:
         """Store chunks and checkpoint and move the run's head, all or nothing."""
         with self._open():
+            check_fence(self._leases.get(envelope.run), envelope.run, fence, datetime.now(UTC))
             run = self._runs.get(envelope.run) or RunRecord(
                 format_version=FORMAT_VERSION,
                 id=envelope.run,
@@ -51,8 +68,9 @@ class MemoryStore:
             if run.head != expected_head or run.last_seq != envelope.seq - 1:
                 raise HeadMoved(envelope.run, expected_head, run.head)
             record = CheckpointRecord(envelope, records.seal(envelope)[1], marks)
-            self._chunks.update((chunk.id, chunk) for chunk in chunks)
-            self._holds.setdefault(run.id, set()).update(chunk.id for chunk in chunks)
+            brought = {chunk.id: chunk for chunk in chunks}
+            self._chunks.update(brought)
+            self._holds.setdefault(run.id, set()).update(brought)
             self._checkpoints.setdefault(run.id, {})[envelope.seq] = record
             self._tombstones.setdefault(run.id, {})
             self._runs[run.id] = msgspec.structs.replace(
@@ -123,10 +141,14 @@ class MemoryStore:
             record = self.run(run)
             line = self._checkpoints[run]
             numbers = {found.envelope.id: seq for seq, found in line.items()}
-            if len(set(checkpoints)) != len(checkpoints) or not numbers.keys() >= set(checkpoints):
-                raise NotFound("checkpoint", next(name for name in checkpoints if name not in numbers))
-            for checkpoint in checkpoints:
-                self._tombstones[run][checkpoint] = line.pop(numbers[checkpoint]).checksum
+            doomed = {checkpoint: numbers.pop(checkpoint, None) for checkpoint in checkpoints}
+            for checkpoint, seq in doomed.items():
+                if seq is None:
+                    raise NotFound("checkpoint", checkpoint)
+            for checkpoint, seq in doomed.items():
+                if seq is not None:
+                    self._tombstones[run][checkpoint] = line.pop(seq).checksum
+                    self._buried.setdefault(run, {})[checkpoint] = seq
             head = record.head
             if head in checkpoints:
                 head = line[max(line)].envelope.id if line else None
@@ -138,6 +160,8 @@ class MemoryStore:
             self.run(run)
             for part in (self._runs, self._checkpoints, self._tombstones):
                 del part[run]
+            self._leases.pop(run, None)
+            self._buried.pop(run, None)
             self._drop_unheld(self._holds.pop(run))
 
     def held(self, run: str) -> set[bytes]:
@@ -162,6 +186,76 @@ class MemoryStore:
         """Return the checksum of a deleted checkpoint."""
         with self._open():
             return self._tombstones.get(run, {}).get(checkpoint)
+
+    def tombstones(self, run: str) -> list[Tombstone]:
+        """Return all that a run's deleted checkpoints left."""
+        with self._open():
+            self.run(run)
+            numbers = sorted((seq, checkpoint) for checkpoint, seq in self._buried.get(run, {}).items())
+            left = self._tombstones[run]
+            return [Tombstone(seq=seq, id=checkpoint, checksum=left[checkpoint]) for seq, checkpoint in numbers]
+
+    def bury(self, run: str, tombstone: Tombstone, *, created_at: datetime) -> None:
+        """Take over a checkpoint that was deleted elsewhere as the run's next number."""
+        with self._open():
+            record = self._runs.get(run) or RunRecord(
+                format_version=FORMAT_VERSION, id=run, head=None, last_seq=0, checkpoints=0,
+                created_at=created_at, updated_at=created_at,
+            )  # fmt: skip
+            if record.last_seq != tombstone.seq - 1:
+                raise HeadMoved(run, f"{run}@{tombstone.seq - 1}", record.head)
+            self._runs[run] = msgspec.structs.replace(record, last_seq=tombstone.seq)
+            self._checkpoints.setdefault(run, {})
+            self._holds.setdefault(run, set())
+            self._tombstones.setdefault(run, {})[tombstone.id] = tombstone.checksum
+            self._buried.setdefault(run, {})[tombstone.id] = tombstone.seq
+
+    def migrate(self, *, progress: Callable[[str, int], None] | None = None) -> list[int]:  # noqa: ARG002
+        """Do nothing: there is no schema."""
+        return []
+
+    def take_lease(self, run: str, *, owner: str, ttl_s: float) -> Lease:
+        """Take the right to move a run, LeaseHeld if another owner has it."""
+        check_terms(owner, ttl_s)
+        with self._open():
+            now = datetime.now(UTC)
+            check_takeable(self._leases.get(run), owner, now)
+            self._last_token += 1
+            lease = Lease(run=run, owner=owner, token=self._last_token, expires_at=now + timedelta(seconds=ttl_s))
+            self._leases[run] = lease
+            return lease
+
+    def renew_lease(self, lease: Lease, *, ttl_s: float) -> Lease:
+        """Keep a lease for longer, LeaseLost if somebody took it."""
+        check_terms(lease.owner, ttl_s)
+        with self._open():
+            current = check_current(self._leases.get(lease.run), lease.run, lease.token)
+            expires_at = datetime.now(UTC) + timedelta(seconds=ttl_s)
+            self._leases[lease.run] = msgspec.structs.replace(current, expires_at=expires_at)
+            return self._leases[lease.run]
+
+    def end_lease(self, lease: Lease) -> None:
+        """Give a lease back."""
+        with self._open():
+            current = self._leases.get(lease.run)
+            if current is not None and current.token == lease.token:
+                self._leases[lease.run] = msgspec.structs.replace(current, expires_at=datetime.now(UTC))
+
+    def lease(self, run: str) -> Lease | None:
+        """Return the running lease of a run."""
+        with self._open():
+            lease = self._leases.get(run)
+            return lease if lease is not None and lease.expires_at > datetime.now(UTC) else None
+
+    def wake(self, run: str) -> None:
+        """Ring for all who listen for a run."""
+        with self._open():
+            self._rings.ring(run)
+
+    def listen(self, run: str) -> Bell:
+        """Return a bell that hears every ring for the run from now on."""
+        with self._open():
+            return self._rings.bell(run)
 
     def check(self) -> Iterator[str]:
         """Find nothing: there is no medium to be wrong."""

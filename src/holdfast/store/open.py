@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from holdfast.errors import UsageError
 
@@ -13,32 +14,76 @@ if TYPE_CHECKING:
 
 FOLDER = ".holdfast"
 FILE = "holdfast.db"
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")  # two letters at least: C: is a drive
 
 
 def open_store(place: str | Path | None = None, **options: Any) -> Store:
-    """Open the store at a URL (`sqlite:///path`, `memory:`) or path; None means `.holdfast/` in this directory.
+    """Open the store at a URL or path; None means `.holdfast/` in this directory.
 
-    A path that ends in `.db` is the file itself, any other is the folder that holds it.
+    URLs: `sqlite:///path`, `file:///folder`, `postgresql://user@host/database` (with `?tenant=`, `?schema=` and
+    `?chunks=s3://bucket/prefix` of ours), `memory:`. A path that ends in `.db` is the file itself, any other is the
+    folder that holds it.
     """
     if place is None:
         return _sqlite(Path.cwd() / FOLDER, options)
-    if isinstance(place, Path) or ("://" not in place and place != "memory:"):
-        if not str(place) or "\0" in str(place):
-            raise UsageError(f"{str(place)!a} is no place for a store: give a path or a URL")
+    if not isinstance(place, (str, Path)) or str(place) in {"", ":memory:"} or "\0" in unquote(str(place)):
+        raise UsageError(f"{str(place)!a} is no place for a store: give a path, sqlite:///path or memory:")
+    if isinstance(place, Path) or not _URL.match(place):
         return _sqlite(Path(place), options)
     if place == "memory:":
         from holdfast.store.memory import MemoryStore  # noqa: PLC0415
 
         return MemoryStore()
-    url = urlsplit(place)
+    try:
+        url = urlsplit(place)
+    except ValueError as error:
+        raise UsageError(f"{place!a} is no URL ({error})") from None
     if url.scheme == "sqlite":
-        if url.netloc or url.query or url.fragment or len(url.path) < 2:  # noqa: PLR2004 - "/" names no file
+        if url.netloc or url.query or url.fragment or not url.path.startswith("/") or url.path == "/":
             raise UsageError(f"{place!a}: write it as sqlite:///absolute/path or pass a path")
         return _sqlite(Path(unquote(url.path)), options)
-    raise UsageError(f"{place!a}: no store for {url.scheme!a}; use a path, sqlite:///path or memory:")
+    if url.scheme == "file":
+        return _files(place, options)
+    if url.scheme in ("postgresql", "postgres"):
+        return _postgres(place, options)
+    known = "sqlite:///path, file:///folder, postgresql://host/database or memory:"
+    raise UsageError(f"{place!a}: no store for {url.scheme!a}; use a path, {known}")
 
 
 def _sqlite(path: Path, options: dict[str, Any]) -> Store:
     from holdfast.store.sqlite import SQLiteStore  # noqa: PLC0415
 
     return SQLiteStore(path if path.suffix == ".db" else path / FILE, **options)
+
+
+def _files(place: str, options: dict[str, Any]) -> Store:
+    from holdfast.store.files import FilesStore  # noqa: PLC0415
+
+    url = urlsplit(place)
+    if url.netloc not in ("", "localhost") or url.fragment or not url.path.startswith("/") or url.path == "/":
+        raise UsageError(f"{place!a}: write it as file:///absolute/folder")
+    if url.path.endswith(".db"):
+        raise UsageError(f"{place!a}: a store of files is a folder; a SQLite file is sqlite://{url.path}")
+    given = dict(parse_qsl(url.query))
+    unknown = given.keys() - {"form", "compression", "location"}
+    if unknown:
+        raise UsageError(f"{place!a}: unknown {', '.join(sorted(unknown))}; known are form, compression and location")
+    return FilesStore(unquote(url.path), **{**given, **options})
+
+
+def _postgres(place: str, options: dict[str, Any]) -> Store:
+    try:
+        from holdfast.store.postgres import PostgresStore  # noqa: PLC0415
+        from holdfast.store.postgres_url import PostgresPlace  # noqa: PLC0415
+    except ImportError as error:
+        if error.name not in ("psycopg", "psycopg_pool"):
+            raise
+        raise UsageError("PostgreSQL needs the extra: pip install 'holdfast[postgres]'") from None
+    options = dict(options)
+    chunks = options.pop("chunks", None) or PostgresPlace.parse(place).chunks
+    chunk_options = options.pop("chunk_options", {})
+    if chunks:
+        from holdfast.store.objects import ObjectShelf  # noqa: PLC0415
+
+        options["shelf"] = ObjectShelf(chunks, **chunk_options)
+    return PostgresStore(place, **options)

@@ -9,8 +9,11 @@ from __future__ import annotations
 import os
 import threading
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+from weakref import WeakSet
 
 import apsw
 import msgspec
@@ -29,17 +32,68 @@ from holdfast.errors import (
     UsageError,
 )
 from holdfast.model.checkpoint import FORMAT_VERSION, CheckpointRecord, RunRecord
-from holdfast.store.api import Listing, StoreStats, StoreTraits
+from holdfast.store import sqlite_lease
+from holdfast.store.api import Listing, StoreStats, StoreTraits, Tombstone
+from holdfast.store.bell import CountedBell
+from holdfast.store.lease import check_terms
 from holdfast.store.sqlite_file import Durability, connect, translated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
+    from datetime import datetime
 
     from holdfast.model.checkpoint import Envelope, Marks
+    from holdfast.store.bell import Bell
+    from holdfast.store.lease import Lease
 
 _FETCH_AT_ONCE = 200
 _RECLAIM_PAGES = 2_000  # pages given back in one transaction: about 10 ms for other writers to wait
-_CHECKPOINT_COLUMNS = "id, envelope, checksum, marks, marks_checksum"
+
+
+def _bytes(column: str) -> str:
+    """Read a column as bytes whatever damage made of its type: the checksum decides whether they are right."""
+    return f"coalesce(CAST({column} AS BLOB), x'')"
+
+
+def _number(column: str) -> str:
+    return f"coalesce(CAST({column} AS INTEGER), -1)"
+
+
+_CHECKPOINT_COLUMNS = ", ".join(map(_bytes, ("id", "envelope", "checksum", "marks", "marks_checksum")))
+_RUN_COLUMNS = ", ".join(map(_bytes, ("id", "record", "checksum")))
+_CHUNK_COLUMNS = ", ".join((_bytes("id"), _number("codec"), _number("size"), _bytes("data")))
+_TOMBSTONE_COLUMNS = ", ".join((_bytes("run"), _number("seq"), _bytes("id"), _bytes("checksum"), _bytes("seal")))
+_BEGUN_RUNS = """
+    WITH RECURSIVE begun (id) AS (
+        SELECT min(run) FROM checkpoint
+        UNION ALL SELECT (SELECT min(run) FROM checkpoint WHERE run > begun.id) FROM begun WHERE begun.id IS NOT NULL
+    )
+    SELECT CAST(id AS BLOB) FROM begun WHERE id IS NOT NULL AND id NOT IN (SELECT id FROM run)
+"""  # steps from run to run in the index, so it costs nothing for each checkpoint
+
+
+_stores: WeakSet[SQLiteStore] = WeakSet()
+
+
+@cache
+def _register_at_fork() -> None:
+    """Let no connection cross a fork.
+
+    SQLite counts a process's locks in memory that a child inherits, so a child would believe to hold its parent's,
+    and the first side to close would delete the log that the other still writes.
+    """
+    held: list[SQLiteStore] = []
+
+    def before() -> None:
+        for store in list(_stores):
+            store.lock_for_fork()
+            held.append(store)
+
+    def after() -> None:
+        while held:
+            held.pop().unlock_after_fork()
+
+    os.register_at_fork(before=before, after_in_parent=after, after_in_child=after)
 
 
 class SQLiteStore:
@@ -53,7 +107,9 @@ class SQLiteStore:
         if durability not in ("power", "process"):
             raise UsageError(f"unknown durability {durability!a}: use 'power' or 'process'")
         self.path = Path(path).absolute()
-        self.url = f"sqlite://{self.path}"
+        self.folder = self.path.parent
+        self.own_paths = tuple(Path(f"{self.path}{end}") for end in ("", "-wal", "-shm", "-journal"))
+        self.url = f"sqlite://{quote(str(self.path))}"
         self._durability: Durability = durability
         self._read_only = read_only
         self._vfs = vfs
@@ -61,16 +117,25 @@ class SQLiteStore:
         self._connection: apsw.Connection | None = None
         self._process = os.getpid()
         self._closed = False
+        _register_at_fork()
+        _stores.add(self)
         with self._reading():
             pass
 
     def commit(
-        self, envelope: Envelope, marks: Marks, chunks: Sequence[Chunk], *, expected_head: str | None
+        self,
+        envelope: Envelope,
+        marks: Marks,
+        chunks: Collection[Chunk],
+        *,
+        expected_head: str | None,
+        fence: int | None = None,
     ) -> CheckpointRecord:
         """Store chunks and checkpoint and move the head in one transaction, synced before it returns."""
         sealed, checksum = records.seal(envelope)
         sealed_marks, marks_checksum = records.seal_marks(envelope.id, marks)
         with self._writing() as execute:
+            sqlite_lease.check_fenced(execute, envelope.run, fence)
             number, run = self._run_to_extend(execute, envelope, expected_head)
             added, added_sum = _add_chunks(execute, number, chunks)
             execute(
@@ -99,15 +164,19 @@ class SQLiteStore:
         """Return the runs, the last begun first."""
         with self._reading() as execute:
             rows = execute(
-                "SELECT id, record, checksum FROM run ORDER BY n DESC LIMIT ?", (-1 if limit is None else limit,)
+                f"SELECT {_RUN_COLUMNS} FROM run ORDER BY n DESC LIMIT ?",  # noqa: S608 - our columns
+                (-1 if limit is None else limit,),
             ).fetchall()
-        found, damaged = [], []
-        for run, record, checksum in rows:
+            damaged = list(_lost_runs(execute, self.url))
+        found: dict[str, RunRecord] = {}
+        for row in rows:
             try:
-                found.append(records.open_run(run, record, checksum))
+                record = _opened_run(row)
+                if found.setdefault(record.id, record) is not record:
+                    raise RunCorrupt("its record is there twice", record.id)
             except IntegrityError as error:
                 damaged.append(error)
-        return Listing(found, damaged)
+        return Listing(list(found.values()), damaged)
 
     def checkpoint(self, checkpoint: str) -> CheckpointRecord:
         """Return a checkpoint, NotFound if there is none."""
@@ -122,7 +191,7 @@ class SQLiteStore:
                 (run, seq),
             ).fetchall()
             if rows:
-                return _placed(records.open_checkpoint(*rows[0]), run, seq)
+                return _placed(_opened(rows[0]), run, seq)
             if _count_tombstones(execute, run, seq, seq):
                 return None
         raise CheckpointCorrupt("it vanished from the store without having been deleted", f"{run}@{seq}")
@@ -135,7 +204,7 @@ class SQLiteStore:
             upper = _run(execute, run)[1].last_seq + 1
             upper = upper if before_seq is None else min(before_seq, upper)
             rows = execute(
-                f"SELECT {_CHECKPOINT_COLUMNS}, seq FROM checkpoint WHERE run = ? AND seq < ? "  # noqa: S608
+                f"SELECT {_CHECKPOINT_COLUMNS}, {_number('seq')} FROM checkpoint WHERE run = ? AND seq < ? "  # noqa: S608
                 "ORDER BY seq DESC LIMIT ?",
                 (run, upper, -1 if limit is None else limit),
             ).fetchall()
@@ -150,7 +219,7 @@ class SQLiteStore:
                 upper = seq
                 if seq:
                     try:
-                        found.append(_placed(records.open_checkpoint(*row), run, seq))
+                        found.append(_placed(_opened(row), run, seq))
                     except IntegrityError as error:
                         damaged.append(error)
         return Listing(found, damaged)
@@ -162,7 +231,7 @@ class SQLiteStore:
             for start in range(0, len(ids), _FETCH_AT_ONCE):
                 some = ids[start : start + _FETCH_AT_ONCE]
                 marks = ",".join("?" * len(some))
-                query = f"SELECT id, codec, size, data FROM chunk WHERE id IN ({marks})"  # noqa: S608 - only ? marks
+                query = f"SELECT {_CHUNK_COLUMNS} FROM chunk WHERE id IN ({marks})"  # noqa: S608 - only ? marks
                 for row in execute(query, tuple(some)):
                     found[row[0]] = Chunk(*row)
         return found
@@ -172,9 +241,14 @@ class SQLiteStore:
         last = -1
         while True:
             with self._reading() as execute:
-                rows = execute("SELECT n, id FROM chunk WHERE n > ? ORDER BY n LIMIT 1000", (last,)).fetchall()
+                rows = execute(
+                    f"SELECT n, {_bytes('id')} FROM chunk WHERE n > ? ORDER BY n LIMIT 1000",  # noqa: S608 - our column
+                    (last,),
+                ).fetchall()
             if not rows:
                 return
+            if rows[-1][0] <= last:
+                raise StoreCorrupt("the rows of its chunks are out of order, so they cannot be listed", self.url)
             yield from (row[1] for row in rows)
             last = rows[-1][0]
 
@@ -183,7 +257,7 @@ class SQLiteStore:
         data, checksum = records.seal_marks(checkpoint, marks)
         with self._writing() as execute:
             changed = execute(
-                "UPDATE checkpoint SET marks = ?, marks_checksum = ? WHERE id = ? RETURNING n",
+                "UPDATE checkpoint SET marks = ?, marks_checksum = ? WHERE id = ? RETURNING id",
                 (data, checksum, checkpoint),
             ).fetchall()
             if not changed:
@@ -195,7 +269,8 @@ class SQLiteStore:
             number, record = _run(execute, run)
             for checkpoint in checkpoints:
                 rows = execute(
-                    "DELETE FROM checkpoint WHERE id = ? AND run = ? RETURNING seq, checksum", (checkpoint, run)
+                    f"DELETE FROM checkpoint WHERE id = ? AND run = ? RETURNING seq, {_bytes('checksum')}",  # noqa: S608
+                    (checkpoint, run),
                 ).fetchall()
                 if not rows:
                     raise NotFound("checkpoint", checkpoint)
@@ -218,6 +293,8 @@ class SQLiteStore:
             _check_holds(execute)
             execute("DELETE FROM checkpoint WHERE run = ?", (run,))
             execute("DELETE FROM tombstone WHERE run = ?", (run,))
+            execute("DELETE FROM ring WHERE run = ?", (run,))
+            sqlite_lease.expire(execute, run)
             execute(
                 "DELETE FROM chunk WHERE n IN (SELECT chunk FROM hold WHERE run = ?1) "
                 "AND NOT EXISTS (SELECT 1 FROM hold WHERE hold.chunk = chunk.n AND hold.run <> ?1)",
@@ -234,7 +311,8 @@ class SQLiteStore:
             return {
                 row[0]
                 for row in execute(
-                    "SELECT chunk.id FROM hold JOIN chunk ON chunk.n = hold.chunk WHERE run = ?", (number,)
+                    "SELECT CAST(chunk.id AS BLOB) FROM hold JOIN chunk ON chunk.n = hold.chunk WHERE run = ?",
+                    (number,),
                 )
             }
 
@@ -271,12 +349,72 @@ class SQLiteStore:
     def tombstone(self, run: str, checkpoint: str) -> bytes | None:
         """Return the checksum of a deleted checkpoint, None if none was deleted under this id."""
         with self._reading() as execute:
-            rows = execute("SELECT seq, checksum, seal FROM tombstone WHERE run = ? AND id = ?", (run, checkpoint))
+            rows = execute(
+                f"SELECT seq, {_bytes('checksum')}, seal FROM tombstone WHERE run = ? AND id = ?",  # noqa: S608
+                (run, checkpoint),
+            )
             for seq, checksum, seal in rows.fetchall():
                 if seal != records.seal_tombstone(run, seq, checkpoint, checksum):
                     raise CheckpointCorrupt("what it left when it was deleted does not match its checksum", checkpoint)
                 return bytes(checksum)
         return None
+
+    def tombstones(self, run: str) -> list[Tombstone]:
+        """Return all that a run's deleted checkpoints left."""
+        with self._reading() as execute:
+            _run(execute, run)
+            return sqlite_lease.tombstones(execute, run)
+
+    def bury(self, run: str, tombstone: Tombstone, *, created_at: datetime) -> None:
+        """Take over a checkpoint that was deleted elsewhere as the run's next number."""
+        with self._writing() as execute:
+            try:
+                number, record = _run(execute, run)
+            except NotFound:
+                number, record = _begin_run(execute, run, created_at)
+            if record.last_seq != tombstone.seq - 1:
+                raise HeadMoved(run, f"{run}@{tombstone.seq - 1}", record.head)
+            sqlite_lease.bury(execute, run, tombstone)
+            _put_run(execute, number, msgspec.structs.replace(record, last_seq=tombstone.seq))
+
+    def migrate(self, *, progress: Callable[[str, int], None] | None = None) -> list[int]:  # noqa: ARG002
+        """Do nothing: there is one version of the schema so far."""
+        return []
+
+    def take_lease(self, run: str, *, owner: str, ttl_s: float) -> Lease:
+        """Take the right to move a run, LeaseHeld if another owner has it."""
+        check_terms(owner, ttl_s)
+        with self._writing() as execute:
+            return sqlite_lease.take(execute, run, owner, ttl_s)
+
+    def renew_lease(self, lease: Lease, *, ttl_s: float) -> Lease:
+        """Keep a lease for longer, LeaseLost if somebody took it."""
+        check_terms(lease.owner, ttl_s)
+        with self._writing() as execute:
+            return sqlite_lease.renew(execute, lease, ttl_s)
+
+    def end_lease(self, lease: Lease) -> None:
+        """Give a lease back."""
+        with self._writing() as execute:
+            sqlite_lease.end(execute, lease)
+
+    def lease(self, run: str) -> Lease | None:
+        """Return the running lease of a run."""
+        with self._reading() as execute:
+            return sqlite_lease.running(execute, run)
+
+    def wake(self, run: str) -> None:
+        """Ring for all who listen for a run."""
+        with self._writing() as execute:
+            sqlite_lease.ring(execute, run)
+
+    def listen(self, run: str) -> Bell:
+        """Return a bell that hears every ring for the run from now on."""
+        return CountedBell(lambda: self._rings(run))
+
+    def _rings(self, run: str) -> int:
+        with self._reading() as execute:
+            return sqlite_lease.rings(execute, run)
 
     def check(self) -> Iterator[str]:
         """Yield what SQLite finds wrong with the file, and whether the bookkeeping of chunks adds up."""
@@ -288,6 +426,7 @@ class SQLiteStore:
                 _check_holds(execute)
             except IntegrityError as error:
                 yield str(error)
+            yield from _bad_tombstones(execute)
 
     def stats(self) -> StoreStats:
         """Count what is stored."""
@@ -311,6 +450,16 @@ class SQLiteStore:
         with self._lock:
             self._closed = True
             self._drop()
+
+    def lock_for_fork(self) -> None:
+        """Wait for other threads' transactions, and let the connection go; the next call opens another."""
+        self._lock.acquire()
+        if self._connection is not None and self._connection.get_autocommit():
+            self._drop()
+
+    def unlock_after_fork(self) -> None:
+        """Let other threads go on."""
+        self._lock.release()
 
     @contextmanager
     def _reading(self) -> Iterator[Any]:
@@ -377,28 +526,33 @@ class SQLiteStore:
         except NotFound:
             if expected_head is not None:
                 raise HeadMoved(envelope.run, expected_head, None) from None
-            run = RunRecord(
-                format_version=FORMAT_VERSION,
-                id=envelope.run,
-                head=None,
-                last_seq=0,
-                checkpoints=0,
-                created_at=envelope.created_at,
-                updated_at=envelope.created_at,
-            )
-            number = execute(
-                "INSERT INTO run (id, record, checksum) VALUES (?, ?, ?) RETURNING n", (envelope.run, b"", b"")
-            ).fetchall()[0][0]
+            number, run = _begin_run(execute, envelope.run, envelope.created_at)
         if run.head != expected_head or run.last_seq != envelope.seq - 1:
             raise HeadMoved(envelope.run, expected_head, run.head)
         return number, run
 
 
+def _begin_run(execute: Any, run: str, created_at: datetime) -> tuple[int, RunRecord]:
+    """Return a new run's number and record; its row is filled by whoever begins it."""
+    record = RunRecord(
+        format_version=FORMAT_VERSION, id=run, head=None, last_seq=0, checkpoints=0,
+        created_at=created_at, updated_at=created_at,
+    )  # fmt: skip
+    rows = execute("INSERT INTO run (id, record, checksum) VALUES (?, ?, ?) RETURNING n", (run, b"", b""))
+    return rows.fetchall()[0][0], record
+
+
 def _run(execute: Any, run: str) -> tuple[int, RunRecord]:
-    rows = execute("SELECT n, record, checksum FROM run WHERE id = ?", (run,)).fetchall()
+    rows = execute(
+        f"SELECT n, {_RUN_COLUMNS}, (SELECT max(seq) FROM checkpoint WHERE run = ?1) FROM run WHERE id = ?1",  # noqa: S608
+        (run,),
+    ).fetchall()
     if rows:
-        number, record, checksum = rows[0]
-        return number, records.open_run(run, record, checksum)
+        number, *row, highest = rows[0]
+        record = _opened_run(row)
+        if isinstance(highest, int) and highest > record.last_seq:
+            raise RunCorrupt(f"its record ends at {record.last_seq}, its checkpoints at {highest}: it is stale", run)
+        return number, record
     if execute("SELECT 1 FROM checkpoint WHERE run = ? LIMIT 1", (run,)).fetchall():
         raise RunCorrupt("its record vanished while its checkpoints are there", run)
     raise NotFound("run", run)
@@ -412,8 +566,36 @@ def _put_run(execute: Any, number: int, run: RunRecord) -> None:
 def _checkpoint(execute: Any, checkpoint: str) -> CheckpointRecord:
     rows = execute(f"SELECT {_CHECKPOINT_COLUMNS} FROM checkpoint WHERE id = ?", (checkpoint,)).fetchall()  # noqa: S608
     if not rows:
+        if execute("SELECT 1 FROM checkpoint NOT INDEXED WHERE id = ?", (checkpoint,)).fetchall():
+            raise CheckpointCorrupt("it is there, but the index of checkpoints does not know it", checkpoint)
         raise NotFound("checkpoint", checkpoint)
-    return records.open_checkpoint(*rows[0])
+    record = _opened(rows[0])
+    if record.envelope.id != checkpoint:
+        raise CheckpointCorrupt("the index of checkpoints leads to another one", checkpoint)
+    return record
+
+
+def _opened(row: Sequence[bytes]) -> CheckpointRecord:
+    return records.open_checkpoint(row[0].decode(errors="replace"), *row[1:])
+
+
+def _opened_run(row: Sequence[bytes]) -> RunRecord:
+    return records.open_run(row[0].decode(errors="replace"), *row[1:])
+
+
+def _lost_runs(execute: Any, store: str) -> Iterator[IntegrityError]:
+    """Find what a list of runs lacks: runs that have checkpoints but no record, or are in the index only."""
+    for (run,) in execute(_BEGUN_RUNS).fetchall():
+        yield RunCorrupt("its record vanished while its checkpoints are there", run.decode(errors="replace"))
+    listed = execute("SELECT count(*) FROM run NOT INDEXED").fetchall()
+    if listed != execute("SELECT count(*) FROM run INDEXED BY sqlite_autoindex_run_1").fetchall():
+        yield StoreCorrupt("its list of runs does not match its index: some may be missing", store)
+
+
+def _bad_tombstones(execute: Any) -> Iterator[str]:
+    for row in execute(f"SELECT {_TOMBSTONE_COLUMNS} FROM tombstone").fetchall():  # noqa: S608 - our columns
+        if not _is_tombstone(row):
+            yield f"what deleted checkpoint {row[2]!a} of run {row[0]!a} left does not match its checksum"
 
 
 def _placed(record: CheckpointRecord, run: str, seq: int) -> CheckpointRecord:
@@ -423,12 +605,18 @@ def _placed(record: CheckpointRecord, run: str, seq: int) -> CheckpointRecord:
 
 
 def _count_tombstones(execute: Any, run: str, low: int, high: int) -> int:
-    query = "SELECT count(*) FROM tombstone WHERE run = ? AND seq BETWEEN ? AND ?"
-    count: int = execute(query, (run, low, high)).fetchall()[0][0]
-    return count
+    """Count the checkpoints in a range that were deleted by us: what only stands where a tombstone would is none."""
+    query = f"SELECT {_TOMBSTONE_COLUMNS} FROM tombstone WHERE run = ? AND seq BETWEEN ? AND ?"  # noqa: S608 - our columns
+    return sum(_is_tombstone(row) for row in execute(query, (run, low, high)).fetchall())
 
 
-def _add_chunks(execute: Any, run: int, chunks: Sequence[Chunk]) -> tuple[int, int]:
+def _is_tombstone(row: Sequence[Any]) -> bool:
+    run, seq, checkpoint, checksum, seal = row
+    names = run.decode(errors="replace"), checkpoint.decode(errors="replace")
+    return bool(seal == records.seal_tombstone(names[0], seq, names[1], checksum))
+
+
+def _add_chunks(execute: Any, run: int, chunks: Collection[Chunk]) -> tuple[int, int]:
     """Add chunks and the run's hold on them; return how many holds are new and the sum of their numbers."""
     before = execute("SELECT coalesce(max(n), 0) FROM chunk").fetchall()[0][0]
     number, added, added_sum = before, 0, 0
@@ -468,9 +656,9 @@ def _check_holds(execute: Any) -> None:
         number: (count, total)
         for number, count, total in execute("SELECT run, count(*), sum(chunk) FROM hold GROUP BY run").fetchall()
     }
-    for number, run, record, checksum in execute("SELECT n, id, record, checksum FROM run").fetchall():
-        opened = records.open_run(run, record, checksum)
+    for number, *row in execute(f"SELECT n, {_RUN_COLUMNS} FROM run").fetchall():  # noqa: S608 - our columns
+        opened = _opened_run(row)
         if counted.pop(number, (0, 0)) != (opened.holds, opened.holds_sum):
-            raise RunCorrupt("the list of chunks that it holds is damaged, so nothing is swept", run)
+            raise RunCorrupt("the list of chunks that it holds is damaged, so nothing is swept", opened.id)
     if counted:
         raise StoreCorrupt("chunks are held for runs that are not there, so nothing is swept", "")

@@ -5,8 +5,10 @@ Knows nothing of runs or checkpoints; refuses symbolic links, other owners' file
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
+import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -33,7 +35,7 @@ def translated(store: str) -> Iterator[None]:
     """Turn the driver's errors into ours, each with what to do next."""
     try:
         yield
-    except (apsw.CorruptError, apsw.NotADBError, apsw.FormatError) as error:
+    except (apsw.CorruptError, apsw.NotADBError, apsw.FormatError, UnicodeDecodeError) as error:
         raise StoreCorrupt(
             f"the file is damaged or is no SQLite database ({error}). hf.verify() tells what can still be read", store
         ) from error
@@ -59,17 +61,26 @@ def connect(path: Path, *, durability: Durability, read_only: bool, vfs: str | N
     if not read_only:
         _make_private_file(path, store)
     _check_owner(path, store)
+    deadline = time.monotonic() + BUSY_TIMEOUT_MS / 1000
     with translated(store):
-        connection = _open(path, read_only=read_only, vfs=vfs)
-        try:
-            _harden(connection)
-            _settle_schema(connection, store, read_only=read_only)
-            if not read_only:
-                _make_durable(connection, durability, store)
-        except BaseException:
-            connection.close()
-            raise
-    return connection
+        while True:
+            connection = _open(path, read_only=read_only, vfs=vfs)
+            try:
+                _harden(connection)
+                _settle_schema(connection, store, read_only=read_only)
+                if not read_only:
+                    _make_durable(connection, durability, store)
+            except apsw.BusyError:
+                # Of those who turn the log on at the same moment SQLite refuses some at once, without waiting.
+                connection.close()
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.005)
+            except BaseException:
+                connection.close()
+                raise
+            else:
+                return connection
 
 
 def sync_directory(path: Path) -> None:
@@ -87,21 +98,50 @@ def _library_version() -> int:
 
 
 def _make_private_file(path: Path, store: str) -> None:
-    """Create file and folders for their owner only, each durably named by its parent before it is used."""
+    """Create file and folders for their owner only, durably named before anything is written."""
     try:
-        missing = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
-        for folder in reversed(missing):
-            folder.mkdir(mode=0o700, exist_ok=True)
-            sync_directory(folder.parent)
+        for folder in reversed((path.parent, *path.parent.parents)):
+            if not folder.exists():
+                _make_private_folder(folder)
         try:
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+            descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         except FileExistsError:
-            return
-        sync_directory(path.parent)
+            if path.lstat().st_size:
+                return
+        else:
+            os.fchmod(descriptor, 0o600)
+            os.close(descriptor)
+        _sync_ancestors(path)
     except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StoreFull(store, "no space left; nothing was written. Free some space, then repeat") from error
         raise StoreUnavailable(
             store, f"cannot be created ({error.strerror}); choose another place with holdfast.open(path)"
         ) from error
+
+
+def _make_private_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        return
+    folder.chmod(0o700)  # a umask may have taken the owner's rights too
+
+
+def _sync_ancestors(path: Path) -> None:
+    """Make every name on the way to a file durable: who made a folder may have been killed before syncing it.
+
+    Done by all who find the file empty, so once it has a first page nobody needs to do it again.
+    """
+    device = path.parent.stat().st_dev
+    for folder in path.parents:
+        if folder.stat().st_dev != device:
+            return
+        try:
+            sync_directory(folder)
+        except OSError as error:
+            if folder == path.parent or error.errno not in (errno.EACCES, errno.EINVAL):
+                raise
 
 
 def _check_owner(path: Path, store: str) -> None:
@@ -113,15 +153,21 @@ def _check_owner(path: Path, store: str) -> None:
         raise StoreUnavailable(store, f"cannot be reached ({error.strerror})") from error
     if not stat.S_ISREG(status.st_mode):
         raise StoreUnavailable(store, "is no regular file; a store is never opened through a link")
+    if status.st_size == 1:
+        # SQLite takes a single byte for an empty file, and would begin a new store over it.
+        raise StoreCorrupt("the file was cut short: it holds a single byte", store)
     if status.st_uid != os.geteuid():
         raise StoreUnavailable(store, f"belongs to user {status.st_uid}, not to you; copy it to a place of your own")
 
 
 def _open(path: Path, *, read_only: bool, vfs: str | None) -> apsw.Connection:
     if not read_only:
+        if not os.access(path, os.R_OK | os.W_OK):
+            # SQLite would fall back to reading, and leave a log with the same permissions, which blocks later writers.
+            raise apsw.PermissionsError("no permission to read and write the file")
         return apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE, vfs=vfs)
     # Without a log there is nothing to replay, and an immutable file can be read where nothing may be written.
-    if os.access(path.parent, os.W_OK) or Path(f"{path}-wal").exists():
+    if (os.access(path.parent, os.W_OK) and os.access(path, os.W_OK)) or Path(f"{path}-wal").exists():
         return apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY, vfs=vfs)
     uri = path.absolute().as_uri() + "?immutable=1"
     return apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI, vfs=vfs)
@@ -143,6 +189,7 @@ def _harden(connection: apsw.Connection) -> None:
 def _settle_schema(connection: apsw.Connection, store: str, *, read_only: bool) -> None:
     """Create the schema in an empty file, or compare it with ours."""
     if not read_only and not _schema(connection):
+        connection.execute("PRAGMA page_size = 8192")
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         with _immediate(connection):
             if not _schema(connection):

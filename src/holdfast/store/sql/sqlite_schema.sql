@@ -6,16 +6,15 @@ CREATE TABLE run (
 ) STRICT;
 
 CREATE TABLE checkpoint (
-    n INTEGER PRIMARY KEY,
-    id TEXT NOT NULL UNIQUE,
     run TEXT NOT NULL,
     seq INTEGER NOT NULL,
+    id TEXT NOT NULL UNIQUE,
     envelope BLOB NOT NULL,
     checksum BLOB NOT NULL,
     marks BLOB NOT NULL,
     marks_checksum BLOB NOT NULL,
-    UNIQUE (run, seq)
-) STRICT;
+    PRIMARY KEY (run, seq)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE tombstone (
     run TEXT NOT NULL,
@@ -35,9 +34,20 @@ CREATE TABLE chunk (
 ) STRICT;
 
 CREATE TABLE hold (
-    run INTEGER NOT NULL,
     chunk INTEGER NOT NULL,
-    PRIMARY KEY (run, chunk)
+    run INTEGER NOT NULL,
+    PRIMARY KEY (chunk, run)
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX hold_chunk ON hold (chunk);
+CREATE TABLE lease (
+    run TEXT NOT NULL PRIMARY KEY,
+    owner TEXT NOT NULL,
+    token INTEGER NOT NULL,
+    expires_at REAL NOT NULL,
+    seal BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE ring (
+    run TEXT NOT NULL PRIMARY KEY,
+    times INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;

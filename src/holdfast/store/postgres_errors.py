@@ -1,0 +1,89 @@
+"""The driver's errors as ours, each with what to do next; passwords never get into a sentence."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import psycopg
+from psycopg import errors
+from psycopg_pool import PoolClosed, PoolTimeout
+
+from holdfast.errors import HoldfastError, StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreUnavailable, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_GONE = ("57P01", "57P02", "57P03", "57P05")  # shut down by an administrator, crashed, starting up, idle too long
+_UNDONE = ("40001", "40P01")  # rolled back for another transaction's sake
+_ALTERED = (
+    errors.UndefinedTable,
+    errors.UndefinedColumn,
+    errors.UndefinedFunction,
+    errors.DatatypeMismatch,
+    errors.InvalidColumnReference,
+    errors.NotNullViolation,
+    errors.CheckViolation,
+)
+
+
+def can_be_repeated(error: psycopg.Error) -> bool:
+    """Tell whether the same call may succeed on a new connection: nothing was said about the data."""
+    state = error.sqlstate
+    if isinstance(error, (PoolTimeout, PoolClosed)):
+        return False
+    if state is None:
+        return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
+    return state.startswith("08") or state in _GONE or state in _UNDONE
+
+
+@contextmanager
+def translated(store: str) -> Iterator[None]:
+    """Turn the driver's errors into ours."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise _ours(store, error) from error
+
+
+def _ours(store: str, error: psycopg.Error) -> HoldfastError:
+    said = _first_line(error)
+    if isinstance(error, PoolClosed):
+        return UsageError(f"store {store} is closed; open it again")
+    if isinstance(error, (errors.DiskFull, errors.OutOfMemory)):
+        return StoreFull(store, f"the server has no room left ({said}); nothing was written. Make room, then repeat")
+    if isinstance(
+        error, (errors.QueryCanceled, errors.LockNotAvailable, errors.DeadlockDetected, errors.TooManyConnections)
+    ):
+        return StoreBusy(store, f"the server did not answer in time ({said}); nothing was written. Repeat the call")
+    if isinstance(error, errors.InsufficientPrivilege):
+        return StoreUnavailable(
+            store, f"the role may not do that ({said}); grant it the tables, or migrate once as their owner"
+        )
+    if isinstance(error, errors.ReadOnlySqlTransaction):
+        return StoreUnavailable(store, "this server is a read-only standby; give the primary's address")
+    if isinstance(error, _ALTERED):
+        return StoreCorrupt(f"its tables are not those of a Holdfast store ({said}): they were altered", store)
+    if isinstance(error, (errors.DataCorrupted, errors.IndexCorrupted)):
+        return StoreCorrupt(f"the server found damage ({said}); restore it from a backup or a copy", store)
+    if isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)):
+        return StoreUnavailable(store, _cannot_reach(said))
+    return StoreError(store, f"PostgreSQL refused ({type(error).__name__}: {said})")
+
+
+def _cannot_reach(said: str) -> str:
+    """Say what to do about a connection that did not come about or broke; libpq gives only words for it."""
+    if "password" in said or "authentication" in said:
+        return f"the server refused the login ({said}); check user and password"
+    if "database" in said and "does not exist" in said:
+        return f"there is no such database ({said}); create it, then repeat"
+    if "role" in said and "does not exist" in said:
+        return f"there is no such user ({said}); create it, then repeat"
+    return (
+        f"the server cannot be reached ({said}). A commit under way may or may not be stored: open the run again to see"
+    )
+
+
+def _first_line(error: psycopg.Error) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines and lines[0].endswith("Multiple connection attempts failed.") else " ".join(lines[:1])

@@ -1,0 +1,1 @@
+"""Runs on their way between stores, and as one file."""

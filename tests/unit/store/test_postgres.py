@@ -1,0 +1,288 @@
+"""What is PostgreSQL's own: tenants, schema, migrations, and what people get wrong."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+
+import holdfast
+from holdfast.errors import FormatTooNew, NotFound, StoreCorrupt, StoreFull, StoreUnavailable, UsageError
+from holdfast.model.checkpoint import Marks
+from holdfast.store import postgres_schema
+from holdfast.store.named_sql import FOLDER, queries
+from holdfast.store.postgres import PostgresStore
+from holdfast.store.postgres_url import PostgresPlace
+from holdfast.testing.contract import Line, chunk_of
+from postgres_server import shared_server
+
+_EMPTY_FUNCTION = (
+    "CREATE FUNCTION put_chunks(text, bytea[], integer[], integer[], integer[], bytea[]) "
+    "RETURNS void LANGUAGE sql AS 'SELECT 1'"
+)
+
+
+@pytest.fixture
+def database():
+    url = shared_server().database()
+    yield url
+    shared_server().drop(url)
+
+
+def connect(url, schema="holdfast"):
+    connection = psycopg.connect(url, autocommit=True)
+    connection.execute(f"SET search_path = {schema}")
+    return connection
+
+
+def test_a_foreign_tenants_ids_are_not_found_and_its_lists_are_empty(database):
+    """Proves E7."""
+    with (
+        closing(PostgresStore(database, tenant="mine")) as mine,
+        closing(PostgresStore(f"{database}&tenant=theirs")) as theirs,
+    ):
+        line = Line(theirs, "run")
+        record = line.commit(chunk_of("secret"))
+        known = record.envelope.id
+        calls = [
+            lambda: mine.run("run"),
+            lambda: mine.checkpoints("run"),
+            lambda: mine.checkpoint(known),
+            lambda: mine.mark(known, Marks()),
+            lambda: mine.delete("run", [known]),
+            lambda: mine.delete_run("run"),
+            lambda: mine.held("run"),
+        ]
+        for call in calls:
+            with pytest.raises(NotFound):
+                call()
+        assert mine.runs() == []
+        assert dict(mine.fetch([chunk_of("secret").id])) == {}
+        assert list(mine.chunk_ids()) == []
+        assert mine.tombstone("run", known) is None
+        assert mine.stats().chunks == 0
+        Line(mine, "run").commit(chunk_of("secret"))
+        mine.delete_run("run")
+        assert list(theirs.checkpoints("run")) == [record]
+        assert theirs.fetch([chunk_of("secret").id])
+
+
+def test_row_level_security_hides_other_tenants_from_a_query_that_forgets_them(database):
+    """Proves E7: the second line, for a role that owns the tables and is no superuser."""
+    with closing(PostgresStore(database, tenant="theirs")) as theirs:
+        Line(theirs).commit(chunk_of("secret"))
+    with connect(database) as connection:
+        tables = ("run", "checkpoint", "chunk", "hold")
+        for tenant, expected in (("theirs", 1), ("mine", 0), ("", 0)):
+            connection.execute("SELECT set_config('holdfast.tenant', %s, false)", (tenant,))
+            assert [connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables] == [
+                expected
+            ] * 4
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute("INSERT INTO lease VALUES ('theirs', 'run', 'me', 1, now())")
+
+
+def test_the_schema_equals_all_migrations_and_is_the_shape_that_is_compared(database):
+    """Proves E5."""
+    with connect(database, "one") as connection:
+        connection.execute("CREATE SCHEMA one")
+        connection.execute(queries("postgres.sql")["make_schema_version"])
+        connection.execute((FOLDER / "postgres_schema.sql").read_bytes())
+        whole = postgres_schema.shape(connection)
+    with connect(database, "two") as connection:
+        connection.execute("CREATE SCHEMA two")
+        connection.execute(queries("postgres.sql")["make_schema_version"])
+        for path in postgres_schema.migrations():
+            connection.execute(path.read_bytes())
+        assert postgres_schema.shape(connection) == whole
+    assert sorted(postgres_schema.SHAPE_FILE.read_text().splitlines()) == whole
+    assert [int(path.name[:4]) for path in postgres_schema.migrations()] == [1, 2]
+
+
+def test_an_older_schema_is_migrated_on_first_use_and_keeps_what_it_holds(database):
+    """Proves E5."""
+    with connect(database) as connection:
+        connection.execute("CREATE SCHEMA holdfast")
+        connection.execute(queries("postgres.sql")["make_schema_version"])
+        connection.execute(postgres_schema.migrations()[0].read_bytes())
+        connection.execute("INSERT INTO schema_version VALUES (1)")
+        connection.execute("SELECT set_config('holdfast.tenant', 'default', false)")
+        chunk = chunk_of("old")
+        row = ("default", chunk.id, 0, chunk.size, chunk.size, chunk.data)
+        connection.execute(
+            "INSERT INTO chunk (tenant, id, codec, size, stored_size, data) VALUES (%s,%s,%s,%s,%s,%s)", row
+        )
+    with closing(PostgresStore(database)) as store:
+        assert dict(store.fetch([chunk.id])) == {chunk.id: chunk}
+        Line(store).commit(chunk_of("new"))
+        assert store.migrate() == []
+
+
+def test_many_processes_may_begin_at_once(database):
+    def begin(number):
+        with closing(PostgresStore(database)) as store:
+            Line(store, f"run-{number}").commit()
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(begin, range(8)))
+    with closing(PostgresStore(database)) as store:
+        assert len(store.runs()) == 8
+
+
+def test_migrate_tells_its_progress(database):
+    told = []
+    settings = holdfast.store.postgres_pool.Settings(
+        PostgresPlace.parse(database).conninfo, schema="holdfast", tenant="x", timeout_s=10, synchronous=True
+    )
+    with settings.connect() as connection:
+        postgres_schema.migrate(connection, "holdfast", progress=lambda name, version: told.append((name, version)))
+    assert told == [("0001_begin", 1), ("0002_objects", 2)]
+
+
+def test_a_newer_schema_is_refused(database):
+    with closing(PostgresStore(database)):
+        pass
+    with connect(database) as connection:
+        connection.execute("INSERT INTO schema_version VALUES (99)")
+    with pytest.raises(FormatTooNew, match="99"):
+        PostgresStore(database)
+
+
+@pytest.mark.parametrize(
+    ("alteration", "said"),
+    [
+        ("ALTER TABLE checkpoint DROP COLUMN marks", "lacks `column checkpoint.marks bytea not null`"),
+        ("ALTER TABLE checkpoint ADD COLUMN extra text", "has `column checkpoint.extra text`"),
+        ("ALTER TABLE chunk DISABLE ROW LEVEL SECURITY", "row security chunk enabled t"),
+        ("DROP POLICY own_tenant ON run", "policy run.own_tenant"),
+        ("ALTER TABLE chunk ALTER COLUMN size TYPE bigint", "column chunk.size integer"),
+        ("DROP INDEX checkpoint_age", "checkpoint_age"),
+        (_EMPTY_FUNCTION, "function put_chunks"),
+    ],
+)
+def test_a_table_altered_by_hand_is_refused_and_the_alteration_named(database, alteration, said):
+    with closing(PostgresStore(database)):
+        pass
+    with connect(database) as connection:
+        if "FUNCTION" in alteration:
+            connection.execute("DROP FUNCTION put_chunks")
+        connection.execute(alteration)
+    with pytest.raises(StoreCorrupt) as caught:
+        PostgresStore(database)
+    assert said in str(caught.value)
+
+
+def test_an_index_of_the_administrators_own_does_no_harm(database):
+    with closing(PostgresStore(database)):
+        pass
+    with connect(database) as connection:
+        connection.execute("CREATE INDEX mine ON checkpoint (run)")
+    with closing(PostgresStore(database)) as store:
+        Line(store).commit()
+
+
+def test_a_table_that_vanishes_under_an_open_store_is_named(database):
+    with closing(PostgresStore(database)) as store:
+        with connect(database) as connection:
+            connection.execute("DROP TABLE tombstone")
+        with pytest.raises(StoreCorrupt, match="altered"):
+            store.tombstone("run", "cp_1")
+
+
+def test_a_wrong_password_is_named_and_not_shown(database):
+    with shared_server().admin() as admin:
+        if not admin.execute("SELECT 1 FROM pg_roles WHERE rolname = 'with_password'").fetchone():
+            admin.execute("CREATE ROLE with_password LOGIN PASSWORD 'right'")
+    name = urlsplit(database).path[1:]
+    with pytest.raises(StoreUnavailable, match="refused the login") as caught:
+        PostgresStore(shared_server().url(name, "with_password", "wr0ng-secret"))
+    assert "wr0ng-secret" not in f"{caught.value} {caught.value.__cause__}"
+
+
+def test_a_missing_database_user_or_server_is_named():
+    server = shared_server()
+    with pytest.raises(StoreUnavailable, match="no such database"):
+        PostgresStore(server.url("absent", "postgres"))
+    with pytest.raises(StoreUnavailable, match="no such user"):
+        PostgresStore(server.url("postgres", "absent"))
+    with pytest.raises(StoreUnavailable, match="cannot be reached"):
+        PostgresStore("postgresql://postgres@/postgres?host=/nowhere", timeout_s=2)
+
+
+def test_a_role_without_rights_is_told_what_it_lacks(database):
+    name = urlsplit(database).path[1:]
+    with shared_server().admin() as admin:
+        if not admin.execute("SELECT 1 FROM pg_roles WHERE rolname = 'guest'").fetchone():
+            admin.execute("CREATE ROLE guest LOGIN")
+    with pytest.raises(StoreUnavailable, match="may not do that"):
+        PostgresStore(shared_server().url(name, "guest"))
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://h/db?unknown_option=1", "postgresql://[bad/db", "postgresql://h:port/db"]
+)
+def test_what_is_no_url_is_refused(url):
+    with pytest.raises(UsageError):
+        PostgresStore(url)
+
+
+@pytest.mark.parametrize("tenant", ["", "a b", "../x", "x" * 300, "a\0b"])
+def test_a_tenant_has_the_grammar_of_ids(database, tenant):
+    if tenant:
+        with pytest.raises(UsageError):
+            PostgresStore(database, tenant=tenant)
+    with pytest.raises(UsageError):
+        PostgresStore(database, schema="Bad-Name")
+
+
+def test_a_full_server_is_named_as_such(database, monkeypatch):
+    with closing(PostgresStore(database)) as store:
+
+        def full(*_arguments, **_options):
+            raise psycopg.errors.DiskFull("could not extend file")
+
+        monkeypatch.setattr(store._chunks, "commit", full)
+        with pytest.raises(StoreFull, match="no room left"):
+            Line(store).commit()
+
+
+def test_a_url_opens_the_store_and_never_shows_its_password(database):
+    with holdfast.open(f"{database}&tenant=acme&schema=other") as hf:
+        hf.run("run").checkpoint(state={"n": 1})
+        assert hf.latest("run").section("state") == {"n": 1}
+        assert (hf.store.tenant, hf.store.schema) == ("acme", "other")
+    place = PostgresPlace.parse("postgresql://me:hush@host:5433/db?sslmode=require&tenant=t&password=hush2")
+    assert "hush" not in place.shown
+    assert place.shown == "postgresql://me@host:5433/db?sslmode=require&tenant=t"
+
+
+def test_two_schemas_in_one_database_are_two_stores(database):
+    with closing(PostgresStore(database)) as one, closing(PostgresStore(database, schema="two")) as two:
+        Line(one).commit(chunk_of("one"))
+        assert two.runs() == []
+
+
+def test_a_commit_in_many_batches_is_one_transaction(database, monkeypatch):
+    """Proves D10."""
+    monkeypatch.setattr("holdfast.store.postgres_chunks._BATCH_BYTES", 100)
+    with closing(PostgresStore(database)) as store:
+        line, late = Line(store), Line(store)
+        chunks = [chunk_of(f"chunk {n}") for n in range(60)]
+        line.commit(*chunks)
+        assert store.fetch([chunk.id for chunk in chunks]).keys() == {chunk.id for chunk in chunks}
+        late.seq, late.head = 1, line.head
+        line.commit()
+        known = store._known["run"]
+        store._known["run"] = known._replace(
+            record=holdfast.store.postgres.msgspec.structs.replace(
+                known.record, head=late.head.envelope.id, last_seq=1
+            ),
+            checksum=b"old",
+        )
+        with pytest.raises(holdfast.errors.HeadMoved):
+            late.commit(*[chunk_of(f"refused {n}") for n in range(60)])
+        assert len(list(store.chunk_ids())) == 60
+        assert list(store.check()) == []

@@ -1,0 +1,157 @@
+"""What only the SQLite store has: a file with permissions, a schema, bookkeeping of holds, forks."""
+
+import os
+import stat
+
+import apsw
+import pytest
+
+from holdfast.errors import FormatTooNew, RunCorrupt, StoreCorrupt, StoreUnavailable
+from holdfast.store.sqlite import SQLiteStore
+from holdfast.testing.contract import Line, chunk_of
+
+
+def behind(path, *statements):
+    connection = apsw.Connection(str(path))
+    for statement in statements:
+        connection.execute(statement)
+    connection.close()
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "a" / "b" / "x.db"
+
+
+@pytest.fixture
+def store(path):
+    store = SQLiteStore(path, durability="process")
+    yield store
+    store.close()
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o022, 0o077])
+def test_file_log_and_folders_are_for_their_owner_only_whatever_the_umask(path, mask):
+    before = os.umask(mask)
+    try:
+        store = SQLiteStore(path, durability="process")
+        Line(store).commit(chunk_of("x"))
+        modes = {found.name: stat.S_IMODE(found.stat().st_mode) for found in path.parent.iterdir()}
+        store.close()
+    finally:
+        os.umask(before)
+    assert modes == {"x.db": 0o600, "x.db-wal": 0o600, "x.db-shm": 0o600}
+    assert [stat.S_IMODE(folder.stat().st_mode) for folder in (path.parent, path.parent.parent)] == [0o700, 0o700]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TRIGGER t AFTER INSERT ON run BEGIN DELETE FROM chunk; END",
+        "CREATE VIEW v AS SELECT 1",
+        "CREATE TABLE more (x)",
+        "CREATE INDEX i ON chunk (size)",
+        "DROP TABLE tombstone",
+        "ALTER TABLE run ADD COLUMN more TEXT",
+    ],
+)
+def test_a_file_whose_schema_was_altered_is_refused(store, path, statement):
+    """Proves D11."""
+    store.close()
+    behind(path, statement)
+    for read_only in (False, True):
+        with pytest.raises(StoreCorrupt, match="altered or damaged"):
+            SQLiteStore(path, read_only=read_only)
+
+
+def test_a_file_of_a_newer_format_is_refused_as_newer(store, path):
+    """Proves D11."""
+    store.close()
+    behind(path, "PRAGMA user_version = 99")
+    with pytest.raises(FormatTooNew) as caught:
+        SQLiteStore(path)
+    assert caught.value.found == 99
+
+
+def test_a_database_of_another_program_is_refused_and_left_alone(tmp_path):
+    """Proves D11."""
+    path = tmp_path / "theirs.db"
+    behind(path, "CREATE TABLE notes (x)", "INSERT INTO notes VALUES (1)")
+    before = path.read_bytes()
+    with pytest.raises(StoreCorrupt, match="no Holdfast store"):
+        SQLiteStore(path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("content", [b"not a database" * 100, b"SQLite format 3\0" + b"\xff" * 5000])
+def test_a_file_of_anything_else_is_refused_and_left_alone(tmp_path, content):
+    """Proves D11."""
+    path = tmp_path / "other.db"
+    path.write_bytes(content)
+    with pytest.raises(StoreCorrupt):
+        SQLiteStore(path)
+    assert path.read_bytes() == content
+
+
+def test_a_store_is_never_opened_through_a_link_or_a_folder(store, path, tmp_path):
+    link = tmp_path / "link.db"
+    link.symlink_to(path)
+    folder = tmp_path / "folder.db"
+    folder.mkdir()
+    for place in (link, folder):
+        with pytest.raises(StoreUnavailable):
+            SQLiteStore(place)
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(StoreUnavailable, match="choose another place"):
+        SQLiteStore(tmp_path / "file" / "x.db")
+
+
+def test_damaged_bookkeeping_stops_every_sweep_before_it_takes_anything(store, path):
+    """Proves X3: a chunk that a live checkpoint uses is never taken."""
+    shared = chunk_of("shared")
+    Line(store, "one").commit(shared)
+    Line(store, "two").commit(shared)
+    behind(path, "DELETE FROM hold WHERE run = (SELECT n FROM run WHERE id = 'two')")
+    for sweep in (lambda: store.delete_run("one"), lambda: store.release("one", [shared.id], expected_seq=1)):
+        with pytest.raises(RunCorrupt, match="nothing is swept"):
+            sweep()
+    assert dict(store.fetch([shared.id])) == {shared.id: shared}
+    assert [run.id for run in store.runs()] == ["two", "one"]
+    assert any("two" in line for line in store.check())
+
+
+def test_deleted_bytes_are_gone_from_the_file_and_the_file_shrinks(store, path):
+    """Proves E2: deleting a run erases it."""
+    secret = "the-secret-of-run-one"
+    Line(store, "one").commit(*(chunk_of(f"{secret} {n} " * 200) for n in range(200)))
+    Line(store, "two").commit(chunk_of("kept"))
+    store.reclaim()
+    before = path.stat().st_size
+    store.delete_run("one")
+    store.close()
+    assert path.stat().st_size < before / 4
+    assert [found.name for found in path.parent.iterdir() if secret.encode() in found.read_bytes()] == []
+
+
+def test_a_child_of_a_fork_gets_a_connection_of_its_own(store):
+    line = Line(store)
+    line.commit(chunk_of("parent"))
+    child = os.fork()
+    if child == 0:
+        try:
+            line.commit(chunk_of("child"))
+        finally:
+            os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    line.follow()
+    assert line.seq == 2
+    line.commit(chunk_of("parent again"))
+    assert list(store.check()) == []
+
+
+def test_statistics_say_which_sqlite_is_in_use(store):
+    assert store.stats().engine == f"SQLite {apsw.sqlite_lib_version()}"
+    assert store.stats().file_bytes > 0
