@@ -1,0 +1,96 @@
+"""A run's workspace in its commits: what the last checkpoint knew of it, and a cache for the next process."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from holdfast.encode.chunks import ChunkWriter
+from holdfast.encode.tree import Ref
+from holdfast.model.checkpoint import SectionRecord
+from holdfast.model.sections import WORKSPACE
+from holdfast.workspace import snapshot as snapshots
+from holdfast.workspace.spill import SpillingWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from holdfast.encode.chunks import ChunkReader
+    from holdfast.encode.compress import Compressor
+    from holdfast.model.checkpoint import CheckpointRecord
+    from holdfast.workspace.snapshot import Snapshot
+    from holdfast.workspace.workspace import Workspace
+
+_MAX_CACHE_BYTES = 256 * 1024 * 1024
+
+
+class FileCapture:
+    """Captures one workspace for one writer, at the cost of what changed since the head."""
+
+    def __init__(self, workspace: Workspace, reader: ChunkReader, cache: Path) -> None:
+        self.workspace = workspace
+        self.progress: Callable[[int, int, str], None] | None = None
+        self.reader = reader
+        self._cache = cache
+        self._known: Snapshot | None = None  # the last one that this process captured or has a cache for
+        self._cached: bytes = b""
+
+    def writer(self, head: CheckpointRecord | None, compressor: Compressor) -> ChunkWriter | SpillingWriter:
+        """Return a writer for the next commit: one with bounded memory if everything has to be read."""
+        return ChunkWriter(compressor) if self._previous(head) else SpillingWriter(compressor)
+
+    def capture(self, head: CheckpointRecord | None, writer: ChunkWriter | SpillingWriter) -> SectionRecord:
+        """Put what changed since the head into the writer, and return the section."""
+        snapshot = self.workspace.capture(writer, self._previous(head), progress=self.progress)
+        root = snapshots.store(writer, snapshot)
+        self._known = snapshot  # if the commit fails the head has another one, and is loaded again
+        return SectionRecord(WORKSPACE, root.kind, root.id, root.size)
+
+    def last(self, head: CheckpointRecord | None) -> Snapshot | None:
+        """Return the head's snapshot, None if it has none."""
+        record = _record(head)
+        if record is None:
+            return None
+        if self._known is None or self._known.digest != record.root:
+            return snapshots.load(self.reader, Ref(record.kind, record.size, record.root))
+        return self._known
+
+    def save_cache(self) -> None:
+        """Leave what this process knows to the next one; a cache that cannot be written is only missed."""
+        blob = self.workspace.dump_cache(self._known) if self._known is not None else b""
+        if not blob or self._known is None or self._known.digest == self._cached:
+            return
+        beside = self._cache.with_suffix(f".{os.getpid()}")
+        with suppress(OSError):
+            self._cache.parent.mkdir(mode=0o700, exist_ok=True)
+            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(blob)
+            beside.replace(self._cache)
+            self._cached = self._known.digest
+
+    def _previous(self, head: CheckpointRecord | None) -> Snapshot | None:
+        """Return the head's snapshot if this process, or the cache, knows what it was made from."""
+        record = _record(head)
+        if record is None:
+            return None
+        if self._known is None or self._known.digest != record.root:
+            self._known = self._from_cache(self.last(head))
+        return self._known
+
+    def _from_cache(self, snapshot: Snapshot | None) -> Snapshot | None:
+        try:
+            blob = self._cache.read_bytes() if self._cache.stat().st_size <= _MAX_CACHE_BYTES else b""
+        except OSError:
+            return None
+        if snapshot is None or not self.workspace.load_cache(blob, snapshot):
+            return None
+        self._cached = snapshot.digest
+        return snapshot
+
+
+def _record(head: CheckpointRecord | None) -> SectionRecord | None:
+    sections = head.envelope.sections if head is not None else ()
+    return next((record for record in sections if record.name == WORKSPACE), None)

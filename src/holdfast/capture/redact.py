@@ -1,0 +1,313 @@
+"""Keeping secrets out: a packer that looks at what it packed, and packs what it suspects again without them.
+
+Only what is packed is looked at, and a long list packs only what changed; of the rest, bytes that are as they were last
+time are not scanned again. What was taken out is kept by path and rule.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, deque
+from enum import Enum
+from functools import lru_cache, reduce
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import ormsgpack
+
+from holdfast.capture.patterns import SECRET_KEYS
+from holdfast.capture.scan import changed_part, make_scan
+from holdfast.capture.secrets import (
+    ends_in_secret_key,
+    is_secret_key,
+    is_telling,
+    keys_pattern,
+    looks_random,
+    make_finder,
+    redacted,
+)
+from holdfast.capture.texts import is_users_own
+from holdfast.encode.values import Packer, below
+from holdfast.model.redaction import Redacted, Redaction, Secret
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.encode.section import SectionMemo
+    from holdfast.encode.types import TypeRegistry
+
+_REMEMBERED_BYTES = 1 << 20  # of rope items; its unsettled tail is at most an eighth of this
+_ITEM = re.compile(r"(.*)\[(\d+)\]\Z", re.DOTALL)
+
+
+class RedactionRules(NamedTuple):
+    """What is taken out: everything below these keys and paths, and these patterns beside the known ones."""
+
+    keys: tuple[str, ...] = SECRET_KEYS
+    paths: tuple[str, ...] = ()
+    patterns: tuple[tuple[str, str], ...] = ()
+    fill: tuple[tuple[str, str], ...] = ()
+
+
+def register_markers(types: TypeRegistry, fill: Callable[[str], str | None] | None = None) -> None:
+    """Let Secret and Redacted be packed; a Secret leaves its value behind, whatever else is switched off.
+
+    On the way back both are a Redacted marker, or what `fill` returns for the variable that the marker names.
+    """
+
+    def put_together(parts: Any) -> Any:
+        marker = _marker(parts)
+        value = fill(marker.env) if fill is not None and marker.env is not None else None
+        return marker if value is None else value
+
+    types.register(Redacted, name="holdfast.Redacted", take_apart=_marker_parts, put_together=put_together)
+    types.register(Secret, name="holdfast.Secret", take_apart=_secret_parts, put_together=put_together)
+
+
+def _marker_parts(marker: Redacted) -> list[Any]:
+    return [marker.rule, marker.env]
+
+
+def _secret_parts(secret: Secret[Any]) -> list[Any]:
+    return ["marked", secret.env]
+
+
+def _marker(parts: Any) -> Redacted:
+    rule, env = parts
+    if not isinstance(rule, str) or not (env is None or isinstance(env, str)):
+        raise ValueError("a redaction marker with odd parts")
+    return Redacted(rule, env)
+
+
+class _Seen(NamedTuple):
+    raw: bytes
+    packed: bytes
+    found: tuple[Redaction, ...]
+
+
+class RedactingPacker(Packer):
+    """Packs without secrets, and remembers for each section what was taken out where."""
+
+    def __init__(self, types: TypeRegistry, rules: RedactionRules) -> None:
+        super().__init__(types)
+        self._scan = make_scan(rules.keys, tuple(pattern for _, pattern in rules.patterns))
+        self._finder = make_finder(rules.patterns)
+        self._keys = keys_pattern(rules.keys)
+        self._paths = [(path, path_pattern(path)) for path in rules.paths]
+        self._fill = [(path_pattern(path), env) for path, env in rules.fill]
+        self._last: dict[str, dict[str, _Seen]] = {}  # section, then path, of what was packed last time
+        self._taken: list[Redaction] = []
+        self._is_walking = False
+        self.begin("")
+
+    def begin(self, section: str) -> None:
+        """Say which section is packed next."""
+        self._section = section
+        self._before = self._last.get(section, {})
+        self._now: dict[str, _Seen] = {}
+        self._items: deque[tuple[str, int]] = deque()
+        self._item_bytes = 0
+        self._walks_always = any(first_step(path) in (section, "*", "**") for path, _ in self._paths)
+
+    def end(self, memo: SectionMemo) -> list[Redaction]:
+        """Return all that is taken out of the section, also from items that were not packed again."""
+        settled = {reduce(below, path): sum(rope.counts) for path, rope in memo.ropes.items()}
+        seen = {where: one for where, one in self._before.items() if where not in self._now and _is_in(where, settled)}
+        seen.update(self._now)
+        for where in list(seen):
+            # Of settled items only what was found is of use; their bytes would be a second copy of the section.
+            if where in settled or _is_in(where, settled):
+                seen[where] = _Seen(b"", b"", seen[where].found)
+                if not seen[where].found:
+                    del seen[where]
+        self._last[self._section] = seen
+        return _counted([one.found for one in seen.values() if one.found])
+
+    def forget(self) -> None:
+        """Forget what was seen: the next packing looks at everything."""
+        self._last.clear()
+
+    def pack(self, value: Any, where: str) -> bytes:
+        """Return the value's bytes without secrets."""
+        raw = super().pack(value, where)
+        before, repeated = self._before.get(where), self._now.get(where)
+        if repeated is not None:
+            # Several stretches of one mapping are packed under its path: none can stand for it next time.
+            packed, found = self._looked_at(value, where, raw, None)
+            new = tuple(one for one in found if one not in repeated.found)
+            self._now[where] = _Seen(b"", b"", repeated.found + new)
+        elif before is not None and before.raw == raw:
+            packed, found = before.packed, before.found
+            self._now[where] = before
+        else:
+            packed, found = self._looked_at(value, where, raw, before)
+            self._now[where] = _Seen(raw, packed, found)
+        if where[-1:] == "]":
+            self._limit_items(where, len(raw))
+        return packed
+
+    def _looked_at(
+        self, value: Any, where: str, raw: bytes, before: _Seen | None
+    ) -> tuple[bytes, tuple[Redaction, ...]]:
+        """Return the bytes without secrets, walking the value only if the scan suspects it."""
+        if before is not None and before.raw and not before.found:
+            suspect = self._scan(changed_part(before.raw, raw))
+        else:
+            suspect = (before is not None and bool(before.found)) or self._scan(raw)
+        if not suspect and not self._walks_always:
+            return raw, ()
+        self._taken, self._is_walking = [], True
+        try:
+            plain = self._plain(value, where, 0)
+        finally:
+            self._is_walking = False
+        return (self._pack_parts(plain), tuple(self._taken)) if self._taken else (raw, ())
+
+    def _limit_items(self, where: str, size: int) -> None:
+        """Let the bytes of items that were packed long ago go: they are settled by now."""
+        self._items.append((where, size))
+        self._item_bytes += size
+        while self._item_bytes > _REMEMBERED_BYTES and len(self._items) > 1:
+            oldest, freed = self._items.popleft()
+            self._item_bytes -= freed
+            self._now[oldest] = _Seen(b"", b"", self._now[oldest].found)
+
+    def text(self, text: str) -> str:
+        """Return a text without secrets."""
+        return self._finder.clean(text)
+
+    def _plain(self, value: Any, where: str, depth: int) -> Any:  # noqa: C901 - a row of types
+        """Replace what is secret on the way down; everything else is as in any packing."""
+        kind = type(value)
+        if not self._is_walking or kind is ormsgpack.Ext:
+            return value if kind is ormsgpack.Ext else super()._plain(value, where, depth)
+        for path, pattern in self._paths:
+            if pattern.fullmatch(where) and _is_worth_hiding(value):
+                return self._marked(f"path {path}", where)
+        if kind is str:
+            return self._text(value, where)
+        if kind is bytes or kind is bytearray or kind is memoryview:
+            return self._bytes(bytes(value), where)
+        if kind is dict:
+            return super()._plain(self._mapping(value, where), where, depth)
+        if kind is Secret:
+            return self._marked("marked", where, value.env)
+        if kind is Redacted:
+            self._taken.append(Redaction(where, value.rule))
+        elif isinstance(value, PurePath):
+            return self._path(value, where, depth)
+        elif isinstance(value, Enum):
+            return self._constant(value, where, depth)
+        return super()._plain(value, where, depth)
+
+    def _path(self, value: PurePath, where: str, depth: int) -> Any:
+        clean = self.text(str(value))
+        if clean != str(value):
+            self._taken.append(Redaction(where, "path text"))
+            value = type(value)(clean)
+        return super()._plain(value, where, depth)
+
+    def _constant(self, value: Enum, where: str, depth: int) -> Any:
+        """Leave a member of an Enum alone: it is a constant of the program, and must come back as it is."""
+        self._is_walking = False
+        try:
+            return super()._plain(value, where, depth)
+        finally:
+            self._is_walking = True
+
+    def _mapping(self, value: dict[Any, Any], where: str) -> dict[Any, Any]:
+        """Return a mapping without secrets in its keys and without what stands under telling ones."""
+        clean: dict[Any, Any] = {}
+        for key, item in value.items():
+            if type(key) is not str:
+                rule = self._rule_for(key.decode("latin-1"), item) if type(key) is bytes else None
+                env = item.env if isinstance(item, Secret) else None
+                clean[key] = self._marked(rule, below(where, key), env) if rule else item
+                continue
+            name = self._key(key, where, clean)
+            rule = self._rule_for(key, item)
+            env = item.env if isinstance(item, Secret) else None
+            clean[name] = self._marked(rule, below(where, name), env) if rule else item
+        return clean
+
+    def _rule_for(self, key: str, item: Any) -> str | None:
+        """Return the rule by which a key alone makes a secret of what stands under it."""
+        if is_secret_key(key, self._keys) and _is_worth_hiding(item):
+            return "key"
+        if isinstance(item, str | bytes) and item and ends_in_secret_key(key, self._keys):
+            return "key"
+        text = item if type(item) is str else item.decode("latin-1") if type(item) is bytes else None
+        return "telling name" if text is not None and is_telling(key) and looks_random(text) else None
+
+    def _key(self, key: str, where: str, taken: dict[Any, Any]) -> str:
+        name = self.text(key)
+        if name == key:
+            return key
+        self._taken.append(Redaction(f"{where}.<key>", "key text"))
+        while name in taken:
+            name += "'"
+        return name
+
+    def _text(self, text: str, where: str) -> Any:
+        data = text.encode("utf-8", "surrogatepass")
+        found = self._finder.find(data)
+        if not found:
+            return super()._plain(text, where, 0)
+        if (found[0].start, found[0].end) == (0, len(data)):
+            return self._marked(found[0].rule, where)
+        self._taken += [Redaction(where, one.rule) for one in found]
+        return super()._plain(redacted(data, found).decode("utf-8", "surrogatepass"), where, 0)
+
+    def _bytes(self, data: bytes, where: str) -> Any:
+        found = self._finder.find(data)
+        self._taken += [Redaction(where, one.rule) for one in found]
+        return redacted(data, found) if found else data
+
+    def _marked(self, rule: str, where: str, env: str | None = None) -> Any:
+        """Note a removal and return what stands for it: a marker, or text where the section's type wants text."""
+        self._taken.append(Redaction(where, rule))
+        env = env or next((name for pattern, name in self._fill if pattern.fullmatch(where)), None)
+        if is_users_own(self._section, where):
+            return super()._plain(Redacted(rule, env), where, 0)
+        return str(Redacted(rule))
+
+
+def _counted(found: list[tuple[Redaction, ...]]) -> list[Redaction]:
+    """Join what was found; a place that was packed twice, in a list and again as its item, counts once."""
+    counts: dict[Redaction, int] = {}
+    for some in found:
+        for one, count in Counter(some).items():
+            counts[one] = max(count, counts.get(one, 0))
+    return [one for one, count in counts.items() for _ in range(count)]
+
+
+def _is_in(where: str, settled: dict[str, int]) -> bool:
+    """Tell whether a path is that of a settled item of one of these lists."""
+    match = _ITEM.match(where)
+    return match is not None and int(match[2]) < settled.get(match[1], 0)
+
+
+def _is_worth_hiding(value: Any) -> bool:
+    return not (value is None or isinstance(value, bool | Redacted) or (hasattr(value, "__len__") and len(value) == 0))
+
+
+@lru_cache(maxsize=256)
+def path_pattern(path: str) -> re.Pattern[str]:
+    """Return the pattern of a path as errors write it, `state.config['a b'][0]`; * is any one step, ** any number."""
+    steps = re.findall(r"\*\*|\*|\[[^\]]*\]|[^.\[\]*]+", path)
+    source = ""
+    for step in steps:
+        if step == "**":
+            source += r"(?:\.\w+|\[[^\]]*\])*"
+        elif step in ("*", "[*]", "[]"):
+            source += r"(?:\.\w+|\[[^\]]*\])"
+        elif step.startswith("["):
+            source += re.escape(step)
+        else:
+            source += (r"\." if source else "") + re.escape(step)
+    return re.compile(source)
+
+
+def first_step(path: str) -> str:
+    """Return the section that a path is in, which may be a star."""
+    return re.split(r"[.\[]", path, maxsplit=1)[0]
