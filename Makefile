@@ -26,7 +26,7 @@ bench-quick: $(VENV)/bench-ready
 	$(VENV)/bench/bin/python -m benchmarks conversation --quick
 
 requirements:
-	$(RUN)/uv pip compile --quiet --universal --python-version 3.11 --no-header --no-annotate --generate-hashes --no-emit-index-url --group dev --extra lz4 pyproject.toml -o requirements.txt
+	$(RUN)/uv pip compile --quiet --universal --python-version 3.11 --no-header --no-annotate --generate-hashes --no-emit-index-url --group dev pyproject.toml -o requirements.txt
 
 $(VENV)/bin/uv:
 	$(PYTHON) -m venv $(VENV)

@@ -1,51 +1,121 @@
-"""Holdfast: checkpoint and recovery for AI-agent workflows."""
+"""Holdfast: checkpoint and recovery for AI-agent workflows.
 
-from holdfast.checkpoint import Checkpoint
-from holdfast.encode.types import TypeRegistry
-from holdfast.engine import DamageWarning, Holdfast, open  # noqa: A004 - holdfast.open() reads well
-from holdfast.errors import (
-    CheckpointCorrupt,
-    ChunkCorrupt,
-    Conflict,
-    FormatTooNew,
-    HeadMoved,
-    HoldfastError,
-    IntegrityError,
-    InvalidId,
-    LimitExceeded,
-    NotFound,
-    RunCorrupt,
-    SectionInvalid,
-    StoreBusy,
-    StoreCorrupt,
-    StoreError,
-    StoreFull,
-    StoreUnavailable,
-    UnknownType,
-    UsageError,
-    ValueRefused,
-)
-from holdfast.model.triggers import Trigger
-from holdfast.run import Run
+Names are loaded when they are first used, so that importing the package costs next to nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from holdfast.version import __version__
 
+if TYPE_CHECKING:
+    from holdfast.capture.protection import UnprotectedWarning
+    from holdfast.capture.strategy import Every, On, OnBudgetWarning, OnLoopComplete, OnPhaseComplete, When
+    from holdfast.checkpoint import Checkpoint
+    from holdfast.encode.encrypt import generate_key
+    from holdfast.encode.types import TypeRegistry
+    from holdfast.engine import DamageWarning, Holdfast, open  # noqa: A004 - holdfast.open() reads well
+    from holdfast.errors import (
+        CaptureFailed,
+        CheckpointCorrupt,
+        ChunkCorrupt,
+        Conflict,
+        FormatTooNew,
+        HeadMoved,
+        HoldfastError,
+        IntegrityError,
+        InvalidId,
+        KeyRefused,
+        LeaseHeld,
+        LeaseLost,
+        LimitExceeded,
+        NotFound,
+        RestoreConflict,
+        RestoreFailed,
+        RestoreRefused,
+        RunCorrupt,
+        RunDiffers,
+        RunPaused,
+        RunStopped,
+        SectionInvalid,
+        SessionOver,
+        SettingsInvalid,
+        StoreBusy,
+        StoreCorrupt,
+        StoreError,
+        StoreFull,
+        StoreUnavailable,
+        UnknownType,
+        Unprotected,
+        UsageError,
+        ValueRefused,
+    )
+    from holdfast.model.redaction import Redacted, Secret
+    from holdfast.model.triggers import Trigger
+    from holdfast.retain.policy import RetentionPolicy
+    from holdfast.run import Run
+    from holdfast.settings.values import Settings
+
+_HOMES = {
+    "Checkpoint": "holdfast.checkpoint",
+    "DamageWarning": "holdfast.engine",
+    "Every": "holdfast.capture.strategy",
+    "Holdfast": "holdfast.engine",
+    "On": "holdfast.capture.strategy",
+    "OnBudgetWarning": "holdfast.capture.strategy",
+    "OnLoopComplete": "holdfast.capture.strategy",
+    "OnPhaseComplete": "holdfast.capture.strategy",
+    "Redacted": "holdfast.model.redaction",
+    "RetentionPolicy": "holdfast.retain.policy",
+    "Run": "holdfast.run",
+    "Secret": "holdfast.model.redaction",
+    "Settings": "holdfast.settings.values",
+    "Trigger": "holdfast.model.triggers",
+    "TypeRegistry": "holdfast.encode.types",
+    "UnprotectedWarning": "holdfast.capture.protection",
+    "When": "holdfast.capture.strategy",
+    "generate_key": "holdfast.encode.encrypt",
+    "open": "holdfast.engine",
+}
+
 __all__ = [
+    "CaptureFailed",
     "Checkpoint",
     "CheckpointCorrupt",
     "ChunkCorrupt",
     "Conflict",
     "DamageWarning",
+    "Every",
     "FormatTooNew",
     "HeadMoved",
     "Holdfast",
     "HoldfastError",
     "IntegrityError",
     "InvalidId",
+    "KeyRefused",
+    "LeaseHeld",
+    "LeaseLost",
     "LimitExceeded",
     "NotFound",
+    "On",
+    "OnBudgetWarning",
+    "OnLoopComplete",
+    "OnPhaseComplete",
+    "Redacted",
+    "RestoreConflict",
+    "RestoreFailed",
+    "RestoreRefused",
+    "RetentionPolicy",
     "Run",
     "RunCorrupt",
+    "RunDiffers",
+    "RunPaused",
+    "RunStopped",
+    "Secret",
     "SectionInvalid",
+    "SessionOver",
+    "Settings",
+    "SettingsInvalid",
     "StoreBusy",
     "StoreCorrupt",
     "StoreError",
@@ -54,8 +124,20 @@ __all__ = [
     "Trigger",
     "TypeRegistry",
     "UnknownType",
+    "Unprotected",
+    "UnprotectedWarning",
     "UsageError",
     "ValueRefused",
+    "When",
     "__version__",
+    "generate_key",
     "open",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name from where it is defined; errors are the rest."""
+    if name not in __all__:
+        raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOMES.get(name, "holdfast.errors")), name)
+    return value

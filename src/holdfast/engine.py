@@ -6,12 +6,16 @@ import os
 import time
 import warnings
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakSet
 
 import msgspec
 
 from holdfast.capture.checkpointer import Checkpointer
+from holdfast.capture.marks import checked_marks
+from holdfast.capture.redact import RedactingPacker, register_markers
+from holdfast.capture.watch import Watch
 from holdfast.checkpoint import Checkpoint
 from holdfast.encode.chunks import ChunkReader
 from holdfast.encode.compress import CodecName, Compressor
@@ -19,23 +23,37 @@ from holdfast.encode.types import TypeRegistry
 from holdfast.encode.values import Packer
 from holdfast.errors import CheckpointCorrupt, ChunkCorrupt, IntegrityError, NotFound, UsageError
 from holdfast.model.ids import check_checkpoint_id, check_run_id
-from holdfast.retain.policy import expendable
+from holdfast.retain.policy import Decision, check_policy, expendable
+from holdfast.retain.prune import Pruned, carry_out, fork_points, plan
+from holdfast.retain.reader import second_way_in
 from holdfast.retain.sweep import sweep
+from holdfast.retain.worker import RetentionWorker
 from holdfast.run import Run
+from holdfast.settings.apply import read_key, redaction_rules, refill, watch_options
+from holdfast.settings.file import check_settings, find_settings, load_settings, located
+from holdfast.settings.values import Settings, merged
 from holdfast.store.api import Listing
 from holdfast.store.open import open_store
-from holdfast.verify.check import faults_in, verify
+from holdfast.store.sealed import SealedStore, seal_store
+from holdfast.transfer.bundle import export_runs, import_runs
+from holdfast.transfer.copy import copy_runs
+from holdfast.verify.check import Fault, faults_in, verify
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Mapping
     from types import TracebackType
 
+    from holdfast.capture.protection import OnFailure
+    from holdfast.capture.strategy import Condition
     from holdfast.model.checkpoint import CheckpointRecord, RunRecord, Status
+    from holdfast.retain.policy import RetentionPolicy
     from holdfast.store.api import Store, StoreStats
+    from holdfast.transfer.copy import Copied
     from holdfast.verify.check import Report
+    from holdfast.workspace.options import WorkspaceOptions
 
-MAX_SECTION_BYTES = 256 * 1024 * 1024
+MAX_SECTION_BYTES = 64 * 1024 * 1024
+_PAGE = 100
 
 
 class DamageWarning(UserWarning):
@@ -53,12 +71,20 @@ class Holdfast:
         compression: CodecName = "zstd",
         enabled: bool = True,
         max_section_bytes: int = MAX_SECTION_BYTES,
+        settings: Settings | None = None,
+        strategy: Condition | None = None,
         clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
         entropy: Callable[[int], bytes] = os.urandom,
     ) -> None:
+        self.settings = settings or Settings()
         self.store = store
         self.types = types if isinstance(types, TypeRegistry) else TypeRegistry(types)
+        register_markers(self.types, refill(self.settings.redaction))
         self.enabled = enabled
+        self._rules = redaction_rules(self.settings.redaction)
+        self._watch_options = watch_options(self.settings, strategy)
+        self._monotonic = monotonic
         self._packer = Packer(self.types)
         self._compressor = Compressor(compression)
         self._reader = ChunkReader(store.fetch)
@@ -67,20 +93,61 @@ class Holdfast:
         self._entropy = entropy
         self._open_runs: WeakSet[Run] = WeakSet()
 
-    def run(self, run: str) -> Run:
-        """Open a run at its head; a new one begins with its first checkpoint."""
+    def run(
+        self,
+        run: str,
+        *,
+        workspace: str | os.PathLike[str] | None = None,
+        workspace_options: WorkspaceOptions | None = None,
+    ) -> Run:
+        """Open a run at its head; a new one begins with its first checkpoint.
+
+        With a workspace, every checkpoint holds that directory's files and git position. A restore that was killed in
+        it is finished or undone first.
+        """
+        check_run_id(run)
+        files = None
+        if workspace is not None:
+            from holdfast.run_files import open_files  # noqa: PLC0415 - only runs with files pay for loading it
+
+            files = open_files(self.store, self._reader, workspace, workspace_options)
         checkpointer = Checkpointer(
-            check_run_id(run),
+            run,
             self.store,
             self._packer,
             self._compressor,
             max_section_bytes=self._max_section_bytes,
             clock=self._clock,
             entropy=self._entropy,
+            redactor=RedactingPacker(self.types, self._rules) if self._rules is not None else None,
+            files=files,
         )
         opened = Run(self, run, checkpointer)
         self._open_runs.add(opened)
         return opened
+
+    def watch(self, run: Run) -> Watch:
+        """Return what watches over a run while it is open."""
+        retention = self.settings.retention
+        return Watch(
+            run.id,
+            self._watch_options,
+            take=run.take,
+            head=lambda: run.head_record,
+            clock=self._clock,
+            monotonic=self._monotonic,
+            clean=RedactingPacker(self.types, self._rules).text if self._rules is not None else str,
+            housekeeper=RetentionWorker(
+                self.store,
+                run.id,
+                self.settings.policy,
+                clock=self._clock,
+                open_reader=lambda: second_way_in(self.store),
+            )
+            if retention.enabled and self.enabled
+            else None,
+            has_workspace=run.has_workspace,
+        )
 
     def runs(self, *, limit: int | None = None) -> Listing[RunRecord]:
         """Return the runs, the last begun first; damaged ones are in its `damaged`, and warned about."""
@@ -93,10 +160,29 @@ class Holdfast:
         except NotFound:
             return False
 
-    def checkpoints(self, run: str, *, limit: int | None = None, before_seq: int | None = None) -> Listing[Checkpoint]:
-        """Return a run's checkpoints, newest first, without reading a payload; damaged ones are in its `damaged`."""
-        listing = self.store.checkpoints(check_run_id(run), limit=_checked_limit(limit), before_seq=before_seq)
-        return _warned(Listing([self.opened(record) for record in listing], listing.damaged))
+    def checkpoints(
+        self, run: str, *, limit: int | None = None, before_seq: int | None = None, archived: bool = False
+    ) -> Listing[Checkpoint]:
+        """Return a run's checkpoints, newest first, without reading a payload; damaged ones are in its `damaged`.
+
+        Archived ones are left out unless asked for.
+        """
+        check_run_id(run)
+        wanted = _checked_limit(limit)
+        found: list[CheckpointRecord] = []
+        damaged: list[IntegrityError] = []
+        while True:
+            listing = self.store.checkpoints(run, limit=wanted, before_seq=before_seq)
+            if wanted is not None and listing.damaged and not listing:
+                wanted = None  # a page of nothing but damage has no number to go on from: all the rest is read
+                continue
+            found += [record for record in listing if archived or record.marks.status != "archived"]
+            damaged += listing.damaged
+            seen = len(listing) + len(listing.damaged)
+            if wanted is None or limit is None or len(found) >= limit or seen < wanted:
+                break
+            before_seq, wanted = listing[-1].envelope.seq, max(limit, _PAGE)
+        return _warned(Listing([self.opened(record) for record in found[:limit]], damaged))
 
     def get(self, checkpoint: str) -> Checkpoint:
         """Return a checkpoint by its id."""
@@ -143,22 +229,33 @@ class Holdfast:
         given: dict[str, Any] = {"status": status, "pinned": pinned, "label": label}
         changes = {name: value for name, value in given.items() if value is not None}
         record = self.store.checkpoint(check_checkpoint_id(checkpoint))
-        self.store.mark(
-            checkpoint, msgspec.convert({**msgspec.structs.asdict(record.marks), **changes}, type(record.marks))
-        )
+        self.store.mark(checkpoint, checked_marks(msgspec.structs.replace(record.marks, **changes)))
         return self.get(checkpoint)
 
     def delete(self, *checkpoints: str) -> None:
         """Delete checkpoints and give their space back; a run whose head goes stands at the newest one left."""
         by_run: dict[str, list[str]] = {}
-        for checkpoint in checkpoints:
-            run = self.store.checkpoint(check_checkpoint_id(checkpoint)).envelope.run
-            by_run.setdefault(run, []).append(checkpoint)
+        for checkpoint in dict.fromkeys(checkpoints):
+            by_run.setdefault(self._run_of(check_checkpoint_id(checkpoint)), []).append(checkpoint)
         for run, doomed in by_run.items():
             self.store.delete(run, doomed)
             self._reload(run)
-            sweep(self.store, run)
+            try:
+                sweep(self.store, run)
+            except IntegrityError as error:
+                warnings.warn(f"deleted, but no space is given back: {error}", DamageWarning, stacklevel=2)
         self.store.reclaim()
+
+    def _run_of(self, checkpoint: str) -> str:
+        """Return the run of a checkpoint, also of one whose record is damaged."""
+        try:
+            return self.store.checkpoint(checkpoint).envelope.run
+        except CheckpointCorrupt:
+            for run in self.store.runs():
+                damaged = self.store.checkpoints(run.id).damaged
+                if run.head == checkpoint or any(getattr(error, "checkpoint", None) == checkpoint for error in damaged):
+                    return run.id
+            raise
 
     def delete_run(self, run: str) -> None:
         """Delete a run, all its checkpoints and every chunk that no other run holds."""
@@ -166,20 +263,135 @@ class Holdfast:
         self._reload(run)
 
     def prune(
-        self, run: str, *, keep: int | None = None, older_than: timedelta | None = None, dry_run: bool = False
-    ) -> list[str]:
-        """Delete all but the newest `keep`, and those older than `older_than`; return which. Head and pinned stay."""
+        self,
+        run: str | None = None,
+        *,
+        keep: int | None = None,
+        older_than: timedelta | None = None,
+        policy: RetentionPolicy | None = None,
+        dry_run: bool = False,
+    ) -> Pruned:
+        """Delete and archive by the settings' retention, or by `policy`; return what and why. None is every run.
+
+        With `keep` or `older_than`, delete all but the newest so many, and those older, of one run instead. The head,
+        pinned ones and all that a recovery needs stay.
+        """
+        if keep is not None or older_than is not None:
+            return self._prune_simply(run, keep, older_than, dry_run=dry_run)
+        checked = check_policy(policy or self.settings.policy)
+        runs = [check_run_id(run)] if run is not None else [record.id for record in self.runs()]
+        decisions: list[Decision] = []
+        for one in runs:
+            decided = plan(self.store, one, checked, self._clock())
+            decisions += decided
+            if not dry_run:
+                carry_out(self.store, one, decided)
+        return Pruned(decisions)
+
+    def _prune_simply(
+        self, run: str | None, keep: int | None, older_than: timedelta | None, *, dry_run: bool
+    ) -> Pruned:
         before = None if older_than is None else datetime.fromtimestamp(self._clock(), UTC) - older_than
-        record = self.store.run(check_run_id(run))
-        listing = _warned(self.store.checkpoints(run))
-        doomed = expendable(listing, head=record.head, keep=keep, before=before)
+        name = check_run_id(run)
+        record = self.store.run(name)
+        listing = _warned(self.store.checkpoints(name))
+        needed = fork_points(self.store, name)
+        doomed = set(expendable(listing, head=record.head, keep=keep, before=before, needed=needed))
         if doomed and not dry_run:
             self.delete(*doomed)
-        return doomed
+        return Pruned(
+            [
+                Decision(e.id, e.seq, "delete", "beyond keep= or older_than=") if e.id in doomed
+                else Decision(e.id, e.seq, "keep", "within keep= and older_than=, or needed for a recovery")
+                for e in (one.envelope for one in listing)
+            ]
+        )  # fmt: skip
 
-    def verify(self, *, progress: Callable[[str, int], None] | None = None) -> Report:
-        """Check every record, link, head and chunk, and name each fault; changes nothing."""
-        return verify(self.store, progress=progress)
+    def verify(
+        self, *, progress: Callable[[str, int], None] | None = None, remembered: Mapping[str, str] | None = None
+    ) -> Report:
+        """Check every record, link, head and chunk, and name each fault; changes nothing.
+
+        With `remembered` heads (run to checkpoint id, kept outside the store), history that was cut off or rolled back
+        is a fault, too.
+        """
+        report = verify(self.store, progress=progress)
+        lost = [fault for run, head in (remembered or {}).items() if (fault := self._rolled_back(run, head))]
+        return msgspec.structs.replace(report, faults=(*report.faults, *lost)) if lost else report
+
+    def _rolled_back(self, run: str, remembered: str) -> Fault | None:
+        """Return a fault if a checkpoint that was once the head is neither there nor deleted by us."""
+        try:
+            record = self.store.checkpoint(check_checkpoint_id(remembered))
+            if record.envelope.run == run and record.envelope.seq <= self.store.run(run).last_seq:
+                return None
+        except NotFound:
+            try:
+                if self.store.tombstone(check_run_id(run), remembered) is not None:
+                    return None
+            except NotFound:
+                pass
+        except IntegrityError as error:
+            return Fault(kind="head", detail=str(error), run=run, checkpoint=remembered)
+        detail = f"the remembered head {remembered} is gone: history was cut off or rolled back"
+        return Fault(kind="head", detail=detail, run=run, checkpoint=remembered)
+
+    def copy_to(
+        self,
+        target: Holdfast | Store | str | Path,
+        *runs: str,
+        progress: Callable[[str, int, int], None] | None = None,
+    ) -> list[Copied]:
+        """Copy runs (all, unless some are named) to another store; verified, resumable, ids and lineage kept."""
+        if isinstance(target, Holdfast):
+            return copy_runs(self.store, target.store, runs or None, progress=progress)
+        if not isinstance(target, (str, os.PathLike)):
+            return copy_runs(self.store, target, runs or None, progress=progress)
+        opened = open_store(target)
+        try:
+            return copy_runs(self.store, opened, runs or None, progress=progress)
+        finally:
+            opened.close()
+
+    def export(
+        self, path: str | Path, *runs: str, progress: Callable[[str, int, int], None] | None = None
+    ) -> list[Copied]:
+        """Write runs with their checkpoints and files into one file that can be imported elsewhere."""
+        return export_runs(self.store, runs, path, progress=progress)
+
+    def import_from(
+        self,
+        path: str | Path,
+        *runs: str,
+        key: str | None = None,
+        progress: Callable[[str, int, int], None] | None = None,
+    ) -> list[Copied]:
+        """Take over the runs of an exported file (all, unless some are named); everything is verified on the way.
+
+        Runs of an encrypted store stay encrypted: give its key, and import into an empty store, or one with that key.
+        """
+        return import_runs(path, self.store, runs or None, key=key, progress=progress)
+
+    def migrate(self, *, progress: Callable[[str, int], None] | None = None) -> list[int]:
+        """Bring the store's schema up to date and return the versions applied; opening it does so, too."""
+        return self.store.migrate(progress=progress)
+
+    def add_key(self, key: str) -> None:
+        """Let one more key open this encrypted store; those in use go on, so keys change without downtime."""
+        self._sealed().add_key(key)
+
+    def remove_key(self, key: str) -> None:
+        """Let a key (its text or its id) open this store no longer; the last one stays."""
+        self._sealed().remove_key(key)
+
+    def key_ids(self) -> list[str]:
+        """Return the names of all keys that open this store; none if it is neither encrypted nor signed."""
+        return self.store.key_ids() if isinstance(self.store, SealedStore) else []
+
+    def _sealed(self) -> SealedStore:
+        if not isinstance(self.store, SealedStore):
+            raise UsageError("this store has no key: a new one gets it with holdfast.open(place, key_file=...)")
+        return self.store
 
     def stats(self) -> StoreStats:
         """Count what is stored, and say what stores it."""
@@ -188,11 +400,18 @@ class Holdfast:
     def opened(self, record: CheckpointRecord, skipped: Iterable[IntegrityError] = ()) -> Checkpoint:
         """Return a record as a checkpoint that can be read."""
         return Checkpoint(
-            record, self._packer, self._reader, max_section_bytes=self._max_section_bytes, skipped=tuple(skipped)
+            record,
+            self._packer,
+            self._reader,
+            max_section_bytes=self._max_section_bytes,
+            get=self.get,
+            skipped=tuple(skipped),
         )
 
     def close(self) -> None:
-        """Close the store; closing twice is fine."""
+        """Close open runs and the store; closing twice is fine."""
+        for run in list(self._open_runs):
+            run.close()
         self.store.close()
 
     def _reload(self, run: str) -> None:
@@ -212,28 +431,60 @@ class Holdfast:
 def open(  # noqa: A001 - holdfast.open() reads well, and nothing here opens files
     place: str | Path | None = None,
     *,
+    settings: Settings | str | Path | None = None,
     types: Iterable[type] | TypeRegistry = (),
-    compression: CodecName = "zstd",
-    enabled: bool = True,
-    max_section_bytes: int = MAX_SECTION_BYTES,
+    compression: CodecName | None = None,
+    enabled: bool | None = None,
+    max_section_bytes: int | None = None,
+    strategy: Condition | None = None,
+    destructive: Iterable[str] = (),
+    interval_s: float | msgspec.UnsetType | None = msgspec.UNSET,
+    on_checkpoint_failure: OnFailure | None = None,
+    key: str | None = None,
+    key_file: str | None = None,
+    key_env: str | None = None,
+    sign: bool | None = None,
     **store_options: Any,
 ) -> Holdfast:
     """Open a store: None is `.holdfast/` in this directory; or a path, `sqlite:///path`, `memory:`.
 
+    Settings come from `holdfast.yaml` or `[tool.holdfast]` in pyproject.toml of this directory, unless given as a path
+    or a value; what is given here wins. A key (its text, a file or an environment variable) switches encryption on.
     SQLite takes `durability="process"` (faster, and a power cut may lose the last commits) and `read_only=True`.
     """
-    return Holdfast(
-        open_store(place, **store_options),
-        types=types,
+    file: Path | None = None
+    if not isinstance(settings, Settings):
+        file = find_settings(Path.cwd()) if settings is None else Path(settings)
+        settings = load_settings(file) if file is not None else Settings()
+    settings = merged(
+        settings,
         compression=compression,
         enabled=enabled,
-        max_section_bytes=max_section_bytes,
+        on_checkpoint_failure=on_checkpoint_failure,
+        destructive=merged(settings.destructive, operations=[*settings.destructive.operations, *destructive]),
+        encryption=merged(settings.encryption, key_file=key_file, key_env=key_env, sign=sign),
+    )
+    if interval_s is not msgspec.UNSET:  # None is given: it switches the timer off
+        settings = msgspec.structs.replace(settings, interval_s=interval_s)
+    settings = check_settings(settings)
+    place = located(settings, file) if place is None else place
+    store = seal_store(open_store(place, **store_options), key or read_key(settings), sign=settings.encryption.sign)
+    return Holdfast(
+        store,
+        types=types,
+        compression=settings.compression,
+        enabled=settings.enabled,
+        max_section_bytes=int(settings.max_section_mb * 1024 * 1024)
+        if max_section_bytes is None
+        else max_section_bytes,
+        settings=settings,
+        strategy=strategy,
     )
 
 
 def _checked_limit(limit: int | None) -> int | None:
-    if limit is not None and limit < 0:
-        raise UsageError(f"limit={limit}: give a number from 0 up, or None for all")
+    if limit is not None and (not isinstance(limit, int) or limit < 0):
+        raise UsageError(f"limit={limit!a}: give a number from 0 up, or None for all")
     return limit
 
 

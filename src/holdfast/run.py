@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
+from holdfast.capture.marks import checked_marks, checked_text
 from holdfast.capture.sections import gather
 from holdfast.checkpoint import Checkpoint, NotSaved
 from holdfast.errors import UsageError
 from holdfast.model.checkpoint import Marks
+from holdfast.model.ids import check_section_name
 from holdfast.model.triggers import Trigger
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from contextlib import AbstractContextManager
+    from datetime import datetime
+    from types import TracebackType
 
     from holdfast.capture.checkpointer import Checkpointer
+    from holdfast.capture.live import Live
+    from holdfast.capture.lock import RunLock
+    from holdfast.capture.protection import Protection
+    from holdfast.capture.triggers import TriggerSwitches
     from holdfast.engine import Holdfast
+    from holdfast.model.checkpoint import CheckpointRecord
+    from holdfast.run_files import RunFiles
 
 _log = logging.getLogger("holdfast")
 
@@ -27,6 +38,7 @@ class Run:
         self.id = run
         self._holdfast = holdfast
         self._checkpointer = checkpointer
+        self._watch = holdfast.watch(self)
 
     def checkpoint(
         self,
@@ -37,25 +49,168 @@ class Run:
         pinned: bool = False,
         sections: Mapping[str, Any] | None = None,
         drop: Iterable[str] = (),
+        files: bool = True,
+        phase: str | None = None,
         **known_sections: Any,
     ) -> Checkpoint:
         """Store a checkpoint durably and return it.
 
-        Known sections (`state`, `workflow`, `agents`, ...) are keywords, your own go into `sections`. What is not given
-        is carried over from the checkpoint before, unless named in `drop`.
+        Known sections (`state`, `workflow`, `agents`, ...) are keywords, your own go into `sections`; registered
+        objects are asked for theirs. What is not given is carried over from the checkpoint before, unless named in
+        `drop`. A run with a workspace captures it too, unless `files` is False.
         """
         values = gather(known_sections, sections)
         try:
             trigger = Trigger(trigger)
         except ValueError:
             raise UsageError(f"unknown trigger {trigger!a}: use one of {', '.join(Trigger)}") from None
+        marks = checked_marks(Marks(pinned=pinned, label=label))
+        dropped = _checked_drop(drop, values)
+        checked_text("reason", reason)
         if not self._holdfast.enabled:
             _log.info("run %s: checkpointing is disabled, nothing was saved", self.id)
             return NotSaved()
-        record = self._checkpointer.take(
-            values, drop=drop, trigger=trigger.value, reason=reason, marks=Marks(pinned=pinned, label=label)
-        )
+        watch = self._watch
+        with watch.lock:
+            try:
+                values = {**watch.live.snapshots(without=[*values, *dropped]), **values}
+                record = self._checkpointer.take(
+                    values,
+                    drop=dropped,
+                    trigger=trigger.value,
+                    reason=reason,
+                    marks=marks,
+                    with_files=files,
+                    phase=phase,
+                )
+            except Exception as error:
+                watch.failed(error)
+                raise
+            watch.succeeded(record)
         return self._holdfast.opened(record)
+
+    def maybe_checkpoint(
+        self,
+        event: Trigger | str,
+        *,
+        reason: str = "",
+        phase: str | None = None,
+        details: Mapping[str, Any] | None = None,
+        sections: Mapping[str, Any] | None = None,
+        files: bool | None = None,
+        **known_sections: Any,
+    ) -> Checkpoint | None:
+        """Take a checkpoint if this event's switch is on and the strategy finds it due; return it, or None.
+
+        A failure does not stop the work unless the settings say so: it is warned about, and `unprotected_since` tells.
+        """
+        if not self._holdfast.enabled:
+            return None
+        taken: Checkpoint | None = self._watch.maybe(
+            event,
+            reason=reason,
+            phase=phase,
+            details=details or {},
+            sections=sections,
+            files=files,
+            **known_sections,
+        )
+        return taken
+
+    def destructive(
+        self, operation: str, detail: str = "", **known_sections: Any
+    ) -> AbstractContextManager[Checkpoint | None]:
+        """Stand before a destructive operation: `with run.destructive("git_push", "origin main"):` saves first."""
+        return self._watch.destructive(operation, detail, **known_sections)
+
+    def register(self, section: str, live: Live) -> None:
+        """Capture an object with snapshot() and restore(value) as a section of every checkpoint from now on."""
+        with self._watch.lock:
+            self._watch.live.register(section, live)
+
+    def unregister(self, section: str) -> None:
+        """Leave a registered object out from now on; its section is carried over as it is."""
+        with self._watch.lock:
+            self._watch.live.unregister(section)
+
+    def take(self, *, trigger: Trigger, files: bool | None = None, **given: Any) -> Checkpoint:
+        """Take an automatic checkpoint; the workspace is captured where the settings say that it pays."""
+        wanted = trigger in self._holdfast.settings.workspace_on if files is None else files
+        return self.checkpoint(trigger=trigger, files=wanted, **given)
+
+    def restore_registered(self, checkpoint: Checkpoint | None = None) -> list[str]:
+        """Give every registered object its state from a checkpoint, by default the head; all of them or none."""
+        source = checkpoint or self.head
+        if source is None:
+            return []
+        with self._watch.lock:
+            values = {name: source.section(name) for name in self._watch.live.names if name in source.sections}
+            return self._watch.live.restore(values)
+
+    @property
+    def lock(self) -> RunLock:
+        """Held while a checkpoint is taken; hold it yourself while registered state is changed in several steps."""
+        return self._watch.lock
+
+    @property
+    def last_checkpoint_at(self) -> datetime | None:
+        """When the last checkpoint was taken, None if there is none."""
+        return self._watch.last_checkpoint_at
+
+    @property
+    def protection(self) -> Protection:
+        """Whether the position is saved, and why not."""
+        return self._watch.protection
+
+    @property
+    def unprotected_since(self) -> datetime | None:
+        """When the first of the checkpoints failed that have not been made up for, None if all is saved."""
+        return self._watch.protection.since
+
+    @property
+    def triggers(self) -> TriggerSwitches:
+        """Which triggers take checkpoints."""
+        return self._watch.switches
+
+    def switch(self, *, all: bool | None = None, **triggers: bool) -> None:  # noqa: A002 - reads as what it does
+        """Switch triggers on and off: all together, or `switch(agent_complete=False)` one by one."""
+        switches = self._watch.switches
+        if all is not None:
+            switches = switches.all_on() if all else switches.all_off()
+        self._watch.switches = switches.switched(triggers)
+
+    def __enter__(self) -> Self:
+        """Watch over the run until the end of the block: timer, signals, retention, a last checkpoint."""
+        self._watch.enter()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._watch.leave(error)
+        finally:
+            self.close()
+
+    @property
+    def has_workspace(self) -> bool:
+        """Whether the run's checkpoints hold a directory, too."""
+        return self._checkpointer.files is not None
+
+    @property
+    def workspace(self) -> RunFiles:
+        """The run's directory: what it would take to restore a checkpoint into it, and doing so."""
+        from holdfast.run_files import RunFiles  # noqa: PLC0415 - only runs with files pay for loading it
+
+        files = self._checkpointer.files
+        if files is None:
+            raise UsageError(f"run {self.id!a} has no workspace: open it with hf.run({self.id!a}, workspace=directory)")
+        return RunFiles(self, files)
+
+    @property
+    def head_record(self) -> CheckpointRecord | None:
+        """The record of the head, as this writer knows it."""
+        return self._checkpointer.head
 
     @property
     def head(self) -> Checkpoint | None:
@@ -63,9 +218,24 @@ class Run:
         record = self._checkpointer.head
         return None if record is None else self._holdfast.opened(record)
 
+    def close(self) -> None:
+        """Leave what this process knows of the workspace to the next one; closing twice is fine."""
+        if self._checkpointer.files is not None:
+            self._checkpointer.files.save_cache()
+
     def reload(self) -> None:
         """Go to the run's present head, wherever another writer moved it."""
         self._checkpointer.reload()
 
     def __repr__(self) -> str:
         return f"<Run {self.id}>"
+
+
+def _checked_drop(drop: Iterable[str], given: Mapping[str, Any]) -> list[str]:
+    if isinstance(drop, str):
+        raise UsageError(f"drop={drop!a}: give a list of names, [{drop!a}]")
+    names = [check_section_name(name) for name in drop]
+    both = next((name for name in names if name in given), None)
+    if both is not None:
+        raise UsageError(f"section {both!a} is given and dropped at once")
+    return names

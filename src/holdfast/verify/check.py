@@ -64,10 +64,14 @@ class _Check:
         self._checkpoints = 0
 
     def report(self) -> Report:
+        """Check all there is; what cannot be read at all is a fault, and the rest is still checked."""
         faults: list[Fault] = []
         runs = 0
         try:
             faults += [Fault(kind="store", detail=line) for line in self._store.check()]
+        except HoldfastError as error:
+            faults.append(Fault(kind="store", detail=str(error)))
+        try:
             listing = self._store.runs()
             runs = len(listing)
             faults += [Fault(kind="run", detail=str(e), run=getattr(e, "run", None)) for e in listing.damaged]
@@ -92,6 +96,9 @@ class _Check:
             yield Fault(kind="head", detail=f"the head {run.head} is not among the sound checkpoints", run=run.id)
         if len(by_id) + len(listing.damaged) < run.checkpoints:
             yield Fault(kind="run", detail=f"{run.checkpoints - len(by_id)} checkpoints are missing", run=run.id)
+        if len(by_id) > run.checkpoints:
+            detail = f"{len(by_id) - run.checkpoints} checkpoints are there that were deleted"
+            yield Fault(kind="run", detail=detail, run=run.id)
         for record in listing:
             yield from self._link(record, by_id)
             yield from self.sections(record)

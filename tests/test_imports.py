@@ -1,0 +1,152 @@
+"""The house rules that hold the layers apart, checked on the source itself."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1] / "src" / "holdfast"
+FILES = sorted(path for path in ROOT.rglob("*.py") if ".mypy_cache" not in path.parts)
+
+# What each part may import; a part is a folder or module of src/holdfast.
+BASE = {"version", "errors", "model"}
+STORE = BASE | {"encode", "store"}
+ENGINE = STORE | {
+    "workspace",
+    "capture",
+    "verify",
+    "retain",
+    "recover",
+    "transfer",
+    "settings",
+    "checkpoint",
+    "run",
+    "run_files",
+    "engine",
+}
+RUNTIME = ENGINE | {"runtime"}
+MAY_IMPORT = {
+    "version": set(),
+    "errors": set(),
+    "model": BASE,
+    "encode": BASE | {"encode"},
+    "store": STORE,
+    "workspace": STORE | {"workspace"},
+    "capture": STORE | {"capture", "workspace", "recover.analyse"},
+    "verify": STORE | {"verify"},
+    "retain": STORE | {"retain"},
+    "transfer": STORE | {"transfer"},
+    "recover": STORE | {"recover", "workspace", "verify"},
+    "settings": BASE | {"settings", "capture", "retain"},
+    "checkpoint": ENGINE,
+    "run": ENGINE,
+    "run_files": ENGINE,
+    "engine": ENGINE,
+    "runtime": RUNTIME,
+    "aio": RUNTIME | {"aio"},
+    "adapters": RUNTIME | {"aio", "adapters"},
+    "cli": RUNTIME | {"aio", "cli", "web", "adapters"},
+    "web": RUNTIME | {"aio", "web"},
+    "testing": RUNTIME | {"aio", "testing"},
+}
+OUTSIDE = {"cli"}  # the one part that reads the environment and prints
+NAMED = {"settings.environment": {"os.environ"}}  # reads only what the caller names, for a key or a refill
+PASSED_ON = NAMED | {"workspace.git": {"os.environ"}}  # hands PATH and HOME to git and decides nothing by them
+
+
+def dotted(path):
+    """Return a file's module below holdfast: "store.sqlite", or "" for the package itself."""
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix("__init__").rstrip(".")
+
+
+def part(module):
+    return module.split(".")[0]
+
+
+def modules_named(path, tree):
+    """Yield the module of ours that each import in a file names, those for type checkers included."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [f"relative import in {path}"]
+        else:
+            continue
+        yield from (name.removeprefix("holdfast.") for name in names if name.startswith(("holdfast.", "relative")))
+
+
+def names_used(tree):
+    """Yield every dotted name that a file reads or calls, and every module that it imports."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
+            yield ast.unparse(node)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def parsed(path):
+    return ast.parse(path.read_text(), str(path))
+
+
+def offences_against_direction(path):
+    allowed = MAY_IMPORT[part(dotted(path))]
+    return [
+        name
+        for name in modules_named(path, parsed(path))
+        if part(name) not in allowed and not any(name.startswith(f"{whole}.") for whole in allowed if "." in whole)
+    ]
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if dotted(path)], ids=dotted)
+def test_imports_go_one_way(path):
+    assert offences_against_direction(path) == []
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if part(dotted(path)) not in OUTSIDE], ids=dotted)
+def test_only_the_command_line_reads_the_environment_and_prints(path):
+    forbidden = {"os.environ", "os.getenv", "os.environb", "print", "input", "sys.argv", "sys.exit"}
+    assert forbidden & set(names_used(parsed(path))) <= PASSED_ON.get(dotted(path), set())
+
+
+@pytest.mark.parametrize("path", FILES, ids=dotted)
+def test_nothing_that_runs_stored_data_is_used(path):
+    """Threat 1: no pickle, marshal, shelve, yaml.load, eval, exec."""
+    forbidden = {
+        "pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "jsonpickle", "yaml.load", "yaml.unsafe_load",
+        "yaml.full_load", "yaml.Loader", "yaml.UnsafeLoader", "eval", "exec", "compile", "__import__", "tarfile",
+    }  # fmt: skip
+    assert forbidden.isdisjoint(names_used(parsed(path)))
+
+
+def test_modules_are_imported_by_name_only_where_the_package_loads_its_own():
+    """Threat 1: nothing is imported because data names it."""
+    users = [dotted(path) for path in FILES if "importlib.import_module" in set(names_used(parsed(path)))]
+    assert users in ([], [""])
+
+
+@pytest.mark.parametrize("path", FILES, ids=dotted)
+def test_every_part_has_a_place_in_the_house(path):
+    assert not dotted(path) or part(dotted(path)) in MAY_IMPORT
+
+
+@pytest.mark.parametrize(
+    ("file", "source", "offence"),
+    [
+        ("model/x.py", "from holdfast.encode import values", "encode.values"),
+        ("encode/x.py", "import holdfast.store.api", "store.api"),
+        ("store/x.py", "from holdfast.engine import Holdfast", "engine.Holdfast"),
+        ("capture/x.py", "from holdfast.recover.plan import make", "recover.plan.make"),
+        ("retain/x.py", "if True:\n    from holdfast.capture.sections import plain", "capture.sections.plain"),
+    ],
+)
+def test_this_check_finds_what_it_is_for(tmp_path, monkeypatch, file, source, offence):
+    path = tmp_path / file
+    path.parent.mkdir()
+    path.write_text(source)
+    monkeypatch.setitem(globals(), "ROOT", tmp_path)
+    assert offences_against_direction(path) == [offence]

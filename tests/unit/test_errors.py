@@ -1,0 +1,100 @@
+import copy
+import inspect
+import pickle
+import re
+from dataclasses import MISSING, fields
+
+import pytest
+
+import holdfast
+from holdfast import errors
+from holdfast.errors import HoldfastError
+
+
+def tree(cls):
+    return {cls, *(deeper for child in cls.__subclasses__() for deeper in tree(child))}
+
+
+ALL = sorted((cls for cls in tree(HoldfastError) if cls.__module__ == errors.__name__), key=lambda cls: cls.__name__)
+VALUES = {"size": 3000, "limit": 1000, "found": 9, "known": 1, "paths": ("the-paths", "more")}
+
+
+def value_of(field):
+    return VALUES.get(field.name, f"the-{field.name}")
+
+
+def example(cls):
+    return cls(*map(value_of, fields(cls)))
+
+
+@pytest.mark.parametrize("cls", ALL)
+def test_an_error_survives_pickling_and_copying(cls):
+    error = example(cls)
+    for twin in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
+        assert type(twin) is cls
+        assert twin.args == error.args
+        assert str(twin) == str(error)
+        assert [getattr(twin, field.name) for field in fields(cls)] == list(error.args)
+
+
+@pytest.mark.parametrize("cls", [cls for cls in ALL if cls is not HoldfastError])
+def test_an_error_says_all_that_it_knows(cls):
+    sentence = str(example(cls))
+    for field in fields(cls):
+        value = value_of(field)
+        assert (f"{value:,}" if isinstance(value, int) else f"the-{field.name}") in sentence
+
+
+@pytest.mark.parametrize("cls", ALL)
+def test_what_may_be_left_out_may_be_left_out(cls):
+    required = [field for field in fields(cls) if field.default is MISSING]
+    error = cls(*map(value_of, required))
+    assert str(error)
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+@pytest.mark.parametrize("cls", ALL)
+def test_an_error_has_an_exit_code_of_its_group_and_says_whether_to_try_again(cls):
+    groups = {"UsageError": 2, "NotFound": 3, "Conflict": 4, "IntegrityError": 5, "StoreError": 6}
+    groups |= {"RestoreConflict": 4, "RestoreFailed": 6, "Unprotected": 7, "HoldfastError": 1}
+    group = next(base.__name__ for base in cls.__mro__ if base.__name__ in groups)
+    assert cls.exit_code == groups[group]
+    assert isinstance(cls.retryable, bool)
+
+
+@pytest.mark.parametrize("cls", [errors.Conflict, errors.HeadMoved, errors.StoreBusy])
+def test_what_may_work_the_next_time_says_so(cls):
+    assert cls.retryable
+
+
+@pytest.mark.parametrize("cls", [errors.UsageError, errors.NotFound, errors.IntegrityError, errors.StoreFull])
+def test_what_will_not_mend_itself_says_so(cls):
+    assert not cls.retryable
+
+
+def test_the_tree_in_the_docstring_is_the_real_tree():
+    drawn, above = {}, []
+    for line in inspect.getdoc(errors).splitlines():
+        found = re.match(r"([│├└─ ]*)([A-Z]\w+)(?:\s{2,}.*)?$", line)
+        if found:
+            depth = len(found[1]) // 4
+            above[depth:] = [found[2]]
+            drawn[found[2]] = above[depth - 1] if depth else "Exception"
+    assert drawn == {cls.__name__: cls.__base__.__name__ for cls in ALL}
+
+
+def test_every_error_is_a_public_name():
+    assert {cls.__name__ for cls in ALL} <= set(holdfast.__all__)
+
+
+@pytest.mark.parametrize("hostile", ["a\nb", "a\x1b[31mb", "a\0b", "\u202eb"])
+def test_names_that_came_from_outside_are_shown_escaped(hostile):
+    for error in (
+        errors.NotFound("run", hostile),
+        errors.InvalidId(hostile, "run"),
+        errors.HeadMoved(hostile, None, None),
+        errors.RunCorrupt("damaged", hostile),
+        errors.UnknownType(hostile, "section state"),
+        errors.SectionInvalid("wrong", hostile),
+    ):
+        assert str(error).isprintable()
