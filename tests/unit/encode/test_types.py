@@ -1,5 +1,6 @@
 import dataclasses
 from collections import UserDict
+from datetime import datetime, timedelta, tzinfo
 from enum import Enum
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ import pytest
 
 from holdfast.encode.types import TypeRegistry, can_adapt
 from holdfast.encode.values import Packer
-from holdfast.errors import UsageError
+from holdfast.errors import UsageError, ValueRefused
 
 
 @dataclasses.dataclass
@@ -158,3 +159,18 @@ class After:
 def test_a_dataclass_gets_the_defaults_of_fields_that_it_gained():
     data = renamed(Before).pack(Before(1), "state")
     assert renamed(After).unpack(data, "state") == After(1, 7, [])
+
+
+class DaylightSaving(tzinfo):
+    """A zone as in Python's own documentation: its offset without a date is not the date's."""
+
+    def utcoffset(self, moment):
+        return timedelta(hours=-5 if moment is None else -4)
+
+    def dst(self, moment):
+        return timedelta(0)
+
+
+def test_a_time_zone_whose_offset_depends_on_the_date_is_refused_not_shifted():
+    with pytest.raises(ValueRefused, match="time zone"):
+        Packer().pack(datetime(2024, 7, 1, 12, tzinfo=DaylightSaving()), "state")
