@@ -27,25 +27,34 @@ class LiveSections:
 
     def __init__(self) -> None:
         self._objects: dict[str, Live] = {}
+        self._quiet: set[str] = set()
+        self._asked: dict[str, int] = {}
+        self._stored: dict[str, int] = {}
 
-    def register(self, name: str, live: Live) -> None:
-        """Add an object; UsageError if it has not both methods, or the name is taken by another one."""
+    def register(self, name: str, live: Live, *, quiet: bool = False) -> None:
+        """Add an object; UsageError if it has not both methods, or the name is taken by another one.
+
+        A quiet one goes with every checkpoint, but alone is no reason to take one.
+        """
         check_section_name(name)
         for method in ("snapshot", "restore"):
             if not callable(getattr(live, method, None)):
                 raise UsageError(f"section {name!a}: a {type(live).__qualname__} has no {method}(); it needs both")
         if self._objects.setdefault(name, live) is not live:
             raise UsageError(f"section {name!a} is registered already: unregister the other object first")
+        if quiet:
+            self._quiet.add(name)
 
     def unregister(self, name: str) -> None:
         """Leave an object out from now on; its section is carried over as it is."""
         self._objects.pop(name, None)
+        self._stored.pop(name, None)
 
     def __contains__(self, name: str) -> bool:
         return name in self._objects
 
     def __len__(self) -> int:
-        return len(self._objects)
+        return len(self._objects.keys() - self._quiet)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -53,17 +62,42 @@ class LiveSections:
         return tuple(self._objects)
 
     def snapshots(self, *, without: Iterable[str] = ()) -> dict[str, Any]:
-        """Return every object's state but these; CaptureFailed names the section whose object raised."""
+        """Return every object's state but these; CaptureFailed names the section whose object raised.
+
+        An object that counts its `changes` is not asked while the count stands as it did at the last stored snapshot:
+        its section is carried over.
+        """
         left_out = frozenset(without)
+        self.forget(left_out)
+        self._asked = {}
         taken: dict[str, Any] = {}
-        for name, live in self._objects.items():
-            if name not in left_out:
-                taken[name] = _snapshot(name, live)
+        for name, live in list(self._objects.items()):
+            changes = getattr(live, "changes", None)
+            if name in left_out or (changes is not None and self._stored.get(name) == changes):
+                continue
+            if changes is not None:
+                self._asked[name] = changes
+            taken[name] = _snapshot(name, live)
         return taken
+
+    @property
+    def trusted(self) -> frozenset[str]:
+        """The sections whose objects give values of the section's own type, so that they need no validation."""
+        return frozenset(name for name, live in self._objects.items() if getattr(live, "gives_typed", False))
+
+    def stored(self) -> None:
+        """Note that the last snapshots are stored."""
+        self._stored |= self._asked
+
+    def forget(self, names: Iterable[str] | None = None) -> None:
+        """Ask these objects again, by default all: their sections are not what the next checkpoint builds on."""
+        for name in list(self._stored) if names is None else names:
+            self._stored.pop(name, None)
 
     def restore(self, values: Mapping[str, Any]) -> list[str]:
         """Put states back into the objects they came from; all or none. Return the names of those restored."""
         chosen = [name for name in self._objects if name in values]
+        self.forget(chosen)
         before = {name: _snapshot(name, self._objects[name]) for name in chosen}
         done: list[str] = []
         for name in chosen:

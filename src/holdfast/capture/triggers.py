@@ -49,6 +49,7 @@ _REASONS = {
     Trigger.BEFORE_DESTRUCTIVE: "before a destructive operation",
     Trigger.USER_INTERRUPT: "a person interrupted the run",
     Trigger.SESSION_END: "the session ends",
+    Trigger.RECOVERY: "the run was put back",
     Trigger.SHUTDOWN: "the run was shut down",
     Trigger.MANUAL: "asked for",
 }

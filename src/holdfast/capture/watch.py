@@ -28,7 +28,7 @@ from holdfast.capture.triggers import (
     checked_operation,
     checked_trigger,
 )
-from holdfast.errors import Conflict, RunStopped, SessionOver, Unprotected
+from holdfast.errors import Conflict, RunCancelled, RunStopped, RunWaiting, SessionOver, Unprotected
 from holdfast.model.triggers import Trigger
 
 if TYPE_CHECKING:
@@ -144,6 +144,11 @@ class Watch:
         self._events[event.trigger] += 1
         why = self.strategy.due(event, self._position(event))
         return None if why is None else self._attempt(event.trigger, why, phase=phase, **given)
+
+    def save(self, trigger: Trigger, reason: str, **given: Any) -> Any:
+        """Take a checkpoint whatever switches and strategy say; None if it failed and the work goes on."""
+        self.say()
+        return self._attempt(trigger, reason, **given)
 
     @contextmanager
     def destructive(self, operation: str, detail: str, **given: Any) -> Iterator[Any]:
@@ -295,6 +300,8 @@ class Watch:
 def _ending(error: BaseException | None) -> tuple[Trigger, str]:
     if isinstance(error, KeyboardInterrupt):
         return Trigger.USER_INTERRUPT, "interrupted by the user"
+    if isinstance(error, (RunWaiting, RunCancelled)):
+        return Trigger.SHUTDOWN, str(error)[:2_000]
     if isinstance(error, SessionOver):
         return Trigger.SESSION_END, "the session is over"
     if isinstance(error, Exception):

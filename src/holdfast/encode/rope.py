@@ -37,16 +37,35 @@ class Rope:
         self.groups: list[Ref] = []
         self.shadow: list[Any] | None = []
         self.tail: list[Cut] = []
+        self._packed: list[bytes] = []  # of a log: the items of the tail
         self._spine = _Spine()
+
+    @property
+    def packed(self) -> int:
+        """How many items are not packed again."""
+        return sum(self.counts) + len(self._packed)
 
     def update(self, items: list[Any], where: str, packer: Packer, writer: Writer) -> list[Entry]:
         """Bring the rope to these items and return its entries: nodes, groups, then the unsettled tail."""
         known = self._keep(items, writer)
-        start = sum(self.counts)
-        pending: list[bytes] = []
-        pending_bytes = 0
-        first = start
-        for index in range(start, len(items)):
+        self._packed = []
+        self._extend(items, len(items), where, packer, writer, known=known)
+        self._packed = []
+        return [*self._spine.entries(), *(cut.ref for cut in self.tail)]
+
+    def append(self, items: list[Any], length: int, where: str, packer: Packer, writer: Writer) -> list[Entry]:
+        """Bring the rope to the first so many items of a list that has only grown since; nothing is compared."""
+        self.shadow = None
+        self._extend(items, length, where, packer, writer, known={})
+        return [*self._spine.entries(), *(cut.ref for cut in self.tail)]
+
+    def _extend(
+        self, items: list[Any], length: int, where: str, packer: Packer, writer: Writer, *, known: dict[bytes, Ref]
+    ) -> None:
+        pending = self._packed
+        pending_bytes = sum(map(len, pending))
+        first = sum(self.counts)
+        for index in range(first + len(pending), length):
             data = packer.pack(items[index], f"{where}[{index}]")
             if len(data) > _LARGEST_LEAF and pending:  # alone in its group, its pieces do not move with its neighbours
                 self._settle(items[first:index], b"".join(pending), known, writer)
@@ -61,7 +80,6 @@ class Rope:
                 pending_bytes = 0
                 first = index + 1
         self.tail = recut(b"".join(pending), self.tail, writer)
-        return [*self._spine.entries(), *(cut.ref for cut in self.tail)]
 
     def _keep(self, items: list[Any], writer: Writer) -> dict[bytes, Ref]:
         """Drop the groups from the first changed one on; return them by name, in case they come again."""

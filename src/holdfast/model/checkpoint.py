@@ -33,6 +33,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     agents: dict[str, int] = {}
     budget_used: dict[str, float | int] = {}
     phase: str | None = None
+    steps: int = 0
+    status: str | None = None
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, array_like=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -27,7 +26,9 @@ class Secret(Generic[T]):
         if not isinstance(other, Secret):
             return NotImplemented
         if isinstance(self._value, str) and isinstance(other._value, str):
-            return hmac.compare_digest(self._value.encode(errors="surrogatepass"), other._value.encode())
+            from hmac import compare_digest  # noqa: PLC0415 - it loads OpenSSL, which few need
+
+            return compare_digest(self._value.encode(errors="surrogatepass"), other._value.encode())
         return bool(self._value == other._value)
 
     def __hash__(self) -> int:

@@ -18,6 +18,9 @@ class SectionValue(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 AgentStatus = Literal["pending", "running", "completed", "failed", "skipped"]
 TaskStatus = Literal["pending", "running", "completed", "failed", "skipped", "blocked"]
+OnUnknown = Literal["retry", "skip", "ask"]
+CoderStatus = Literal["success", "error", "issue"]
+PhaseStatus = Literal["pending", "running", "completed", "failed", "skipped"]
 
 
 class StateVisit(SectionValue, frozen=True):
@@ -36,6 +39,8 @@ class Workflow(SectionValue, frozen=True):
     previous_state: str | None = None
     history: list[StateVisit] = []
     pending_transitions: list[str] = []
+    pending_triggers: dict[str, str] = {}  # what each pending one was asked by, where that is known
+    earlier_visits: int = 0  # how many stays before the history are no longer listed
 
 
 class TokenUsage(SectionValue, frozen=True):
@@ -45,8 +50,25 @@ class TokenUsage(SectionValue, frozen=True):
     output: int = 0
 
 
+class AgentTask(SectionValue, frozen=True):
+    """What one agent did for one task: what it was given, what came of it, and where that lies."""
+
+    status: AgentStatus
+    started_at: datetime | None = None
+    completed_at: datetime | None = None
+    input: Any = None
+    input_digest: str | None = None  # tells another input from the same one, also where it was redacted
+    output: Any = None
+    summary: str = ""
+    location: str | None = None
+    error: Failure | None = None
+    reason: str = ""
+    attempts: int = 0
+    tokens: TokenUsage = TokenUsage()
+
+
 class Agent(SectionValue, frozen=True):
-    """One agent's position."""
+    """One agent's position; its task of last is what its own fields show."""
 
     id: str
     status: AgentStatus
@@ -57,6 +79,8 @@ class Agent(SectionValue, frozen=True):
     error: str | None = None
     attempts: int = 0
     tokens: TokenUsage = TokenUsage()
+    role: str = ""
+    tasks: dict[str, AgentTask] = {}
 
 
 class Artifact(SectionValue, frozen=True):
@@ -88,6 +112,7 @@ class Context(SectionValue, frozen=True):
     lessons: list[str] = []
     decisions: list[Decision] = []
     metadata: dict[str, Any] = {}
+    lesson_digests: list[str] = []  # tell a lesson that is there already, also where a secret was taken out of it
 
 
 class Spending(SectionValue, frozen=True):
@@ -95,12 +120,26 @@ class Spending(SectionValue, frozen=True):
 
     used: float | int = 0
     limit: float | int | None = None
+    raised: float | int = 0  # how much of the limit was added by people while the run was under way
+    warned: bool = False
+    asked: int = 0  # how often somebody was asked to raise it, and answered
+
+
+class BudgetPart(SectionValue, frozen=True):
+    """The budgets of one part of the run, by name."""
+
+    spending: dict[str, Spending] = {}
 
 
 class Budget(SectionValue, frozen=True):
-    """All budgets of the run, by name: tokens, time, retries, subcalls, tool calls, money."""
+    """All budgets of the run, by name: tokens, time, retries, subcalls, tool calls, money.
+
+    `nested` has those of its parts, by path: "phase:research", "phase:research/agent:coder".
+    """
 
     spending: dict[str, Spending] = {}
+    nested: dict[str, BudgetPart] = {}
+    counted: list[str] = []  # the keys of what is to be counted once
 
 
 class TaskNode(SectionValue, frozen=True):
@@ -110,6 +149,12 @@ class TaskNode(SectionValue, frozen=True):
     result: Any = None
     started_at: datetime | None = None
     completed_at: datetime | None = None
+    error: Failure | None = None
+    attempts: int = 0
+    needs: list[str] = []
+    batch: int | None = None  # the one that it ran in last
+    effect: str | None = None
+    on_unknown: OnUnknown = "retry"
 
 
 class Graph(SectionValue, frozen=True):
@@ -119,6 +164,7 @@ class Graph(SectionValue, frozen=True):
     completed_batches: list[int] = []
     current_batch: int | None = None
     tasks: dict[str, TaskNode] = {}
+    others: dict[str, Graph] = {}  # the run's other graphs, by id: those of earlier phases
 
 
 class Messages(SectionValue, frozen=True):
@@ -127,6 +173,64 @@ class Messages(SectionValue, frozen=True):
     pending: list[Any] = []
     awaiting_response: list[Any] = []
     conflicts: list[Any] = []
+    answers: dict[str, Any] = {}  # by the id of the message that was answered
+    keys: dict[str, str] = {}  # the message that was sent for each key
+    resolved: list[Any] = []  # conflicts that are settled
+    sent: int = 0  # how many messages there were
+
+
+class GateResult(SectionValue, frozen=True):
+    """What one gate said."""
+
+    level: int
+    description: str
+    success: bool
+    command: str | None = None
+    stdout: str = ""
+    stderr: str = ""
+    exit_code: int | None = None
+    skipped: bool = False
+    duration_s: float = 0.0
+
+
+class CoderResult(SectionValue, frozen=True):
+    """How the worker's call ended: well, with an error, or with something that a person must look at."""
+
+    status: CoderStatus
+    message: str = ""
+
+
+class Fix(SectionValue, frozen=True):
+    """One call that mended a failed gate, or tried to."""
+
+    attempt: int
+    failure: GateResult
+    response: Any = None
+    completed_at: datetime | None = None
+
+
+class GatedTask(SectionValue, frozen=True):
+    """Where a task with gates stands: which stage is behind it, and what came of it."""
+
+    stage: str
+    plan_path: str | None = None
+    coder_response: Any = None
+    coder_result: CoderResult | None = None
+    gate_results: list[GateResult] = []
+    fix_attempt: int = 0
+    fixes: list[Fix] = []
+    error: Failure | None = None
+    fingerprint: str | None = None  # of the files, when this stage was reached
+    attempts: int = 0  # how often the worker was called
+    started_at: datetime | None = None
+    updated_at: datetime | None = None
+    duration_s: float = 0.0  # of the worker's call
+
+
+class Gates(SectionValue, frozen=True):
+    """Every task with gates, by name."""
+
+    tasks: dict[str, GatedTask] = {}
 
 
 class Member(SectionValue, frozen=True):
@@ -137,6 +241,8 @@ class Member(SectionValue, frozen=True):
     status: str
     tasks_completed: int = 0
     tasks_pending: int = 0
+    completed: list[str] = []
+    pending: list[str] = []
 
 
 class Team(SectionValue, frozen=True):
@@ -155,6 +261,10 @@ class Subject(SectionValue, frozen=True):
     labels: list[str] = []
     assignees: list[str] = []
     branch: str | None = None
+    session: str | None = None
+    url: str | None = None
+    seen_at: datetime | None = None
+    metadata: dict[str, Any] = {}
 
 
 class Failure(SectionValue, frozen=True):
@@ -165,6 +275,61 @@ class Failure(SectionValue, frozen=True):
     stack: str | None = None
 
 
+class PhaseState(SectionValue, frozen=True):
+    """Where one phase stands: an attempt ends by failing, a life of the process that ended in it is a resume."""
+
+    status: PhaseStatus = "pending"
+    label: str | None = None
+    attempt: int = 0
+    resumes: int = 0
+    started_at: datetime | None = None
+    completed_at: datetime | None = None
+    duration_s: float = 0.0
+    summary: str = ""
+    artifacts: list[Artifact] = []
+    result: Any = None
+    error: Failure | None = None
+    reason: str = ""
+
+
+class Replan(SectionValue, frozen=True):
+    """A phase that was planned anew, and why."""
+
+    phase: str
+    reason: str
+    at: datetime
+
+
+class Phases(SectionValue, frozen=True):
+    """The phases of a plan, in order, and how often each was planned anew."""
+
+    plan: str | None = None
+    current: str | None = None
+    order: list[str] = []
+    phases: dict[str, PhaseState] = {}
+    replans: list[Replan] = []
+    limits: dict[str, int] = {}
+    metadata: dict[str, Any] = {}
+
+
+class KnowledgeEntry(SectionValue, frozen=True):
+    """One thing that is known; its id follows from its content, so it is the same in every life of the run."""
+
+    id: str
+    content: Any
+    kind: str = ""
+    source: str = ""
+    at: datetime | None = None
+
+
+class Knowledge(SectionValue, frozen=True):
+    """What the run was told, what it learned and handed on, and what it learned and has still to hand on."""
+
+    injected: list[KnowledgeEntry] = []
+    captured: list[KnowledgeEntry] = []
+    pending: list[KnowledgeEntry] = []
+
+
 WORKSPACE = "workspace"  # the section that is a tree of files, not a value
 SECTION_TYPES: dict[str, Any] = {
     "workflow": Workflow,
@@ -172,8 +337,11 @@ SECTION_TYPES: dict[str, Any] = {
     "context": Context,
     "budget": Budget,
     "graph": Graph,
+    "gates": Gates,
     "messages": Messages,
     "team": Team,
     "subject": Subject,
+    "phases": Phases,
+    "knowledge": Knowledge,
     "error": Failure,
 }

@@ -27,5 +27,6 @@ class Trigger(StrEnum):
     BEFORE_DESTRUCTIVE = "before_destructive"
     USER_INTERRUPT = "user_interrupt"
     SESSION_END = "session_end"
+    RECOVERY = "recovery"
     SHUTDOWN = "shutdown"
     MANUAL = "manual"

@@ -12,10 +12,10 @@ class Refusing(MemoryStore):
 
     refusal = None
 
-    def commit(self, envelope, marks, chunks, *, expected_head):
+    def commit(self, envelope, marks, chunks, **options):
         if self.refusal is not None:
             raise self.refusal
-        return super().commit(envelope, marks, chunks, expected_head=expected_head)
+        return super().commit(envelope, marks, chunks, **options)
 
 
 def state(steps):

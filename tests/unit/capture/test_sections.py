@@ -2,10 +2,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from holdfast.capture.sections import gather, plain, typed
+from holdfast.capture.sections import PlainMemo, gather, plain, typed
 from holdfast.errors import InvalidId, SectionInvalid, UsageError
 from holdfast.model import sections as model
-from holdfast.model.sections import SECTION_TYPES
+from holdfast.model.sections import SECTION_TYPES, Graph, StateVisit, TaskNode, Workflow
 from holdfast.testing.strategies import same
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -16,28 +16,108 @@ WHOLE = {
         "previous_state": "PLAN",
         "history": [{"state": "PLAN", "entered_at": NOON, "trigger": "start", "exited_at": NOON}],
         "pending_transitions": ["done"],
+        "pending_triggers": {"done": "t"},
+        "earlier_visits": 3,
     },
     "agents": [
         {
             "id": "coder", "status": "running", "started_at": NOON, "completed_at": None, "input": {"goal": ("a", 1)},
             "output": {1: b"x"}, "error": None, "attempts": 2, "tokens": {"input": 10, "output": 20},
+            "role": "writes",
+            "tasks": {
+                "t": {
+                    "status": "failed", "started_at": NOON, "completed_at": None, "input": (1,), "input_digest": "00",
+                    "output": None, "summary": "s", "location": "out/t.md",
+                    "error": {"message": "m", "code": "E1", "stack": "s"}, "reason": "r", "attempts": 2,
+                    "tokens": {"input": 10, "output": 20},
+                },
+            },
         }
     ],
     "context": {
         "project": "p", "session": "s", "task": "t", "work_breakdown": {"1": ["a"]},
         "artifacts": [{"id": "1", "type": "file", "path": "a.py", "checksum": "00"}], "lessons": ["l"],
         "decisions": [{"id": "d", "decision": "x", "rationale": "y", "made_at": NOON}], "metadata": {"k": {1, 2}},
+        "lesson_digests": ["00"],
     },
-    "budget": {"spending": {"tokens": {"used": 5, "limit": 10}, "time": {"used": 0.5, "limit": None}}},
+    "budget": {
+        "spending": {
+            "tokens": {"used": 5, "limit": 10, "raised": 2, "warned": True, "asked": 1},
+            "time_s": {"used": 0.5, "limit": None, "raised": 0, "warned": False, "asked": 0},
+        },
+        "nested": {
+            "phase:a": {"spending": {"money": {"used": 0.5, "limit": 1, "raised": 0, "warned": False, "asked": 0}}},
+        },
+        "counted": ["k"],
+    },
     "graph": {
         "id": "g", "completed_batches": [1], "current_batch": 2,
-        "tasks": {"t": {"status": "blocked", "result": (1,), "started_at": None, "completed_at": NOON}},
+        "tasks": {
+            "t": {
+                "status": "failed", "result": (1,), "started_at": None, "completed_at": NOON,
+                "error": {"message": "m", "code": "E1", "stack": "s"}, "attempts": 2, "needs": ["u"], "batch": 2,
+                "effect": "mail", "on_unknown": "ask",
+            },
+        },
+        "others": {"h": {"id": "h", "completed_batches": [], "current_batch": None, "tasks": {}, "others": {}}},
     },
-    "messages": {"pending": [{"to": "a"}], "awaiting_response": [{1}], "conflicts": []},
+    "gates": {
+        "tasks": {
+            "t": {
+                "stage": "fix_1", "plan_path": "plan.md", "coder_response": {1: b"x"},
+                "coder_result": {"status": "issue", "message": "m"},
+                "gate_results": [
+                    {
+                        "level": 1, "description": "d", "success": True, "command": "c", "stdout": "o", "stderr": "e",
+                        "exit_code": 0, "skipped": True, "duration_s": 0.5,
+                    },
+                ],
+                "fix_attempt": 1,
+                "fixes": [
+                    {
+                        "attempt": 1,
+                        "failure": {
+                            "level": 2, "description": "d", "success": False, "command": None, "stdout": "",
+                            "stderr": "e", "exit_code": 1, "skipped": False, "duration_s": 0.5,
+                        },
+                        "response": (1,), "completed_at": NOON,
+                    },
+                ],
+                "error": {"message": "m", "code": "E1", "stack": "s"}, "fingerprint": "f", "attempts": 1,
+                "started_at": NOON, "updated_at": NOON, "duration_s": 0.5,
+            },
+        },
+    },
+    "messages": {
+        "pending": [{"to": "a"}], "awaiting_response": [{1}], "conflicts": [], "answers": {"m1": (1,)},
+        "keys": {"k": "m1"}, "resolved": [{"name": "c"}], "sent": 3,
+    },
     "team": {
-        "id": "t", "members": [{"agent": "a", "role": "r", "status": "s", "tasks_completed": 1, "tasks_pending": 2}],
+        "id": "t", "members": [
+            {
+                "agent": "a", "role": "r", "status": "s", "tasks_completed": 1, "tasks_pending": 2,
+                "completed": ["1"], "pending": ["2", "3"],
+            },
+        ],
     },
-    "subject": {"id": "42", "title": "t", "body": "b", "labels": ["l"], "assignees": ["a"], "branch": "main"},
+    "subject": {"id": "42", "title": "t", "body": "b", "labels": ["l"], "assignees": ["a"], "branch": "main",
+                "session": "s", "url": "u", "seen_at": NOON, "metadata": {"k": (1,)}},
+    "phases": {
+        "plan": "plan.md", "current": "a", "order": ["a"],
+        "phases": {
+            "a": {
+                "status": "running", "label": "l", "attempt": 2, "resumes": 1, "started_at": NOON, "completed_at": None,
+                "duration_s": 0.5, "summary": "s",
+                "artifacts": [{"id": "1", "type": "file", "path": "a.py", "checksum": "00"}], "result": {1: b"x"},
+                "error": {"message": "m", "code": "E1", "stack": "s"}, "reason": "r",
+            },
+        },
+        "replans": [{"phase": "a", "reason": "r", "at": NOON}], "limits": {"a": 3}, "metadata": {"k": {1}},
+    },
+    "knowledge": {
+        "injected": [{"id": "1", "content": {1}, "kind": "k", "source": "s", "at": NOON}], "captured": [],
+        "pending": [{"id": "2", "content": "c", "kind": "", "source": "", "at": None}],
+    },
     "error": {"message": "m", "code": "E1", "stack": "s"},
 }  # fmt: skip
 
@@ -50,8 +130,37 @@ def test_every_typed_section_is_tried_here():
 def test_a_typed_section_is_kept_whole_whether_given_as_data_or_as_its_type(name):
     """Proves A4, A5, E1."""
     value = typed(name, WHOLE[name])
-    assert same(plain(name, value), WHOLE[name])
-    assert same(plain(name, typed(name, value)), WHOLE[name])
+    assert same(plain(name, value), as_stored(WHOLE[name]))
+    assert same(plain(name, typed(name, value)), as_stored(WHOLE[name]))
+    assert typed(name, plain(name, value)) == value
+
+
+def as_stored(value):
+    """Return section data as it is stored: times in UTC as text."""
+    if isinstance(value, dict):
+        return {key: as_stored(item) for key, item in value.items()}
+    if type(value) is list:
+        return [as_stored(item) for item in value]
+    return value.isoformat() if isinstance(value, datetime) and value.tzinfo is UTC else value
+
+
+def test_a_value_that_is_the_same_object_is_made_plain_once():
+    memo = PlainMemo()
+    nodes = {f"t{number}": TaskNode(status="pending") for number in range(3)}
+    first = plain("graph", Graph(id="g", tasks=nodes), memo)
+    memo.begin()
+    again = plain("graph", Graph(id="g", tasks={**nodes, "t1": TaskNode(status="running")}), memo)
+    assert again["tasks"]["t0"] is first["tasks"]["t0"]
+    assert again["tasks"]["t1"]["status"] == "running"
+
+
+def test_a_value_whose_lists_may_change_is_made_plain_every_time():
+    memo = PlainMemo()
+    workflow = Workflow(current_state="A", history=[])
+    plain("workflow", workflow, memo)
+    memo.begin()
+    workflow.history.append(StateVisit(state="A", entered_at=NOON, trigger="t"))
+    assert len(plain("workflow", workflow, memo)["history"]) == 1
 
 
 def test_times_may_be_given_as_text():

@@ -1,0 +1,46 @@
+"""What follows for a resume from each thing that may have moved outside the run; settings and code may say else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+
+from holdfast.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Verdict = Literal["resume", "warn", "ask", "afresh"]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)  # from the mildest on
+DEFAULT_VERDICTS: dict[str, Verdict] = {
+    "branch-gone": "afresh",
+    "branch-switched": "ask",
+    "head-moved": "warn",
+    "repository-gone": "ask",
+    "git-unknown": "warn",
+    "files-changed": "ask",
+    "labels-changed": "warn",
+    "body-changed": "ask",
+    "title-changed": "warn",
+    "assignees-changed": "warn",
+    "subject-branch-changed": "ask",
+    "subject-gone": "ask",
+    "subject-unknown": "warn",
+    "flow-changed": "ask",
+    "program-changed": "warn",
+    "format-changed": "warn",
+    "too-old": "ask",
+}
+
+
+def check_verdicts(verdicts: Mapping[str, Any]) -> dict[str, Verdict]:
+    """Return verdicts by kind, or raise UsageError that names the nearest kind or the verdicts there are."""
+    for kind, verdict in verdicts.items():
+        if kind not in DEFAULT_VERDICTS:
+            import difflib  # noqa: PLC0415 - only for those who mistyped something
+
+            near = difflib.get_close_matches(str(kind), DEFAULT_VERDICTS, n=1)
+            hint = f"did you mean {near[0]!a}?" if near else f"there are {', '.join(DEFAULT_VERDICTS)}"
+            raise UsageError(f"{kind!a:.80} is nothing that freshness looks at: {hint}")
+        if verdict not in VERDICTS:
+            raise UsageError(f"{kind}: {verdict!a:.80} is no verdict: use {', '.join(VERDICTS)}")
+    return cast("dict[str, Verdict]", dict(verdicts))
