@@ -10,6 +10,7 @@ from holdfast.encode.section import decode_section
 from holdfast.encode.tree import Ref
 from holdfast.errors import CheckpointCorrupt, ChunkCorrupt, IntegrityError, NotFound, SectionInvalid, UsageError
 from holdfast.model.sections import WORKSPACE
+from holdfast.runtime.log import segment_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -71,6 +72,14 @@ class Checkpoint:
             return typed(name, value)
         except SectionInvalid as error:
             raise CheckpointCorrupt(f"{error}, as this program knows it", self.id) from error
+
+    def log(self, name: str) -> list[Any]:
+        """Return all records of a log, which may lie in several sections; none if it has none."""
+        return [record for section in segment_names(name, self.sections) for record in self.section(section)]
+
+    def section_size(self, name: str) -> int:
+        """Return the plain size of one section in bytes."""
+        return self._section_record(name).size
 
     @property
     def workspace(self) -> Snapshot:

@@ -6,61 +6,63 @@ import os
 import time
 import warnings
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakSet
 
 import msgspec
 
-from holdfast.capture.checkpointer import Checkpointer
+from holdfast.capture.markers import register_markers
 from holdfast.capture.marks import checked_marks
-from holdfast.capture.redact import RedactingPacker, register_markers
-from holdfast.capture.watch import Watch
 from holdfast.checkpoint import Checkpoint
+from holdfast.control import Control, is_inbox
 from holdfast.encode.chunks import ChunkReader
 from holdfast.encode.compress import CodecName, Compressor
 from holdfast.encode.types import TypeRegistry
 from holdfast.encode.values import Packer
-from holdfast.errors import CheckpointCorrupt, ChunkCorrupt, IntegrityError, NotFound, UsageError
+from holdfast.errors import CheckpointCorrupt, ChunkCorrupt, Conflict, IntegrityError, NotFound, UsageError
 from holdfast.model.ids import check_checkpoint_id, check_run_id
+from holdfast.recover.record import is_undo_point
+from holdfast.recovery.door import RecoveryDoor
 from holdfast.retain.policy import Decision, check_policy, expendable
-from holdfast.retain.prune import Pruned, carry_out, fork_points, plan
-from holdfast.retain.reader import second_way_in
-from holdfast.retain.sweep import sweep
-from holdfast.retain.worker import RetentionWorker
-from holdfast.run import Run
-from holdfast.settings.apply import read_key, redaction_rules, refill, watch_options
+from holdfast.runtime.parts import Services, Waiting
 from holdfast.settings.file import check_settings, find_settings, load_settings, located
+from holdfast.settings.outside import read_key, refill
 from holdfast.settings.values import Settings, merged
 from holdfast.store.api import Listing
 from holdfast.store.open import open_store
 from holdfast.store.sealed import SealedStore, seal_store
-from holdfast.transfer.bundle import export_runs, import_runs
-from holdfast.transfer.copy import copy_runs
-from holdfast.verify.check import Fault, faults_in, verify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from types import TracebackType
 
     from holdfast.capture.protection import OnFailure
+    from holdfast.capture.redact import RedactionRules
     from holdfast.capture.strategy import Condition
+    from holdfast.capture.watch import Watch, WatchOptions
     from holdfast.model.checkpoint import CheckpointRecord, RunRecord, Status
     from holdfast.retain.policy import RetentionPolicy
+    from holdfast.retain.prune import Pruned
+    from holdfast.run import Run
+    from holdfast.runtime.audit import Event, Savings
+    from holdfast.runtime.lease import LeaseKeeper
     from holdfast.store.api import Store, StoreStats
     from holdfast.transfer.copy import Copied
-    from holdfast.verify.check import Report
+    from holdfast.verify.check import Fault, Report
     from holdfast.workspace.options import WorkspaceOptions
 
 MAX_SECTION_BYTES = 64 * 1024 * 1024
 _PAGE = 100
+_MARK_TRIES = 20
 
 
 class DamageWarning(UserWarning):
     """A list is shorter than it should be, because some of its records are damaged."""
 
 
-class Holdfast:
+class Holdfast(RecoveryDoor):
     """A store of runs and their checkpoints."""
 
     def __init__(
@@ -82,8 +84,7 @@ class Holdfast:
         self.types = types if isinstance(types, TypeRegistry) else TypeRegistry(types)
         register_markers(self.types, refill(self.settings.redaction))
         self.enabled = enabled
-        self._rules = redaction_rules(self.settings.redaction)
-        self._watch_options = watch_options(self.settings, strategy)
+        self._strategy = strategy
         self._monotonic = monotonic
         self._packer = Packer(self.types)
         self._compressor = Compressor(compression)
@@ -92,6 +93,23 @@ class Holdfast:
         self._clock = clock
         self._entropy = entropy
         self._open_runs: WeakSet[Run] = WeakSet()
+        self.control = Control(
+            store,
+            self._packer,
+            self._compressor,
+            self._reader,
+            max_section_bytes=max_section_bytes,
+            clock=clock,
+            entropy=entropy,
+        )
+        """Answers, signals, pause and cancel for runs that other processes move."""
+        self.waiting = self.control.waiting
+        self.answer = self.control.answer
+        self.signal = self.control.signal
+        self.pause = self.control.pause
+        self.unpause = self.control.unpause
+        self.cancel = self.control.cancel
+        self.raise_budget = self.control.raise_budget
 
     def run(
         self,
@@ -99,18 +117,26 @@ class Holdfast:
         *,
         workspace: str | os.PathLike[str] | None = None,
         workspace_options: WorkspaceOptions | None = None,
+        waiting: Waiting = "block",
+        rewinding: bool = False,
     ) -> Run:
         """Open a run at its head; a new one begins with its first checkpoint.
 
         With a workspace, every checkpoint holds that directory's files and git position. A restore that was killed in
-        it is finished or undone first.
+        it is finished or undone first. Where the run has to wait for a person or a time it blocks, or with
+        `waiting="leave"` saves and raises RunWaiting. A damaged head is refused, unless it is opened for `rewinding`.
         """
         check_run_id(run)
         files = None
         if workspace is not None:
-            from holdfast.run_files import open_files  # noqa: PLC0415 - only runs with files pay for loading it
+            from holdfast.run_files import open_files, options_of  # noqa: PLC0415 - only runs with files pay for it
 
-            files = open_files(self.store, self._reader, workspace, workspace_options)
+            options = workspace_options or options_of(self.settings.workspace)
+            files = open_files(self.store, self._reader, workspace, options)
+        from holdfast.capture.checkpointer import Checkpointer  # noqa: PLC0415 - loaded when it is used
+        from holdfast.capture.redact import RedactingPacker  # noqa: PLC0415
+        from holdfast.run import Run  # noqa: PLC0415
+
         checkpointer = Checkpointer(
             run,
             self.store,
@@ -121,13 +147,29 @@ class Holdfast:
             entropy=self._entropy,
             redactor=RedactingPacker(self.types, self._rules) if self._rules is not None else None,
             files=files,
+            rewinding=rewinding,
         )
-        opened = Run(self, run, checkpointer)
+        opened = Run(self, run, checkpointer, waiting=waiting)
         self._open_runs.add(opened)
+        head = checkpointer.head
+        if head is not None and not rewinding and is_undo_point(head):
+            from holdfast.recovery.carry_out import finish_interrupted  # noqa: PLC0415 - after a recovery only
+
+            finish_interrupted(self, opened)
         return opened
+
+    def open_run(self, run: str) -> Run | None:
+        """Return this run's open handle, None if there is none or more than one."""
+        opened = [one for one in self._open_runs if one.id == run and not one.is_closed]
+        return opened[0] if len(opened) == 1 else None
 
     def watch(self, run: Run) -> Watch:
         """Return what watches over a run while it is open."""
+        from holdfast.capture.redact import RedactingPacker  # noqa: PLC0415 - loaded when it is used
+        from holdfast.capture.watch import Watch  # noqa: PLC0415
+        from holdfast.retain.reader import second_way_in  # noqa: PLC0415
+        from holdfast.retain.worker import RetentionWorker  # noqa: PLC0415
+
         retention = self.settings.retention
         return Watch(
             run.id,
@@ -149,9 +191,65 @@ class Holdfast:
             has_workspace=run.has_workspace,
         )
 
+    def services(self, run: str) -> Services:
+        """Return what the parts of a run need of the engine."""
+        return Services(
+            clock=self._clock,
+            monotonic=self._monotonic,
+            entropy=self._entropy,
+            pack=self._packer.pack,
+            unpack=self._packer.unpack,
+            read_inbox=self.control.reader(run),
+            listen=lambda: self.store.listen(run),
+        )
+
+    def read_back(self, record: CheckpointRecord) -> None:
+        """Read what a commit stored, as it is stored, and check it; CheckpointCorrupt if it is not what was meant.
+
+        Sections that are the parent's are not read again.
+        """
+        from holdfast.verify.check import faults_in  # noqa: PLC0415 - loaded when it is used
+
+        envelope = record.envelope
+        stored = self.store.checkpoint(envelope.id)
+        if stored.checksum != record.checksum:
+            raise CheckpointCorrupt("it was read back as another one than was written", envelope.id)
+        try:
+            parent = self.store.checkpoint(envelope.parent) if envelope.parent is not None else None
+        except (NotFound, IntegrityError):
+            parent = None
+        faults = faults_in(self.store, stored, since=parent)
+        if faults:
+            raise CheckpointCorrupt(f"it was read back damaged: {faults[0].detail}", envelope.id)
+
+    def lease_keeper(self, run: str) -> LeaseKeeper:
+        """Return what holds a run's lease for one handle of this process."""
+        from holdfast.runtime.lease import LeaseKeeper, owner_name  # noqa: PLC0415 - loaded when it is used
+
+        now = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="seconds")
+        return LeaseKeeper(self.store, run, owner=owner_name(now, self._entropy))
+
+    @cached_property
+    def _rules(self) -> RedactionRules | None:
+        from holdfast.settings.apply import redaction_rules  # noqa: PLC0415 - loaded when it is used
+
+        return redaction_rules(self.settings.redaction)
+
+    @cached_property
+    def _watch_options(self) -> WatchOptions:
+        from holdfast.settings.apply import watch_options  # noqa: PLC0415 - loaded when it is used
+
+        return watch_options(self.settings, self._strategy)
+
     def runs(self, *, limit: int | None = None) -> Listing[RunRecord]:
         """Return the runs, the last begun first; damaged ones are in its `damaged`, and warned about."""
-        return _warned(self.store.runs(limit=_checked_limit(limit)))
+        wanted = _checked_limit(limit)
+        while True:
+            listing = self.store.runs(limit=wanted)
+            shown = [record for record in listing if not is_inbox(record.id)]
+            if limit is None or wanted is None or len(shown) >= limit or len(listing) < wanted:
+                return _warned(Listing(shown[:limit], listing.damaged))
+            wanted *= 2
 
     def has(self, run: str) -> bool:
         """Tell whether a run has a checkpoint."""
@@ -201,6 +299,8 @@ class Holdfast:
             raise CheckpointCorrupt(f"it is the head of run {run!a} and is missing", record.head) from None
 
     def _newest_sound(self, run: RunRecord) -> Checkpoint:
+        from holdfast.verify.check import faults_in  # noqa: PLC0415 - loaded when it is used
+
         skipped: list[IntegrityError] = []
         for seq in range(run.last_seq, 0, -1):
             try:
@@ -217,23 +317,52 @@ class Holdfast:
             skipped.append(ChunkCorrupt(first.detail, first.chunk or "", record.envelope.id, first.section))
         raise IntegrityError(f"run {run.id!a} has no sound checkpoint left: all {len(skipped)} are damaged")
 
+    def events(self, run: str) -> list[Event]:
+        """Return what happened in a run, oldest first: what, when, by whom, how long."""
+        from holdfast.runtime.audit import events  # noqa: PLC0415 - only who asks pays for loading it
+
+        head = self.latest(run)
+        return events(head.log("journal"), head.log("steps"))
+
+    def savings(self, run: str) -> Savings:
+        """Return what resuming a run saved: work that was neither done nor paid for again."""
+        from holdfast.runtime.audit import savings  # noqa: PLC0415
+
+        head = self.latest(run)
+        agents = head.section("agents") if "agents" in head.sections else ()
+        return savings(head.log("journal"), head.log("steps"), agents)
+
     def mark(
         self,
         checkpoint: str,
         *,
         status: Status | None = None,
         pinned: bool | None = None,
-        label: str | None = None,
+        label: str | msgspec.UnsetType | None = msgspec.UNSET,
     ) -> Checkpoint:
-        """Change what may change about a checkpoint; what is not given stays."""
-        given: dict[str, Any] = {"status": status, "pinned": pinned, "label": label}
+        """Change what may change about a checkpoint; what is not given stays, and `label=None` takes a label away.
+
+        Marks that somebody else sets at the same moment are kept: it is tried again on top of them.
+        """
+        given: dict[str, Any] = {"status": status, "pinned": pinned}
         changes = {name: value for name, value in given.items() if value is not None}
-        record = self.store.checkpoint(check_checkpoint_id(checkpoint))
-        self.store.mark(checkpoint, checked_marks(msgspec.structs.replace(record.marks, **changes)))
+        if label is not msgspec.UNSET:
+            changes["label"] = label
+        for tries_left in range(_MARK_TRIES, 0, -1):
+            record = self.store.checkpoint(check_checkpoint_id(checkpoint))
+            marks = checked_marks(msgspec.structs.replace(record.marks, **changes))
+            try:
+                self.store.mark(checkpoint, marks, expected=record.marks)
+                break
+            except Conflict:
+                if tries_left == 1:
+                    raise
         return self.get(checkpoint)
 
     def delete(self, *checkpoints: str) -> None:
         """Delete checkpoints and give their space back; a run whose head goes stands at the newest one left."""
+        from holdfast.retain.sweep import sweep  # noqa: PLC0415 - loaded when it is used
+
         by_run: dict[str, list[str]] = {}
         for checkpoint in dict.fromkeys(checkpoints):
             by_run.setdefault(self._run_of(check_checkpoint_id(checkpoint)), []).append(checkpoint)
@@ -260,6 +389,7 @@ class Holdfast:
     def delete_run(self, run: str) -> None:
         """Delete a run, all its checkpoints and every chunk that no other run holds."""
         self.store.delete_run(check_run_id(run))
+        self.control.forget(run)
         self._reload(run)
 
     def prune(
@@ -276,6 +406,8 @@ class Holdfast:
         With `keep` or `older_than`, delete all but the newest so many, and those older, of one run instead. The head,
         pinned ones and all that a recovery needs stay.
         """
+        from holdfast.retain.prune import Pruned, carry_out, plan  # noqa: PLC0415 - loaded when it is used
+
         if keep is not None or older_than is not None:
             return self._prune_simply(run, keep, older_than, dry_run=dry_run)
         checked = check_policy(policy or self.settings.policy)
@@ -291,6 +423,8 @@ class Holdfast:
     def _prune_simply(
         self, run: str | None, keep: int | None, older_than: timedelta | None, *, dry_run: bool
     ) -> Pruned:
+        from holdfast.retain.prune import Pruned, fork_points  # noqa: PLC0415 - loaded when it is used
+
         before = None if older_than is None else datetime.fromtimestamp(self._clock(), UTC) - older_than
         name = check_run_id(run)
         record = self.store.run(name)
@@ -315,12 +449,16 @@ class Holdfast:
         With `remembered` heads (run to checkpoint id, kept outside the store), history that was cut off or rolled back
         is a fault, too.
         """
+        from holdfast.verify.check import verify  # noqa: PLC0415 - loaded when it is used
+
         report = verify(self.store, progress=progress)
         lost = [fault for run, head in (remembered or {}).items() if (fault := self._rolled_back(run, head))]
         return msgspec.structs.replace(report, faults=(*report.faults, *lost)) if lost else report
 
     def _rolled_back(self, run: str, remembered: str) -> Fault | None:
         """Return a fault if a checkpoint that was once the head is neither there nor deleted by us."""
+        from holdfast.verify.check import Fault  # noqa: PLC0415 - loaded when it is used
+
         try:
             record = self.store.checkpoint(check_checkpoint_id(remembered))
             if record.envelope.run == run and record.envelope.seq <= self.store.run(run).last_seq:
@@ -343,6 +481,8 @@ class Holdfast:
         progress: Callable[[str, int, int], None] | None = None,
     ) -> list[Copied]:
         """Copy runs (all, unless some are named) to another store; verified, resumable, ids and lineage kept."""
+        from holdfast.transfer.copy import copy_runs  # noqa: PLC0415 - loaded when it is used
+
         if isinstance(target, Holdfast):
             return copy_runs(self.store, target.store, runs or None, progress=progress)
         if not isinstance(target, (str, os.PathLike)):
@@ -357,6 +497,8 @@ class Holdfast:
         self, path: str | Path, *runs: str, progress: Callable[[str, int, int], None] | None = None
     ) -> list[Copied]:
         """Write runs with their checkpoints and files into one file that can be imported elsewhere."""
+        from holdfast.transfer.bundle import export_runs  # noqa: PLC0415 - loaded when it is used
+
         return export_runs(self.store, runs, path, progress=progress)
 
     def import_from(
@@ -368,8 +510,10 @@ class Holdfast:
     ) -> list[Copied]:
         """Take over the runs of an exported file (all, unless some are named); everything is verified on the way.
 
-        Runs of an encrypted store stay encrypted: give its key, and import into an empty store, or one with that key.
+        Runs of an encrypted store stay encrypted: give its key, and import into an empty store, or one with a key.
         """
+        from holdfast.transfer.bundle import import_runs  # noqa: PLC0415 - loaded when it is used
+
         return import_runs(path, self.store, runs or None, key=key, progress=progress)
 
     def migrate(self, *, progress: Callable[[str, int], None] | None = None) -> list[int]:

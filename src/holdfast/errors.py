@@ -10,13 +10,19 @@ HoldfastError
 │   ├── RestoreRefused    a restore that could not be safe
 │   ├── CaptureFailed     a registered object that gave no snapshot, or took none back
 │   ├── SettingsInvalid   a settings file that cannot be followed
-│   └── KeyRefused        an encrypted store without its key, or a key without its store
+│   ├── KeyRefused        an encrypted store without its key, or a key without its store
+│   ├── Ambiguous         a name that fits several checkpoints
+│   ├── IllegalTransition  a state that cannot be reached from the present one
+│   ├── GraphInvalid      tasks that need each other, or one that is not there
+│   ├── RunClosed         a call on a run that is closed
+│   └── FlowInvalid       a flow file that cannot be followed
 ├── NotFound              there is no such run, checkpoint or section
 ├── Conflict              somebody else was first: read again, then decide
 │   ├── HeadMoved
 │   ├── RunDiffers        another run has this id there
 │   ├── LeaseHeld         another process has the right to move the run
-│   └── LeaseLost         this process had it, and has it no longer
+│   ├── LeaseLost         this process had it, and has it no longer
+│   └── PlanOutdated      the world moved since a recovery was planned
 ├── IntegrityError        stored bytes are not what was written: nothing of them is handed out
 │   ├── ChunkCorrupt
 │   ├── CheckpointCorrupt
@@ -30,6 +36,18 @@ HoldfastError
 ├── Unprotected           a checkpoint failed, and the settings say not to go on like that
 │   ├── RunPaused         mend the cause, then go on
 │   └── RunStopped
+├── RecoveryError         a run cannot go on as asked: decide, then ask again
+│   ├── CannotResume      a checkpoint that blocks going on from it
+│   ├── EffectUncertain   a step may or may not have taken effect
+│   ├── Divergence        the program does another thing than the record says
+│   └── ReplayEnded       the record has no more steps
+├── RunWaiting            the run waits for a person, a signal or a time, and its position is saved
+├── RunCancelled          somebody ended the run
+├── ReplanLimit           a phase was planned anew too often
+├── BudgetExhausted       a budget is used up, and nobody can be asked to raise it
+├── StepTimeout           a step took longer than it may
+├── CommandFailed         a command of an agent or a gate did not succeed
+├── SubjectUnavailable    what a run works on cannot be asked for now
 ├── SessionOver           the session's time is up, and its position is saved
 ├── RestoreConflict       files are not what the plan saw: make a new plan
 └── RestoreFailed         the file system refused in the middle of a restore
@@ -144,10 +162,11 @@ class NotFound(HoldfastError):
 
     kind: str
     name: str
+    hint: str = ""
 
     def sentence(self) -> str:
-        """Name what was looked for."""
-        return f"there is no {self.kind} {self.name!a} in this store"
+        """Name what was looked for, and what is near it."""
+        return f"there is no {self.kind} {self.name!a} in this store" + (f": {self.hint}" if self.hint else "")
 
 
 @dataclass(eq=False)
@@ -451,3 +470,246 @@ class SessionOver(HoldfastError):
     def sentence(self) -> str:
         """Say how to go on in the next session."""
         return f"run {self.run!a}: the session is over, {self.detail}. Open the run again in a new session to go on"
+
+
+@dataclass(eq=False)
+class Ambiguous(UsageError):
+    """A name that fits several checkpoints."""
+
+    matches: tuple[str, ...]
+
+    def sentence(self) -> str:
+        """List the first that it could be."""
+        shown = ", ".join(self.matches[:5]) + (" ..." if len(self.matches) > 5 else "")  # noqa: PLR2004
+        return f"{self.detail} fits {len(self.matches)} of them: {shown}. Give more of it"
+
+
+@dataclass(eq=False)
+class IllegalTransition(UsageError):
+    """A state that cannot be reached from the present one."""
+
+    state: str
+    wanted: str
+    allowed: tuple[str, ...]
+
+    def sentence(self) -> str:
+        """List the legal ones."""
+        legal = f"legal are {', '.join(self.allowed)}" if self.allowed else "it is final"
+        return f"from state {self.state} to {self.wanted}: {self.detail}; {legal}"
+
+
+@dataclass(eq=False)
+class GraphInvalid(UsageError):
+    """Tasks that need each other in a circle, or one that is not there."""
+
+
+@dataclass(eq=False)
+class RunClosed(UsageError):
+    """A call on a run that is closed."""
+
+    run: str
+
+    def sentence(self) -> str:
+        """Say how to go on."""
+        return f"run {self.run!a} is closed, so {self.detail}: open it again with hf.run({self.run!a})"
+
+
+@dataclass(eq=False)
+class FlowInvalid(UsageError):
+    """A flow file that cannot be followed; all its problems at once."""
+
+    file: str
+    problems: tuple[str, ...]
+
+    def sentence(self) -> str:
+        """List the problems, one a line."""
+        return f"{self.file}: {self.detail}" + "".join(f"\n  {problem}" for problem in self.problems)
+
+
+@dataclass(eq=False)
+class PlanOutdated(Conflict):
+    """The world moved since a recovery was planned; nothing was touched."""
+
+    changed: tuple[str, ...]
+
+    def sentence(self) -> str:
+        """Say what moved."""
+        shown = "; ".join(self.changed[:5])
+        return (
+            f"run {self.run!a}: the plan is out of date ({shown}); nothing was touched. Make a new one with hf.plan()"
+        )
+
+
+@dataclass(eq=False)
+class RecoveryError(HoldfastError):
+    """A run cannot go on as asked; nothing was touched."""
+
+    exit_code: ClassVar[int] = 8
+
+    run: str
+
+    def sentence(self) -> str:
+        """Name the run."""
+        return f"run {self.run!a} cannot go on as asked"
+
+
+@dataclass(eq=False)
+class CannotResume(RecoveryError):
+    """A checkpoint that blocks going on from it."""
+
+    checkpoint: str
+    blockers: tuple[str, ...]
+    suggestions: tuple[str, ...] = ()
+
+    def sentence(self) -> str:
+        """Give every blocker, and what can be typed against it."""
+        advice = f" Try {' or '.join(self.suggestions)}" if self.suggestions else ""
+        return f"run {self.run!a} cannot go on from {self.checkpoint}: {'; '.join(self.blockers)}.{advice}"
+
+
+@dataclass(eq=False)
+class EffectUncertain(RecoveryError):
+    """A step with an outside effect began and has no recorded end: nobody here knows whether it happened."""
+
+    step: str
+    detail: str
+
+    def sentence(self) -> str:
+        """Name the step and how to decide."""
+        return (
+            f"run {self.run!a}: step {self.step!a} began and has no recorded end, so {self.detail} may or may not have "
+            "happened. Look, then decide: retry or skip"
+        )
+
+
+@dataclass(eq=False)
+class Divergence(RecoveryError):
+    """The program asks for another thing than the record holds under this name."""
+
+    step: str
+    expected: str
+    got: str
+
+    def sentence(self) -> str:
+        """Name the step, what was recorded and what was asked."""
+        return (
+            f"run {self.run!a}, step {self.step!a}: the record has {self.expected}, the program asks for {self.got}. "
+            "Give a changed step a new name, or fork the run before it"
+        )
+
+
+@dataclass(eq=False)
+class ReplayEnded(RecoveryError):
+    """The record has no more steps."""
+
+    def sentence(self) -> str:
+        """Say how to go on."""
+        return f"run {self.run!a}: its record ends here. Go on live from here with replay.fork(new_run)"
+
+
+@dataclass(eq=False)
+class RunWaiting(HoldfastError):
+    """The run waits for a person, a signal or a time; its position is saved, and the process may end."""
+
+    exit_code: ClassVar[int] = 9
+    retryable: ClassVar[bool] = True
+
+    run: str
+    wait: str
+    kind: str
+    question: str
+
+    def sentence(self) -> str:
+        """Say what it waits for."""
+        return f"run {self.run!a} waits ({self.kind} {self.wait!a}): {self.question}"
+
+
+@dataclass(eq=False)
+class RunCancelled(HoldfastError):
+    """Somebody ended the run."""
+
+    exit_code: ClassVar[int] = 10
+
+    run: str
+    by: str
+    note: str = ""
+
+    def sentence(self) -> str:
+        """Say who, and why."""
+        return f"run {self.run!a} was cancelled by {self.by or 'somebody'}" + (f": {self.note}" if self.note else "")
+
+
+@dataclass(eq=False)
+class ReplanLimit(HoldfastError):
+    """A phase was planned anew too often."""
+
+    exit_code: ClassVar[int] = 11
+
+    run: str
+    phase: str
+    limit: int
+    history: tuple[str, ...]
+
+    def sentence(self) -> str:
+        """Give the reasons so far."""
+        return (
+            f"run {self.run!a}: phase {self.phase!a} was replanned {self.limit:,} times already "
+            f"({'; '.join(self.history)}). Mend the cause by hand, or raise the limit"
+        )
+
+
+@dataclass(eq=False)
+class BudgetExhausted(HoldfastError):
+    """A budget is used up, and nobody can be asked to raise it."""
+
+    exit_code: ClassVar[int] = 9
+
+    run: str
+    budget: str
+    used: float
+    limit: float
+
+    def sentence(self) -> str:
+        """Give both numbers."""
+        return f"run {self.run!a}: {self.budget} used {self.used:,} of {self.limit:,}. Raise the limit to go on"
+
+
+@dataclass(eq=False)
+class CommandFailed(HoldfastError):
+    """A command of an agent or a gate did not succeed."""
+
+    command: str
+    status: int
+    detail: str
+
+    def sentence(self) -> str:
+        """Name the command, how it ended and what it said."""
+        return f"{self.command!a} ended with {self.status}: {self.detail}"
+
+
+@dataclass(eq=False)
+class StepTimeout(HoldfastError):
+    """A step took longer than it may."""
+
+    retryable: ClassVar[bool] = True
+
+    step: str
+    timeout_s: float
+
+    def sentence(self) -> str:
+        """Name the step and its limit."""
+        return f"step {self.step!a} took longer than {self.timeout_s:,} s"
+
+
+@dataclass(eq=False)
+class SubjectUnavailable(HoldfastError):
+    """What the run works on cannot be read as it is now, so nobody knows whether it changed."""
+
+    retryable: ClassVar[bool] = True
+
+    subject: str
+    detail: str
+
+    def sentence(self) -> str:
+        """Name the subject and what went wrong."""
+        return f"subject {self.subject!a} cannot be read: {self.detail}"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Self
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from holdfast.capture.marks import checked_marks, checked_text
 from holdfast.capture.sections import gather
@@ -12,14 +13,16 @@ from holdfast.errors import UsageError
 from holdfast.model.checkpoint import Marks
 from holdfast.model.ids import check_section_name
 from holdfast.model.triggers import Trigger
+from holdfast.runtime.parts import RunParts, Waiting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from contextlib import AbstractContextManager
     from datetime import datetime
+    from pathlib import Path
     from types import TracebackType
 
-    from holdfast.capture.checkpointer import Checkpointer
+    from holdfast.capture.checkpointer import Bring, Checkpointer
     from holdfast.capture.live import Live
     from holdfast.capture.lock import RunLock
     from holdfast.capture.protection import Protection
@@ -27,18 +30,26 @@ if TYPE_CHECKING:
     from holdfast.engine import Holdfast
     from holdfast.model.checkpoint import CheckpointRecord
     from holdfast.run_files import RunFiles
+    from holdfast.runtime.lease import LeaseKeeper
 
 _log = logging.getLogger("holdfast")
 
 
-class Run:
-    """One writer's handle on a run; two handles on one run are two writers, and the slower one gets HeadMoved."""
+class Run(RunParts):
+    """One writer's handle on a run; two handles on one run are two writers, and the slower one gets HeadMoved.
 
-    def __init__(self, holdfast: Holdfast, run: str, checkpointer: Checkpointer) -> None:
-        self.id = run
+    In a `with` block it holds the run's lease: no other process moves the run meanwhile.
+    """
+
+    def __init__(
+        self, holdfast: Holdfast, run: str, checkpointer: Checkpointer, *, waiting: Waiting = "block"
+    ) -> None:
+        super().__init__(run, holdfast.services(run), waiting=waiting)
         self._holdfast = holdfast
         self._checkpointer = checkpointer
         self._watch = holdfast.watch(self)
+        self._lease: LeaseKeeper | None = None
+        self._old_error = False  # what ended the life before is no part of this one
 
     def checkpoint(
         self,
@@ -51,13 +62,15 @@ class Run:
         drop: Iterable[str] = (),
         files: bool = True,
         phase: str | None = None,
+        onto: Checkpoint | Literal["nothing"] | None = None,
         **known_sections: Any,
     ) -> Checkpoint:
         """Store a checkpoint durably and return it.
 
         Known sections (`state`, `workflow`, `agents`, ...) are keywords, your own go into `sections`; registered
         objects are asked for theirs. What is not given is carried over from the checkpoint before, unless named in
-        `drop`. A run with a workspace captures it too, unless `files` is False.
+        `drop`. A run with a workspace captures it too, unless `files` is False. With `onto` the run goes back: the new
+        checkpoint is taken on that one instead of the head, or on nothing.
         """
         values = gather(known_sections, sections)
         try:
@@ -72,7 +85,12 @@ class Run:
             return NotSaved()
         watch = self._watch
         with watch.lock:
+            if onto is not None:
+                watch.live.forget()
+            if self._old_error and "error" not in values:
+                dropped.append("error")
             try:
+                trusted = watch.live.trusted - values.keys()
                 values = {**watch.live.snapshots(without=[*values, *dropped]), **values}
                 record = self._checkpointer.take(
                     values,
@@ -82,10 +100,16 @@ class Run:
                     marks=marks,
                     with_files=files,
                     phase=phase,
+                    onto=onto.record if isinstance(onto, Checkpoint) else onto,
+                    trusted=trusted,
                 )
+                if trigger is Trigger.PHASE_COMPLETE:
+                    self._holdfast.read_back(record)
             except Exception as error:
                 watch.failed(error)
                 raise
+            self._old_error = False
+            watch.live.stored()
             watch.succeeded(record)
         return self._holdfast.opened(record)
 
@@ -123,10 +147,13 @@ class Run:
         """Stand before a destructive operation: `with run.destructive("git_push", "origin main"):` saves first."""
         return self._watch.destructive(operation, detail, **known_sections)
 
-    def register(self, section: str, live: Live) -> None:
-        """Capture an object with snapshot() and restore(value) as a section of every checkpoint from now on."""
+    def register(self, section: str, live: Live, *, quiet: bool = False) -> None:
+        """Capture an object with snapshot() and restore(value) as a section of every checkpoint from now on.
+
+        A quiet one is stored with every checkpoint, but alone is no reason for the timer to take one.
+        """
         with self._watch.lock:
-            self._watch.live.register(section, live)
+            self._watch.live.register(section, live, quiet=quiet)
 
     def unregister(self, section: str) -> None:
         """Leave a registered object out from now on; its section is carried over as it is."""
@@ -138,6 +165,19 @@ class Run:
         wanted = trigger in self._holdfast.settings.workspace_on if files is None else files
         return self.checkpoint(trigger=trigger, files=wanted, **given)
 
+    @property
+    def _root(self) -> Path | None:
+        return self.workspace.path if self.has_workspace else None
+
+    def _save(self, trigger: Trigger, reason: str, *, phase: str | None, files: bool | None) -> bool:
+        if not self._holdfast.enabled:
+            return True
+        saved = self._watch.save(trigger, reason, phase=phase, files=files)
+        return saved is not None
+
+    def _offer(self, trigger: Trigger, reason: str, *, phase: str | None, details: Mapping[str, Any]) -> None:
+        self.maybe_checkpoint(trigger, reason=reason, phase=phase, details=details)
+
     def restore_registered(self, checkpoint: Checkpoint | None = None) -> list[str]:
         """Give every registered object its state from a checkpoint, by default the head; all of them or none."""
         source = checkpoint or self.head
@@ -146,6 +186,62 @@ class Run:
         with self._watch.lock:
             values = {name: source.section(name) for name in self._watch.live.names if name in source.sections}
             return self._watch.live.restore(values)
+
+    def begin_from(
+        self,
+        origin: Checkpoint,
+        *,
+        bring: Bring,
+        sections: Mapping[str, Any],
+        drop: Iterable[str],
+        reason: str,
+        label: str | None = None,
+    ) -> Checkpoint:
+        """Begin this run, which is new, from a checkpoint of another; `bring` gives the chunks that it needs of it."""
+        values = gather({}, sections)
+        record = self._checkpointer.take(
+            values,
+            drop=_checked_drop(drop, values),
+            trigger=Trigger.RECOVERY,
+            reason=reason,
+            marks=checked_marks(Marks(pinned=True, label=label)),
+            with_files=False,
+            phase=origin.summary.phase,
+            onto=origin.record,
+            bring=bring,
+        )
+        self._watch.succeeded(record)
+        return self._holdfast.opened(record)
+
+    def go_back_to(self, checkpoint: Checkpoint) -> None:
+        """Be as a checkpoint is: objects get its state, parts that it does not have are made anew when next used."""
+        with self._watch.lock:
+            self._forget_parts(checkpoint.sections, self.registered)
+            self.restore_registered(checkpoint)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed."""
+        return self._is_closed
+
+    @property
+    def registered(self) -> tuple[str, ...]:
+        """The sections that come from registered objects."""
+        return self._watch.live.names
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the run's lease for a moment, unless this handle has it already: no other process moves it meanwhile."""
+        if self._lease is not None:
+            yield
+            return
+        self._lease = self._holdfast.lease_keeper(self.id)
+        try:
+            self._checkpointer.fence = self._lease.take()
+            self.reload(rewinding=True)
+            yield
+        finally:
+            self._give_back()
 
     @property
     def lock(self) -> RunLock:
@@ -180,7 +276,18 @@ class Run:
         self._watch.switches = switches.switched(triggers)
 
     def __enter__(self) -> Self:
-        """Watch over the run until the end of the block: timer, signals, retention, a last checkpoint."""
+        """Take the run's lease and watch over it until the end of the block: timer, signals, a last checkpoint."""
+        if self._holdfast.enabled:
+            if self._lease is None:
+                self._lease = self._holdfast.lease_keeper(self.id)
+                self._checkpointer.fence = self._lease.take()
+            try:
+                self._checkpointer.reload()  # what another process did before it gave the lease back
+                self._old_error = self._has("error")
+                self.begin()
+            except BaseException:
+                self._give_back()
+                raise
         self._watch.enter()
         return self
 
@@ -188,9 +295,17 @@ class Run:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
+            self.end(error)
             self._watch.leave(error)
         finally:
             self.close()
+            self._give_back()
+
+    def _give_back(self) -> None:
+        if self._lease is not None:
+            self._checkpointer.fence = None
+            self._lease.give_back()
+            self._lease = None
 
     @property
     def has_workspace(self) -> bool:
@@ -220,12 +335,20 @@ class Run:
 
     def close(self) -> None:
         """Leave what this process knows of the workspace to the next one; closing twice is fine."""
+        self._is_closed = True
         if self._checkpointer.files is not None:
             self._checkpointer.files.save_cache()
 
-    def reload(self) -> None:
-        """Go to the run's present head, wherever another writer moved it."""
-        self._checkpointer.reload()
+    def reload(self, *, rewinding: bool = False) -> None:
+        """Go to the run's present head, wherever another writer moved it; a damaged one is refused unless rewinding."""
+        with self._watch.lock:
+            self._checkpointer.reload(rewinding=rewinding)
+            self._watch.live.forget()
+
+    @property
+    def owner(self) -> Holdfast:
+        """The Holdfast that it was opened with."""
+        return self._holdfast
 
     def __repr__(self) -> str:
         return f"<Run {self.id}>"

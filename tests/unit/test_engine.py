@@ -274,12 +274,31 @@ def test_marks_change_and_the_record_does_not(hf):
     marked = hf.mark(cp.id, status="archived", pinned=True)
     assert (marked.status, marked.pinned, marked.label) == ("archived", True, "first")
     assert hf.mark(cp.id, label="second").label == "second"
+    assert hf.mark(cp.id, label=None).label is None
     assert hf.mark(cp.id, pinned=False).pinned is False
     assert marked.checksum == cp.checksum
     for nonsense in ({"status": "lost"}, {"pinned": "yes"}, {"label": 5}):
         with pytest.raises(UsageError):
             hf.mark(cp.id, **nonsense)
     assert hf.get(cp.id).status == "archived"
+
+
+def test_marks_set_at_the_same_moment_by_two_do_not_undo_each_other(hf):
+    """Proves D10."""
+    cp = hf.run("r").checkpoint(state=1)
+    start = threading.Barrier(2)
+
+    def write(**marks):
+        start.wait()
+        for _ in range(20):
+            hf.mark(cp.id, **marks)
+
+    threads = [threading.Thread(target=write, kwargs=marks) for marks in ({"pinned": True}, {"label": "good"})]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (hf.get(cp.id).pinned, hf.get(cp.id).label) == (True, "good")
 
 
 def test_deleting_gives_back_the_chunks_and_leaves_the_rest_sound(hf):
@@ -591,7 +610,7 @@ def test_a_run_goes_on_before_a_damaged_head_once_that_is_deleted(tmp_path):
         connection = apsw.Connection(str(tmp_path / "holdfast.db"))
         connection.execute("UPDATE checkpoint SET envelope = x'00' WHERE id = ?", (bad.id,))
         connection.close()
-        with pytest.raises(holdfast.CheckpointCorrupt, match=r"hf\.delete"):
+        with pytest.raises(holdfast.CheckpointCorrupt, match=r"hf\.recover"):
             hf.run("r")
         hf.delete(bad.id)
         again = hf.run("r")

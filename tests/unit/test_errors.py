@@ -16,7 +16,11 @@ def tree(cls):
 
 
 ALL = sorted((cls for cls in tree(HoldfastError) if cls.__module__ == errors.__name__), key=lambda cls: cls.__name__)
-VALUES = {"size": 3000, "limit": 1000, "found": 9, "known": 1, "paths": ("the-paths", "more")}
+VALUES = {"size": 3000, "limit": 1000, "found": 9, "known": 1, "used": 2000, "timeout_s": 7}
+VALUES |= {
+    name: (f"the-{name}", "more")
+    for name in ("paths", "matches", "allowed", "problems", "changed", "blockers", "suggestions", "history")
+}
 
 
 def value_of(field):
@@ -56,7 +60,8 @@ def test_what_may_be_left_out_may_be_left_out(cls):
 @pytest.mark.parametrize("cls", ALL)
 def test_an_error_has_an_exit_code_of_its_group_and_says_whether_to_try_again(cls):
     groups = {"UsageError": 2, "NotFound": 3, "Conflict": 4, "IntegrityError": 5, "StoreError": 6}
-    groups |= {"RestoreConflict": 4, "RestoreFailed": 6, "Unprotected": 7, "HoldfastError": 1}
+    groups |= {"RestoreConflict": 4, "RestoreFailed": 6, "Unprotected": 7, "HoldfastError": 1, "RecoveryError": 8}
+    groups |= {"RunWaiting": 9, "BudgetExhausted": 9, "RunCancelled": 10, "ReplanLimit": 11}
     group = next(base.__name__ for base in cls.__mro__ if base.__name__ in groups)
     assert cls.exit_code == groups[group]
     assert isinstance(cls.retryable, bool)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 from contextlib import closing
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 
-from holdfast.capture.sections import plain, typed
+from holdfast.capture.sections import PlainMemo, plain, typed
+from holdfast.encode.appended import Appended
 from holdfast.encode.chunks import ChunkReader, ChunkWriter
 from holdfast.encode.section import SectionEncoder, SectionMemo, decode_section
 from holdfast.encode.tree import Ref
@@ -22,18 +23,21 @@ from holdfast.recover.analyse import analyse, summarise
 from holdfast.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
     from holdfast.capture.files import FileCapture
     from holdfast.capture.redact import RedactingPacker
+    from holdfast.encode.chunks import Chunk
     from holdfast.encode.compress import Compressor
     from holdfast.encode.values import Packer
     from holdfast.model.checkpoint import CheckpointRecord
     from holdfast.store.api import Store
     from holdfast.workspace.spill import SpillingWriter
 
+    Bring: TypeAlias = Callable[[Sequence[SectionRecord]], Iterable[Chunk]]
+
 _MOST_LISTED = 100
-_TELLING = ("workflow", "agents", "budget")  # what recovery information and summary are worked out from
+_TELLING = ("workflow", "agents", "budget", "graph", "phases", "status")  # what recovery information is worked out from
 
 
 class Checkpointer:
@@ -51,6 +55,7 @@ class Checkpointer:
         entropy: Callable[[int], bytes],
         redactor: RedactingPacker | None = None,
         files: FileCapture | None = None,
+        rewinding: bool = False,
     ) -> None:
         self.run = run
         self.files = files
@@ -61,32 +66,48 @@ class Checkpointer:
         self._max_section_bytes = max_section_bytes
         self._clock = clock
         self._entropy = entropy
+        self._rewinding = rewinding
         self._lock = threading.RLock()
         self._attempt: str | None = None
         self._phase: str | None = None
+        self._plain = PlainMemo()
+        self._last_analysed: tuple[dict[str, Any], RecoveryInfo, Summary] = ({}, RecoveryInfo(), Summary())
+        self.fence: int | None = None
+        """The token of the lease that this writer holds, if it holds one."""
         self.reload()
 
-    def reload(self) -> None:
+    def reload(self, *, rewinding: bool = False) -> None:
         """Read the run's position again, and forget what was known of the old one."""
         with self._lock:
             self._forget()
             self._values: dict[str, Any] = {}
             self.head: CheckpointRecord | None = None
+            self.head_id: str | None = None
             self._seq = 0
             try:
                 run = self._store.run(self.run)
             except NotFound:
                 return
-            self._seq = run.last_seq
+            self._seq, self.head_id = run.last_seq, run.head
             if run.head is None:
                 return
             try:
-                self.head = self._store.checkpoint(run.head)
-            except NotFound:
-                raise CheckpointCorrupt(f"it is the head of run {self.run!a} and is missing", run.head) from None
-            except CheckpointCorrupt as error:
-                advice = f"{error.detail}, and it is the head of run {self.run!a}: hf.delete(id) steps before it"
-                raise CheckpointCorrupt(advice, run.head) from error
+                self.head = self._read_head(run.head)
+            except CheckpointCorrupt:
+                if not self._rewinding and not rewinding:
+                    raise
+
+    def _read_head(self, head: str) -> CheckpointRecord:
+        try:
+            return self._store.checkpoint(head)
+        except NotFound:
+            raise CheckpointCorrupt(f"it is the head of run {self.run!a} and is missing", head) from None
+        except CheckpointCorrupt as error:
+            advice = (
+                f"{error.detail}, and it is the head of run {self.run!a}: "
+                f"hf.recover(hf.plan({self.run!a})) goes back to the newest sound one"
+            )
+            raise CheckpointCorrupt(advice, head) from error
 
     def take(
         self,
@@ -98,8 +119,16 @@ class Checkpointer:
         marks: Marks,
         with_files: bool = True,
         phase: str | None = None,
+        onto: CheckpointRecord | Literal["nothing"] | None = None,
+        bring: Bring | None = None,
+        trusted: Container[str] = (),
     ) -> CheckpointRecord:
         """Commit a checkpoint: given sections and the workspace anew, the others carried over unless dropped.
+
+        With `onto`, that checkpoint is the parent, and what is carried over is carried over from it; "nothing" begins
+        a new line. The head that was stays, beside the line. Where that one is of another run, `bring` gives the
+        chunks of what is carried over, so that this run holds them, too. `trusted` sections are known to be of their
+        type.
 
         After a failure this writer's position is as before; should an interrupted commit be stored after all, the next
         call finds it and goes on from it.
@@ -107,18 +136,50 @@ class Checkpointer:
         with self._lock:
             self._settle_attempt()
             self._phase = phase
-            values = {name: typed(name, value) for name, value in sections.items()}
+            parent = self._parent(onto)
+            values = {
+                name: value if name in trusted else typed(name, value) for name, value in sections.items()
+            }
             try:
                 dropped = frozenset(drop)
                 files = self.files if with_files and WORKSPACE not in dropped else None
-                writer = files.writer(self.head, self._compressor) if files else ChunkWriter(self._compressor)
+                writer = self._writer(files, parent, bring)
                 with closing(writer):
                     return self._commit(
-                        values, drop=dropped, trigger=trigger, reason=reason, marks=marks, files=files, writer=writer
+                        values,
+                        parent,
+                        drop=dropped,
+                        trigger=trigger,
+                        reason=reason,
+                        marks=marks,
+                        files=files,
+                        writer=writer,
+                        bring=bring,
                     )
             except BaseException:
                 self._forget()
                 raise
+
+    def _writer(
+        self, files: FileCapture | None, parent: CheckpointRecord | None, bring: Bring | None
+    ) -> ChunkWriter | SpillingWriter:
+        if bring is not None:
+            from holdfast.workspace.spill import SpillingWriter  # noqa: PLC0415 - only forks and files pay for it
+
+            return SpillingWriter(self._compressor)
+        return files.writer(self.head or parent, self._compressor) if files else ChunkWriter(self._compressor)
+
+    def _parent(self, onto: CheckpointRecord | Literal["nothing"] | None) -> CheckpointRecord | None:
+        """Return what the next checkpoint builds on; what is known of another one is of no use then."""
+        if onto is None:
+            if self.head is None and self.head_id is not None:
+                self._read_head(self.head_id)  # opened for rewinding: it is damaged, and says so
+            return self.head
+        parent = None if onto == "nothing" else onto
+        if parent is None or parent.envelope.id != self.head_id:
+            self._forget()
+            self._values = {}
+        return parent
 
     def _settle_attempt(self) -> None:
         """Find out whether a commit that was interrupted is stored after all: then this writer stands on it."""
@@ -142,6 +203,7 @@ class Checkpointer:
     def _commit(
         self,
         values: dict[str, Any],
+        parent: CheckpointRecord | None,
         *,
         drop: frozenset[str],
         trigger: str,
@@ -149,20 +211,30 @@ class Checkpointer:
         marks: Marks,
         files: FileCapture | None,
         writer: ChunkWriter | SpillingWriter,
+        bring: Bring | None,
     ) -> CheckpointRecord:
-        parent = self.head
         roots = {} if parent is None else {record.name: record for record in parent.envelope.sections}
+        self._plain.begin()
         encoder = SectionEncoder(self._redactor or self._packer, writer, max_bytes=self._max_section_bytes)
         for name, value in values.items():
-            roots[name] = self._encoded(name, plain(name, value), encoder)
+            roots[name] = self._encoded(name, plain(name, value, self._plain), encoder)
         if files is not None:
-            roots[WORKSPACE] = files.capture(parent, writer)
+            roots[WORKSPACE] = files.capture(self.head or parent, writer)
         writer.finish()
         for name in drop:
             roots.pop(name, None)
             self._memos.pop(name, None)
+        stored_bytes = writer.stored_bytes
+        if bring is not None:
+            carried = cast("SpillingWriter", writer).chunks
+            for chunk in bring([record for name, record in roots.items() if name not in values]):
+                if chunk.id not in carried:
+                    carried.add(chunk)
         clean = self._redactor.text if self._redactor is not None else str
         telling = {name: self._value(name, values, roots[name]) for name in _TELLING if name in roots}
+        recovery, summary = self._analysed(telling, clean)
+        phase = clean(self._phase) if self._phase is not None else summary.phase
+        summary = msgspec.structs.replace(summary, phase=phase, steps=_steps(values, parent))
         now = self._clock()
         envelope = Envelope(
             format_version=FORMAT_VERSION,
@@ -176,10 +248,10 @@ class Checkpointer:
             created_at=datetime.fromtimestamp(now, UTC),
             program_version=__version__,
             sections=tuple(roots.values()),
-            stored_bytes=writer.stored_bytes,
+            stored_bytes=stored_bytes,
             codec=self._compressor.codec.name.lower(),
-            recovery=_cleaned(analyse(telling.get("workflow"), telling.get("agents") or ()), clean),
-            summary=_cleaned(msgspec.structs.replace(summarise(telling), phase=self._phase), clean),
+            recovery=recovery,
+            summary=summary,
         )
         if marks.label is not None:
             marks = msgspec.structs.replace(marks, label=clean(marks.label))
@@ -188,10 +260,20 @@ class Checkpointer:
             envelope,
             marks,
             writer.chunks.values(),
-            expected_head=parent.envelope.id if parent else None,
+            expected_head=self.head_id,
+            fence=self.fence,
         )
         self.head, self._seq, self._values, self._attempt = record, envelope.seq, telling, None
+        self.head_id = envelope.id
         return record
+
+    def _analysed(self, telling: dict[str, Any], clean: Callable[[str], str]) -> tuple[RecoveryInfo, Summary]:
+        """Return what the sections say of going on and in lists, without secrets; anew only if one of them is."""
+        last, recovery, summary = self._last_analysed
+        if last.keys() != telling.keys() or any(last[name] is not value for name, value in telling.items()):
+            recovery, summary = _cleaned(analyse(telling), clean), _cleaned(summarise(telling), clean)
+            self._last_analysed = dict(telling), recovery, summary
+        return recovery, summary
 
     def _encoded(self, name: str, value: Any, encoder: SectionEncoder) -> SectionRecord:
         """Encode one section; what redaction took out of it is listed beside it."""
@@ -218,6 +300,13 @@ class Checkpointer:
                 raise ChunkCorrupt(error.detail, error.chunk, head, name) from error
             self._values[name] = typed(name, stored)
         return self._values[name]
+
+
+def _steps(values: dict[str, Any], parent: CheckpointRecord | None) -> int:
+    """Count the records of all steps by their log, which is carried over when nothing was added."""
+    logs = [log for name, log in values.items() if isinstance(log, Appended) and name.split(".")[0] == "steps"]
+    before = parent.envelope.summary.steps if parent else 0
+    return max((log.before + len(log) for log in logs), default=before)
 
 
 _S = TypeVar("_S", RecoveryInfo, Summary)

@@ -1,0 +1,210 @@
+"""AsyncHoldfast: the same store for asyncio code, one thread hop a call.
+
+SQLite, disk, hashing and compression have no asynchronous form, so every call runs on a thread; only the step runner
+has a body of its own here, because it awaits the step's coroutine in the caller's loop. A cancelled caller does not
+stop what was begun: a record is stored whole, or not at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from holdfast import engine
+from holdfast.errors import StepTimeout
+from holdfast.runtime.parts import step_options
+from holdfast.runtime.steps import Kept, takes_key
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+    from types import TracebackType
+
+    from holdfast.engine import Holdfast
+    from holdfast.run import Run
+    from holdfast.runtime.steps import Due, StepOptions
+
+T = TypeVar("T")
+
+_HELD = frozenset({"settings", "store", "types", "enabled", "control"})
+_RUN_VALUES = frozenset({"id", "lock", "head", "last_checkpoint_at", "protection", "unprotected_since", "triggers"})
+_RUN_PARTS = frozenset(
+    {"status", "waits", "steps", "phases", "agents", "context", "knowledge", "mailbox", "team", "subject", "budget",
+     "gates"}
+)  # fmt: skip
+
+
+async def settled(call: Callable[..., T], /, *args: Any, **named: Any) -> T:
+    """Return what a call returns, made on a thread; if the caller is cancelled, the call is let to finish first."""
+    task = asyncio.ensure_future(asyncio.to_thread(call, *args, **named))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        while not task.done():
+            try:
+                await asyncio.shield(asyncio.wait([task]))
+            except asyncio.CancelledError:
+                continue  # cancelled once more: the record still comes first
+        if not task.cancelled() and task.exception() is not None:
+            task.exception()  # seen: the cancellation is what the caller hears of
+        raise
+
+
+class AsyncHoldfast:
+    """A store of runs; its methods are those of `Holdfast`, awaited."""
+
+    def __init__(self, holdfast: Holdfast) -> None:
+        self.sync = holdfast
+        """The same store for synchronous code."""
+
+    @classmethod
+    async def open(cls, *args: Any, **options: Any) -> Self:
+        """Open a store as `holdfast.open` does."""
+        return cls(await settled(engine.open, *args, **options))
+
+    async def run(self, run: str, **options: Any) -> AsyncRun:
+        """Open a run as `Holdfast.run` does."""
+        return AsyncRun(await settled(self.sync.run, run, **options))
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a method of the synchronous class that is awaited, or one of its values."""
+        found = getattr(self.sync, name)
+        return found if name in _HELD or not callable(found) else partial(settled, found)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await settled(self.sync.close)
+
+
+class AsyncRun:
+    """A run for asyncio code: `async with await hf.run("r") as run: await run.step("plan", ask, goal)`."""
+
+    def __init__(self, run: Run) -> None:
+        self.sync = run
+        """The same run for synchronous code."""
+
+    async def step(
+        self,
+        name: str,
+        call: Callable[..., Awaitable[T]] | Callable[..., T],
+        /,
+        *args: Any,
+        retries: int = 0,
+        backoff: float = 1.0,
+        retry_on: Any = None,
+        timeout_s: float | None = None,
+        effect: str | bool | None = None,
+        on_unknown: Any = None,
+        wrote_files: bool = False,
+        store: Callable[[Any], Any] | None = None,
+        **named: Any,
+    ) -> T:
+        """Do a piece of work once, as `Run.step` does; a coroutine function is awaited here, another is called aside.
+
+        Cancelled while it works, a step is not done; cancelled while its result is stored, it is.
+        """
+        run = self.sync
+        run.check_open(f"step {name!a} was not done")
+        options = step_options(
+            retries=retries,
+            backoff=backoff,
+            retry_on=retry_on,
+            timeout_s=timeout_s,
+            effect=effect,
+            on_unknown=on_unknown,
+            wrote_files=wrote_files,
+            store=store,
+            phase=run.current_phase,
+        )
+        steps = await settled(lambda: run.steps)
+        begun = await settled(steps.begin, name, call, args, named, options)
+        if isinstance(begun, Kept):
+            return begun.result  # type: ignore[no-any-return]
+        work = partial(call, *args, **named)
+        if options.effect is not None and takes_key(call):
+            work = partial(work, idempotency_key=begun.key)
+        done: T = await self._done(begun, work, options)
+        return done
+
+    async def _done(self, due: Due, work: Callable[[], Any], options: StepOptions) -> Any:
+        run, steps = self.sync, self.sync.steps
+        started = run.monotonic()
+        number = 0
+        while True:
+            number += 1
+            try:
+                with steps.inside(due, number):
+                    result = await _within(work, options.timeout_s, due.name)
+            except BaseException as error:
+                took = run.monotonic() - started
+                if not isinstance(error, Exception):
+                    steps.fail(due, error, attempts=number, duration_s=took)
+                    raise
+                pause = options.retry.pause_s(number, error, run.now())
+                if pause is None:
+                    await settled(steps.fail, due, error, attempts=number, duration_s=took)
+                    raise
+                run.note("retry", due.name, attempt=number, error=f"{type(error).__name__}: {error}", pause_s=pause)
+            else:
+                took = run.monotonic() - started
+                return await settled(steps.finish, due, result, attempts=number, duration_s=took)
+            await settled(run.sleep, pause)
+
+    async def parallel(
+        self, calls: Mapping[str, Callable[[], Any]], *, limit: int = 8, **options: Any
+    ) -> dict[str, Any]:
+        """Do several steps at once, each kept as it settles; all settle before a failure is raised."""
+        turns = asyncio.Semaphore(limit)
+
+        async def one(name: str, call: Callable[[], Any]) -> Any:
+            async with turns:
+                return await self.step(name, call, **options)
+
+        outcomes = await asyncio.gather(*(one(*item) for item in calls.items()), return_exceptions=True)
+        errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+        if len(errors) == 1:
+            raise errors[0]
+        if errors:
+            raise BaseExceptionGroup(f"{len(errors)} of {len(calls)} parallel steps failed", errors)
+        return dict(zip(calls, outcomes, strict=True))
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a method of the synchronous class that is awaited, or one of its values or parts."""
+        found = getattr(self.sync, name)
+        if name in _RUN_VALUES or name in _RUN_PARTS or not callable(found):
+            return found
+        return partial(settled, found)
+
+    async def __aenter__(self) -> Self:
+        await settled(self.sync.__enter__)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await settled(self.sync.__exit__, kind, error, trace)
+
+
+async def _within(work: Callable[[], Any], timeout_s: float | None, name: str) -> Any:
+    try:
+        async with asyncio.timeout(timeout_s) as limit:
+            if inspect.iscoroutinefunction(_bare(work)):
+                return await work()
+            result = await asyncio.to_thread(work)
+            return await result if inspect.isawaitable(result) else result
+    except TimeoutError as error:
+        if limit.expired():
+            raise StepTimeout(name, timeout_s or 0.0) from error
+        raise
+
+
+def _bare(call: Callable[..., Any]) -> Callable[..., Any]:
+    while isinstance(call, partial):
+        call = call.func
+    return call
+

@@ -1,0 +1,426 @@
+"""The agents of a run: functions and commands, called once for each task; what came of it is kept.
+
+After a resume a finished task is not called, or paid for, again: its output is returned as it was kept. What was under
+way is called anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from holdfast.capture.sections import typed
+from holdfast.errors import CommandFailed, Divergence, UsageError
+from holdfast.model.sections import Agent, AgentTask, TokenUsage
+from holdfast.model.triggers import Trigger
+from holdfast.runtime.attempt import Retry, attempt, check_retry, failure_of
+from holdfast.runtime.command import Command, CommandResult
+from holdfast.runtime.host import Alone
+from holdfast.runtime.keep import check_name, digest_of, kept, reason_of
+from holdfast.runtime.leaving import is_leaving
+from holdfast.runtime.signature import wants_argument
+from holdfast.runtime.usage import added, usage_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from holdfast.runtime.host import Host
+    from holdfast.runtime.team import Team
+
+_SETTLED = ("completed", "skipped")
+_TELLING = ("running", "failed", "pending", "completed", "skipped")  # which of its tasks an agent's own fields show
+_LONGEST_SUMMARY = 200
+
+
+class AgentOutput(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent may return to say more than its output: a summary, where the output lies, what it cost."""
+
+    output: Any = None
+    summary: str = ""
+    location: str | None = None
+    tokens: TokenUsage = TokenUsage()
+
+
+class TaskOutput(NamedTuple):
+    """What an agent did for a task, as lists show it."""
+
+    agent: str
+    task: str
+    completed_at: datetime | None
+    summary: str
+    location: str | None
+
+
+class _Registered(NamedTuple):
+    what: Callable[..., Any] | Command
+    retry: Retry
+    timeout_s: float | None
+    store: Callable[[Any], Any] | None
+
+
+class Agents:
+    """All agents of a run, as a live section; threads may call at once."""
+
+    gives_typed = True
+
+    def __init__(
+        self,
+        host: Host | None = None,
+        *,
+        team: Team | None = None,
+        pack: Callable[[Any, str], bytes] | None = None,
+    ) -> None:
+        """Begin without agents; a team is kept in step with the calls, `pack` tells whether a value can be stored."""
+        self._host: Host = host or Alone()
+        self.team = team
+        self._pack = pack
+        self._registry: dict[str, _Registered] = {}
+        self._agents: dict[str, Agent] = {}
+        self._active: set[tuple[str, str]] = set()
+        self._calls: dict[str, int] = {}
+        self._held: dict[tuple[str, str], AgentOutput] = {}
+        self.changes = 0
+
+    def register(
+        self,
+        name: str,
+        what: Callable[..., Any] | Command,
+        *,
+        role: str = "",
+        retries: int = 0,
+        backoff: float = 1.0,
+        transient: Callable[[Exception], bool] | None = None,
+        timeout_s: float | None = None,
+        store: Callable[[Any], Any] | None = None,
+    ) -> None:
+        """Name a function or command; transient errors are retried, `store` makes of an output what is kept of it."""
+        check_name("an agent", name)
+        if not callable(what) and not isinstance(what, Command):
+            raise UsageError(f"agent {name!a} is a {type(what).__qualname__}: give a function or a Command")
+        retry = Retry(retries, backoff) if transient is None else Retry(retries, backoff, transient=transient)
+        check_retry(retry, timeout_s)
+        with self._host.lock:
+            known = self._registry.get(name)
+            if known is not None and known.what is not what:
+                raise UsageError(f"agent {name!a} is registered already, as {known.what!r}: choose another name")
+            self._registry[name] = _Registered(what, retry, timeout_s, store)
+            agent = self._agents.get(name)
+            if agent is None or (role and agent.role != role):
+                self._put(msgspec.structs.replace(agent or Agent(id=name, status="pending"), role=role))
+
+    def call(
+        self,
+        agent: str,
+        given: Any = None,
+        *,
+        task: str | None = None,
+        using: Callable[..., Any] | Command | None = None,
+    ) -> Any:
+        """Return an agent's output for a task; it is called unless that is kept from before.
+
+        A call without a task is named by its number, the same in every life of the run; name your tasks where threads
+        call. Another input for a task that is done is a Divergence. `using` does this task in place of what is
+        registered under the agent's name, if anything is.
+        """
+        registered = self._registered(agent, using)
+        name = self._numbered(agent) if task is None else task
+        check_name("an agent", agent)
+        check_name("a task", name)
+        known = self._begin(agent, name, given)
+        if known is not None:
+            return kept(known.output)
+        try:
+            output = self._held.get((agent, name)) or self._called(agent, name, given, registered)
+            return self._completed(agent, name, output, registered)
+        except BaseException as error:
+            if not is_leaving(error):
+                self._failed(agent, name, error)
+            raise
+        finally:
+            self._active.discard((agent, name))
+
+    def spend(self, agent: str, *, input_tokens: int = 0, output_tokens: int = 0, task: str | None = None) -> None:
+        """Add tokens to a task, by default the one that the agent is at."""
+        least = min(input_tokens, output_tokens)
+        if least < 0:
+            raise UsageError(f"agent {agent!a} cannot spend {least} tokens: give numbers from 0 up")
+        with self._host.lock:
+            name = task or self._under_way(agent)
+            known = self.task(agent, name)
+            self._put_task(
+                agent, name, tokens=added(known.tokens, TokenUsage(input=input_tokens, output=output_tokens))
+            )
+
+    def skip(self, agent: str, task: str | None = None, reason: str = "") -> None:
+        """Leave a task out, or all that an agent has not done: a call for it returns None."""
+        with self._host.lock:
+            known = self._agents.get(agent) or Agent(id=agent, status="pending")
+            names = (
+                [task] if task is not None else [name for name, one in known.tasks.items() if one.status != "completed"]
+            )
+            for name in names:
+                if name not in known.tasks or known.tasks[name].status != "completed":
+                    self._put_task(agent, name, status="skipped", reason=reason)
+            if not names:
+                self._put(msgspec.structs.replace(known, status="skipped"))
+        self._host.save(Trigger.AGENT_COMPLETE, reason_of(f"{agent} skipped" + (f": {reason}" if reason else "")))
+
+    def retry(self, agent: str, task: str) -> None:
+        """Make a task due again, whatever came of it; saved with the next checkpoint."""
+        with self._host.lock:
+            if self.task(agent, task).status not in ("pending", "running"):
+                self._put_task(agent, task, status="pending", output=None, completed_at=None, reason="")
+
+    def resume(self) -> None:
+        """Make ready to be carried on: what was under way is pending, and of an agent that was skipped, all."""
+        with self._host.lock:
+            for agent in list(self._agents.values()):
+                for name, task in agent.tasks.items():
+                    if task.status == "running" and (agent.id, name) not in self._active:
+                        self._put_task(agent.id, name, status="pending")
+                    if agent.status == "skipped" and task.status not in _SETTLED:
+                        self._put_task(agent.id, name, status="skipped")
+                if not agent.tasks and agent.status == "running":
+                    self._put(msgspec.structs.replace(agent, status="pending"))
+
+    @property
+    def agents(self) -> tuple[Agent, ...]:
+        """All agents, in the order they came."""
+        return tuple(self._agents.values())
+
+    def __getitem__(self, agent: str) -> Agent:
+        """Return where an agent stands; UsageError names those that there are."""
+        try:
+            return self._agents[agent]
+        except KeyError:
+            raise UsageError(f"there is no agent {agent!a}: there are {', '.join(self._agents) or 'none'}") from None
+
+    def task(self, agent: str, task: str) -> AgentTask:
+        """Return what an agent did for a task; UsageError if it was never called for it."""
+        try:
+            return self[agent].tasks[task]
+        except KeyError:
+            raise UsageError(f"agent {agent!a} was never called for task {task!a}") from None
+
+    def outputs(self, agent: str | None = None) -> list[TaskOutput]:
+        """Return every finished task, of one agent or of all, with summary and location of its output."""
+        return [
+            TaskOutput(one.id, name, task.completed_at, task.summary, task.location)
+            for one in self.agents
+            if agent is None or one.id == agent
+            for name, task in one.tasks.items()
+            if task.status == "completed"
+        ]
+
+    def snapshot(self) -> list[Agent]:
+        """Return all of it as a section."""
+        return list(self._agents.values())
+
+    def restore(self, value: Any) -> None:
+        """Take a section back; registered functions and commands stay."""
+        section: list[Agent] = typed("agents", value)
+        with self._host.lock:
+            self._agents = {agent.id: agent for agent in section}
+            self._calls.clear()
+            self._held.clear()
+            self.changes += 1
+
+    def _begin(self, agent: str, name: str, given: Any) -> AgentTask | None:
+        """Note that a task is under way; return it instead if it is settled."""
+        digest = digest_of(given)
+        if self._pack is not None:
+            self._pack(given, f"the input of agent {agent!a} for task {name!a}")
+        with self._host.lock:
+            known = self._agents[agent].tasks.get(name) if agent in self._agents else None
+            if (agent, name) in self._active:
+                raise UsageError(f"agent {agent!a} is at task {name!a} already: wait for it, or name another task")
+            if known is not None and known.status in _SETTLED:
+                if known.input_digest and digest and known.input_digest != digest:
+                    expected, got = f"input {known.input_digest}", f"input {digest}"
+                    raise Divergence(self._host.id, f"{agent}:{name}", expected, got)
+                return known
+            self._host.check_open(f"{agent} was not called for {name!a}")
+            self._active.add((agent, name))
+            began = {"status": "running", "started_at": self._host.now(), "completed_at": None, "error": None}
+            self._put_task(agent, name, **began, input=kept(given), input_digest=digest, reason="")
+            if self.team is not None and agent in self.team:
+                self.team.assign(agent, name)
+        return None
+
+    def _called(self, agent: str, name: str, given: Any, registered: _Registered) -> AgentOutput:
+        """Call until it succeeds or no retry is left."""
+        what = registered.what
+
+        def once() -> AgentOutput:
+            with self._host.lock:
+                self._put_task(agent, name, attempts=self.task(agent, name).attempts + 1)
+            if isinstance(what, Command):
+                return _run_command(what, given, registered.timeout_s, self._host)
+            return _read_output(_call(agent, what, given))
+
+        def failed(number: int, error: Exception, pause_s: float | None) -> None:
+            if pause_s is not None:
+                self._host.note(
+                    "agent_retry", f"{agent}:{name}", attempt=number, error=reason_of(str(error)), pause_s=pause_s
+                )
+
+        timeout_s = None if isinstance(what, Command) else registered.timeout_s
+        return attempt(once, registered.retry, self._host, timeout_s=timeout_s, name=f"{agent}:{name}", failed=failed)
+
+    def _completed(self, agent: str, name: str, output: AgentOutput, registered: _Registered) -> Any:
+        """Keep an output; one that cannot be stored is held for this life of the run, and asked to be made storable."""
+        self._held[agent, name] = output
+        stored = output.output if registered.store is None else registered.store(output.output)
+        if self._pack is not None:
+            self._pack(stored, f"the output of agent {agent!a} for task {name!a} (register it with store=...)")
+        with self._host.lock:
+            self._put_task(
+                agent,
+                name,
+                status="completed",
+                completed_at=self._host.now(),
+                output=kept(stored),
+                summary=output.summary,
+                location=output.location,
+                tokens=added(self.task(agent, name).tokens, output.tokens),
+            )
+            del self._held[agent, name]
+            if self.team is not None and agent in self.team:
+                self.team.done(agent, name)
+        self._host.save(Trigger.AGENT_COMPLETE, f"{agent} completed {name}")
+        return output.output
+
+    def _failed(self, agent: str, name: str, error: BaseException) -> None:
+        with self._host.lock:
+            if self.task(agent, name).status == "completed":
+                return  # what failed came after it
+            self._put_task(agent, name, status="failed", error=failure_of(error), completed_at=self._host.now())
+        self._host.save(Trigger.ERROR_OCCURRED, reason_of(f"{agent} failed at {name}: {error}"))
+
+    def _registered(self, agent: str, using: Callable[..., Any] | Command | None) -> _Registered:
+        known = self._registry.get(agent)
+        if using is not None:
+            return known._replace(what=using) if known else _Registered(using, Retry(), None, None)
+        if known is None:
+            there = ", ".join(self._registry) or "none"
+            raise UsageError(f"there is no agent {agent!a}: registered are {there}; use agents.register()")
+        return known
+
+    def _numbered(self, agent: str) -> str:
+        with self._host.lock:
+            self._calls[agent] = number = self._calls.get(agent, 0) + 1
+            return str(number)
+
+    def _under_way(self, agent: str) -> str:
+        names = [name for owner, name in self._active if owner == agent]
+        if len(names) != 1:
+            raise UsageError(f"agent {agent!a} is at {len(names)} tasks now: say which task spent the tokens")
+        return names[0]
+
+    def _put_task(self, agent: str, name: str, **fields: Any) -> None:
+        """Keep a task with other fields; the agent's own fields show the task that tells most of it."""
+        known = self._agents.get(agent) or Agent(id=agent, status="pending")
+        before = known.tasks.get(name) or AgentTask(status="pending")
+        after = msgspec.structs.replace(before, **fields)
+        tasks = {**known.tasks, name: after}
+        shown = _telling(tasks)
+        spent = TokenUsage(
+            input=known.tokens.input + after.tokens.input - before.tokens.input,
+            output=known.tokens.output + after.tokens.output - before.tokens.output,
+        )
+        self._put(
+            msgspec.structs.replace(
+                known,
+                status=shown.status,
+                started_at=shown.started_at,
+                completed_at=shown.completed_at,
+                input=shown.input,
+                output=shown.output,
+                error=shown.error.message if shown.error else None,
+                attempts=shown.attempts,
+                tokens=spent,
+                tasks=tasks,
+            )
+        )
+
+    def _put(self, agent: Agent) -> None:
+        self._agents[agent.id] = agent
+        self.changes += 1
+
+
+def _telling(tasks: dict[str, AgentTask]) -> AgentTask:
+    """Return the task that an agent is judged by: one under way before a failed one, and so on; of equals the last."""
+    latest = {task.status: task for task in tasks.values()}
+    return next(latest[status] for status in _TELLING if status in latest)
+
+
+def _call(agent: str, what: Callable[..., Any], given: Any) -> Any:
+    returned = what(given) if given is not None or wants_argument(what) else what()
+    if not inspect.isawaitable(returned):
+        return returned
+
+    async def awaited() -> Any:
+        return await returned
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(awaited())
+    if inspect.iscoroutine(returned):
+        returned.close()
+    raise UsageError(f"agent {agent!a} is asynchronous, and so is its caller: call it from a thread of its own")
+
+
+def _read_output(returned: Any) -> AgentOutput:
+    """Return what a function returned as an output: plain, with its usage, or with all that can be said of it."""
+    if isinstance(returned, AgentOutput):
+        return returned
+    if isinstance(returned, CommandResult):
+        return _read_result(returned)
+    if isinstance(returned, TokenUsage):
+        return AgentOutput(tokens=returned)
+    if isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[1], TokenUsage):  # noqa: PLR2004
+        return AgentOutput(output=returned[0], tokens=returned[1], summary=_summary(returned[0]))
+    if isinstance(returned, dict):
+        summary, location = returned.get("summary"), returned.get("location")
+        return AgentOutput(
+            output=returned,
+            summary=summary if isinstance(summary, str) else "",
+            location=location if isinstance(location, str) else None,
+            tokens=usage_of(returned),
+        )
+    return AgentOutput(output=returned, summary=_summary(returned))
+
+
+def _run_command(command: Command, given: Any, timeout_s: float | None, host: Host) -> AgentOutput:
+    """Run a command with the input as its standard input: text as it is, anything else as JSON."""
+    stdin = given if given is None or isinstance(given, str) else _as_json(given)
+    output = _read_result(command.run(stdin=stdin, timeout_s=timeout_s, host=host))
+    return msgspec.structs.replace(output, location=command.location)
+
+
+def _read_result(result: CommandResult) -> AgentOutput:
+    """Return what a command printed as an output; CommandFailed also if it says itself that it failed."""
+    said = result.check().json()
+    if isinstance(said, dict) and said.get("is_error") is True:
+        raise CommandFailed(result.command, result.exit_code, str(said.get("result", "it reports an error")))
+    return AgentOutput(output=result.output, summary=_summary(result.output), tokens=result.tokens)
+
+
+def _as_json(given: Any) -> str:
+    try:
+        return msgspec.json.encode(given).decode()
+    except (TypeError, ValueError, msgspec.MsgspecError) as error:
+        raise UsageError(f"this input cannot be handed to a command as JSON: {error}") from error
+
+
+def _summary(output: Any) -> str:
+    """Return the first line of a text."""
+    if not isinstance(output, str):
+        return ""
+    line = next((line.strip() for line in output.splitlines() if line.strip()), "")
+    return line if len(line) <= _LONGEST_SUMMARY else line[: _LONGEST_SUMMARY - 3] + "..."

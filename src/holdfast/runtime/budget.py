@@ -1,0 +1,353 @@
+"""Budgets: used and limit, a warning at a share, and a pause at the limit until a person raises it.
+
+What was spent is counted first, for the budget and all above it; a budget that is used up then stops the run inside
+`spend` or `check`. Tokens, money and time are used up at their limit; of calls and retries all may be taken, and the
+next one stops. Amounts are exact, see `runtime/amounts.py`. Time is running time over all lives of the run: it counts
+while a budget is open, and not while the run waits here.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+
+from holdfast.capture.sections import typed
+from holdfast.errors import BudgetExhausted, UsageError
+from holdfast.model.triggers import Trigger
+from holdfast.runtime.amounts import add, amount_of, shown, stored
+from holdfast.runtime.host import Alone
+from holdfast.runtime.ledger import ROOT, TIME, Ledger, Line, Part
+from holdfast.runtime.nearest import hint
+from holdfast.runtime.waits import Wait
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from holdfast.model import sections
+    from holdfast.runtime.amounts import Amount, Given
+    from holdfast.runtime.host import Host
+    from holdfast.runtime.waits import Reply
+
+KNOWN = ("tokens", TIME, "retries", "subcalls", "tool_calls", "money")
+OnWarning = Literal["go_on", "ask"]
+
+
+class BudgetWarning(NamedTuple):
+    """A budget that is nearly used up."""
+
+    budget: str
+    used: Amount
+    limit: Amount
+
+
+class _Stop(NamedTuple):
+    """A budget at which the run must stop and ask."""
+
+    path: str
+    name: str
+    is_warning: bool
+
+    @property
+    def label(self) -> str:
+        """The budget's name with the part that it belongs to."""
+        return f"{self.path}/{self.name}" if self.path else self.name
+
+
+@dataclass(slots=True)
+class _Book:
+    """What a budget and all below it share."""
+
+    host: Host
+    ledger: Ledger
+    asking: threading.Lock
+    warned: Callable[[BudgetWarning], object] | None
+    on_warning: OnWarning
+
+
+class Budget:
+    """The budgets of a run or of a part of it: `spend(tokens=812, money="0.03")`.
+
+    A custom name is known once it stands in `limits`, with None for no limit. Threads may spend at once.
+    """
+
+    def __init__(
+        self,
+        host: Host | None = None,
+        limits: Mapping[str, Given | None] | None = None,
+        *,
+        warn_at: float = 0.8,
+        on_warning: OnWarning = "go_on",
+        warned: Callable[[BudgetWarning], object] | None = None,
+    ) -> None:
+        host = host or Alone()
+        ledger = Ledger(host.monotonic, _share(warn_at))
+        self._take(_Book(host, ledger, threading.Lock(), warned, on_warning), ROOT)
+        self.limit(**(limits or {}))
+
+    def _take(self, book: _Book, path: str) -> None:
+        self._book = book
+        self._host, self._ledger = book.host, book.ledger
+        self.path = path
+        self._is_open = True
+
+    def child(
+        self, name: str, limits: Mapping[str, Given | None] | None = None, *, warn_at: float | None = None
+    ) -> Budget:
+        """Return the budget of a part, new or as it was in an earlier life; what it spends counts here too.
+
+        Its time runs until it is closed: use it in a `with` block.
+        """
+        if not name or "/" in name:
+            raise UsageError(f"{name!a} is no name for a part's budget: give one without '/', such as 'phase:research'")
+        child = Budget.__new__(Budget)
+        with self._host.lock:
+            path = f"{self.path}/{name}" if self.path else name
+            is_new = path not in self._ledger.parts
+            self._ledger.open(path, None if warn_at is None else _share(warn_at))
+            child._take(self._book, path)  # noqa: SLF001 - it is one of us
+            self._ledger.changes += is_new
+        child.limit(**(limits or {}))
+        return child
+
+    def close(self) -> None:
+        """Stop the clock of this budget; what it has used stays."""
+        if self._is_open:
+            self._is_open = False
+            with self._host.lock:
+                self._ledger.close(self.path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    @property
+    def changes(self) -> int:
+        """How often anything changed; time alone is no change, or one a second where it is limited."""
+        with self._host.lock:
+            self._ledger.look_at_time()
+            return self._ledger.changes
+
+    def snapshot(self) -> sections.Budget:
+        """Return all budgets of the run, this one and those above and below it."""
+        with self._host.lock:
+            return self._ledger.snapshot()
+
+    def restore(self, value: sections.Budget | dict[str, Any]) -> None:
+        """Take all budgets back; limits are those that are stored, and `limit` declares others."""
+        section: sections.Budget = typed("budget", value)
+        with self._host.lock:
+            self._ledger.restore(section)
+
+    def limit(self, **limits: Given | None) -> None:
+        """Declare limits, None for no limit; what people raised comes on top, so saying it again changes nothing."""
+        given = {name: None if value is None else amount_of(name, value) for name, value in limits.items()}
+        for name in given:
+            if not name.isidentifier() or name == "time":
+                raise UsageError(f"{name!a} is no name for a budget: {hint(name, KNOWN)}")
+        with self._host.lock:
+            part = self._part()
+            for name, value in given.items():
+                line = part.lines.get(name)
+                wanted = None if value is None else add(value, line.raised if line else 0)
+                if line is None or line.limit != wanted:
+                    part.line(name).limit = wanted
+                    self._ledger.changes += 1
+
+    def warn(
+        self,
+        *,
+        at: float | None = None,
+        on_warning: OnWarning | None = None,
+        warned: Callable[[BudgetWarning], object] | None = None,
+    ) -> None:
+        """Set from which share on this budget warns, and for all budgets of the run what happens then."""
+        with self._host.lock:
+            if at is not None:
+                self._part().share = _share(at)
+            self._book.on_warning = on_warning or self._book.on_warning
+            self._book.warned = warned or self._book.warned
+
+    def spend(self, *, once: str | None = None, **amounts: Given) -> None:
+        """Count what was spent, then stop if a budget is used up; `once` is a key that counts a single time.
+
+        A program that goes through the same call again after a resume gives `once`; a step's own result needs none.
+        """
+        self.count(once=once, **amounts)
+        self.check()
+
+    def count(self, *, once: str | None = None, **amounts: Given) -> bool:
+        """Count without stopping; False if this key was counted before. All of it is counted, or nothing."""
+        exact = {name: amount_of(name, given) for name, given in amounts.items()}
+        with self._host.lock:
+            for name in exact:
+                self._check_name(name)
+            if once is not None and once in self._ledger.counted:
+                return False
+            for _path, part in self._ledger.above(self.path):
+                for name, amount in exact.items():
+                    line = part.line(name)
+                    line.used = add(line.used, amount)
+            if once is not None:
+                self._ledger.counted[once] = None
+            self._ledger.changes += bool(exact) or once is not None
+        return True
+
+    def check(self) -> None:
+        """Warn if it is time, and stop while this budget or one above it is used up, until somebody raises it."""
+        self._warn()
+        while (stop := self._used_up()) is not None:
+            self._ask(stop)
+
+    def raise_by(self, more: Mapping[str, Given], *, by: str = "") -> None:
+        """Add to limits."""
+        self._raise(self.path, more, by=by, is_total=False)
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Count no time inside: the run waits for somebody."""
+        with self._host.lock:
+            self._ledger.halt()
+        try:
+            yield
+        finally:
+            with self._host.lock:
+                self._ledger.go_on()
+
+    @property
+    def spending(self) -> dict[str, sections.Spending]:
+        """What is used, and the limit, by name."""
+        with self._host.lock:
+            return {name: line.stored() for name, line in self._lines().items()}
+
+    def used(self, name: str) -> Amount:
+        """Return how much is used: an int, or a Decimal where there is a fraction."""
+        return self._line(name).used
+
+    def limit_of(self, name: str) -> Amount | None:
+        """Return the limit, None if there is none."""
+        return self._line(name).limit
+
+    def left(self, name: str) -> Amount | None:
+        """Return how much may still be spent, here and above; None if there is no limit."""
+        with self._host.lock:
+            self._check_name(name)
+            lines = [part.line(name) for _path, part in self._ledger.above(self.path)]
+            found = [max(0, add(line.limit, -line.used)) for line in lines if line.limit is not None]
+        return min(found, default=None)
+
+    def _part(self) -> Part:
+        return next(part for _path, part in self._ledger.above(self.path))
+
+    def _lines(self) -> dict[str, Line]:
+        return self._part().lines
+
+    def _line(self, name: str) -> Line:
+        with self._host.lock:
+            self._check_name(name, reading=True)
+            return self._lines().get(name, Line())
+
+    def _check_name(self, name: str, *, reading: bool = False) -> None:
+        if name == TIME and not reading:
+            raise UsageError(f"{TIME} counts by itself: spend everything else")
+        known = set(KNOWN).union(*(part.lines for _path, part in self._ledger.above(self.path)))
+        if name not in known:
+            raise UsageError(f"there is no budget {name!a}: {hint(name, known)} A new one is declared in limits")
+
+    def _warn(self) -> None:
+        found: list[tuple[_Stop, BudgetWarning]] = []
+        with self._host.lock:
+            for path, part in self._ledger.above(self.path):
+                for name, line in part.lines.items():
+                    if line.limit is not None and not line.warned and line.has_reached(part.share):
+                        line.warned = True
+                        stop = _Stop(path, name, is_warning=True)
+                        found.append((stop, BudgetWarning(stop.label, line.used, line.limit)))
+            self._ledger.changes += bool(found)
+        for stop, warning in found:
+            what = f"{warning.budget}: {shown(warning.used)} of {shown(warning.limit)} used"
+            self._host.note("budget_warning", what)
+            if self._book.warned is not None:
+                self._book.warned(warning)
+            self._host.save(Trigger.BUDGET_WARNING, what)
+            if self._book.on_warning == "ask" and warning.used < warning.limit:
+                self._ask(stop)
+
+    def _used_up(self) -> _Stop | None:
+        with self._host.lock:
+            for path, part in self._ledger.above(self.path):
+                for name, line in part.lines.items():
+                    if line.is_used_up(name):
+                        return _Stop(path, name, is_warning=False)
+        return None
+
+    def _ask(self, stop: _Stop) -> None:
+        """Wait until somebody has answered; one thread asks, and the others then find the limit raised."""
+        with self._book.asking:
+            with self._host.lock:
+                line = self._ledger.parts[stop.path].line(stop.name)
+                if not (stop.is_warning or line.is_used_up(stop.name)):
+                    return
+                used, limit, asked = line.used, line.limit, line.asked
+            assert limit is not None
+            exhausted = BudgetExhausted(self._host.id, stop.label, stored(used), stored(limit))
+            if isinstance(self._host, Alone):
+                raise exhausted
+            state = "is nearly used up" if stop.is_warning else "is used up"
+            wait = Wait(
+                id=f"budget:{stop.label}:{asked + 1}",
+                kind="budget",
+                question=f"The budget {stop.label} {state} ({shown(used)} of {shown(limit)}): raise it?",
+                options=("raise", "limit", "go_on", "stop") if stop.is_warning else ("raise", "limit", "stop"),
+                details={
+                    "budget": stop.name,
+                    "part": stop.path,
+                    "used": stored(used),
+                    "limit": stored(limit),
+                },
+            )
+            with self.stopped():
+                reply = self._host.wait_for(wait)
+            self._follow(stop, reply, exhausted)
+
+    def _follow(self, stop: _Stop, reply: Reply, exhausted: BudgetExhausted) -> None:
+        with self._host.lock:
+            self._ledger.parts[stop.path].line(stop.name).asked += 1  # the next question is another one
+            self._ledger.changes += 1
+        if reply.choice == "stop":
+            self._host.note("budget_exhausted", stop.label, by=reply.by, note=reply.note)
+            self._host.save(Trigger.BUDGET_WARNING, f"stopped at the budget {stop.label}")
+            raise exhausted
+        if stop.is_warning and reply.value is None:
+            return
+        try:
+            more = reply.value if isinstance(reply.value, dict) else {stop.name: reply.value}
+            self._raise(stop.path, more, by=reply.by, is_total=reply.choice == "limit")
+        except UsageError as error:
+            self._host.note("budget_reply_refused", f"{stop.label}: {error}", by=reply.by)
+
+    def _raise(self, path: str, amounts: Mapping[str, Given], *, by: str, is_total: bool) -> None:
+        exact = {name: amount_of(name, given) for name, given in amounts.items()}
+        with self._host.lock:
+            part = self._ledger.parts[path]
+            for name in exact:
+                line = part.lines.get(name)
+                if line is None or line.limit is None:
+                    raise UsageError(f"the budget {name!a} has no limit that could be raised")
+            for name, amount in exact.items():
+                line = part.lines[name]
+                assert line.limit is not None
+                line.raise_to(amount if is_total else add(line.limit, amount), part.share)
+            self._ledger.changes += 1
+        for name, amount in exact.items():
+            how = "set to" if is_total else "raised by"
+            self._host.note("budget_raised", f"{f'{path}/' if path else ''}{name} {how} {shown(amount)}", by=by)
+
+
+def _share(warn_at: float) -> float:
+    if not 0 < warn_at <= 1:
+        raise UsageError(f"warn_at={warn_at!a}: give a share of the limit, more than 0 and at most 1")
+    return warn_at

@@ -1,0 +1,448 @@
+"""A shell command or program as an agent or a gate: bounded in time and memory, and never left running unseen.
+
+It runs in a process group of its own, which ends with it, at a timeout, and when this process dies, by kill -9 too: a
+watchdog in the group holds one end of a pipe and kills the group when the other end, which only this process has, is
+closed. Out of reach is what moves into a session or group of its own (a daemon), and what this process forked without
+exec while the command ran keeps the pipe open for as long as it lives.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import os
+import re
+import selectors
+import shlex
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple
+
+import msgspec
+
+from holdfast.errors import CommandFailed, StepTimeout, UsageError
+from holdfast.runtime.host import Alone
+from holdfast.runtime.output import LIMIT_BYTES, KeptOutput
+from holdfast.runtime.usage import usage_of
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from holdfast.model.sections import TokenUsage
+    from holdfast.runtime.host import Host
+
+    OnOutput = Callable[["Stream", str], object]
+
+Stream = Literal["stdout", "stderr"]
+
+# The watchdog is the grandchild of the command's process: a program that waits for all its children would wait for it.
+_WRAPPER = """\
+( ( trap '' HUP INT QUIT TERM; read -r _ <&3; kill -KILL -$$ ) >/dev/null 2>&1 & ) 3<&0
+[ "$1" = - ] || . "$1"
+exec <"$2"
+shift 2
+exec "$@"
+"""
+_SHELL = "/bin/sh"
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_BLOCK = 1 << 16
+_GRACE_S = 2.0  # between asking a group to end and ending it, and for what is left behind to finish its output
+_TICK_S = 0.1  # how soon a request to stop is seen
+_POLL_S = 0.05  # how soon the end of a process is seen where it cannot be waited for together with its output
+_SHOWN = 500
+_NOT_EXECUTABLE, _NOT_FOUND = 126, 127
+
+
+class CommandResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a command; output beyond the limit is left out in the middle, and the sizes are of all of it."""
+
+    command: str
+    exit_code: int
+    stdout: str
+    stderr: str
+    stdout_bytes: int
+    stderr_bytes: int
+    duration_s: float
+    timed_out: bool = False
+    stopped: bool = False
+    timeout_s: float | None = None
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether it ended by itself, with 0."""
+        return self.exit_code == 0 and not self.timed_out and not self.stopped
+
+    @property
+    def problem(self) -> str:
+        """What went wrong, in words; empty if nothing did."""
+        if self.succeeded:
+            return ""
+        if self.timed_out:
+            return f"it took longer than {self.timeout_s:g} s"
+        if self.stopped:
+            return "it was stopped"
+        said = (self.stderr.strip() or self.stdout.strip())[-_SHOWN:]
+        if self.exit_code == _NOT_FOUND:
+            return f"a program was not found, so install it or name it by its path ({said})"
+        if self.exit_code == _NOT_EXECUTABLE:
+            return f"a program could not be executed, so look at its permissions ({said})"
+        if self.exit_code < 0:
+            return f"it was killed by signal {_signal_name(-self.exit_code)}" + (f" ({said})" if said else "")
+        return said or "it printed nothing"
+
+    def check(self) -> CommandResult:
+        """Return the result if the command succeeded; StepTimeout or CommandFailed otherwise."""
+        if self.succeeded:
+            return self
+        if self.timed_out and self.timeout_s is not None:
+            raise StepTimeout(self.command, self.timeout_s)
+        raise CommandFailed(self.command, self.exit_code, self.problem)
+
+    def json(self) -> Any:
+        """Return what was printed as JSON, in whole or on the last line; None if neither is JSON."""
+        lines = self.stdout.strip().splitlines()
+        for text in (self.stdout, lines[-1] if lines else ""):
+            with contextlib.suppress(msgspec.DecodeError):
+                return msgspec.json.decode(text)
+        return None
+
+    @property
+    def output(self) -> Any:
+        """What an agent is taken to have answered: `result` in a JSON object, the JSON itself, or the text."""
+        found = self.json()
+        if isinstance(found, dict):
+            return found.get("result", found)
+        return self.stdout if found is None else found
+
+    @property
+    def tokens(self) -> TokenUsage:
+        """The tokens that it reports in a JSON object."""
+        return usage_of(self.json())
+
+
+class Command:
+    """A command: text for the shell, or a program with its arguments."""
+
+    def __init__(
+        self,
+        command: str | Sequence[str],
+        *,
+        cwd: str | os.PathLike[str] | None = None,
+        env: Mapping[str, str] | None = None,
+        base_env: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+        stdin: str | None = None,
+        keep_bytes: int = LIMIT_BYTES,
+        output_file: str | os.PathLike[str] | None = None,
+    ) -> None:
+        """Describe the command; nothing runs yet.
+
+        `env` is added to `base_env`, or to this process's own environment if that is not given. Of each stream
+        `keep_bytes` are kept, half of them from its end; `output_file` gets all of both.
+        """
+        argv = [_SHELL, "-c", command] if isinstance(command, str) else [str(part) for part in command]
+        if not argv or not (command if isinstance(command, str) else argv[0]).strip():
+            raise UsageError("an empty command: give a line for the shell, or a program and its arguments")
+        if any("\0" in part for part in argv):
+            raise UsageError(f"the command {argv!a:.200} has a NUL in it, which no program can be given")
+        for name, value in (env or {}).items():
+            if not _NAME.match(name):
+                raise UsageError(f"{name!a} is no name for an environment variable: use letters, digits and _")
+            if not isinstance(value, str) or "\0" in value:
+                raise UsageError(f"the environment variable {name} is no text without NUL: give one")
+        if timeout_s is not None and not timeout_s > 0:
+            raise UsageError(f"timeout_s={timeout_s!a}: give seconds, more than 0")
+        self._argv = argv
+        self._shown = command if isinstance(command, str) else shlex.join(argv)
+        self._cwd = None if cwd is None else Path(cwd)
+        self._env = dict(env or {})
+        self._base_env = None if base_env is None else dict(base_env)
+        self._timeout_s = timeout_s
+        self._stdin = stdin
+        self._keep_bytes = keep_bytes
+        self._output_file = None if output_file is None else Path(output_file)
+
+    @property
+    def location(self) -> str | None:
+        """Where all of its output is written, if it is."""
+        return None if self._output_file is None else str(self._output_file)
+
+    def __str__(self) -> str:
+        return self._shown
+
+    def __repr__(self) -> str:
+        return f"<Command {self._shown}>"
+
+    def run(
+        self,
+        *,
+        stdin: str | None = None,
+        timeout_s: float | None = None,
+        on_output: OnOutput | None = None,
+        stop: threading.Event | None = None,
+        host: Host | None = None,
+    ) -> CommandResult:
+        """Run it to its end and return what came of it, whatever that is; see `CommandResult.check`.
+
+        `on_output` hears each piece of output as it comes; an error that it raises ends the command. So does `stop`.
+        """
+        clock = (host or Alone()).monotonic
+        limit_s = self._timeout_s if timeout_s is None else timeout_s
+        with contextlib.ExitStack() as files:
+            sinks = self._sinks(on_output, files)
+            with self._started(self._stdin if stdin is None else stdin) as process:
+                watch = _Watch(process, sinks, clock, limit_s, stop)
+                watch.follow()
+        out, err = (sink.kept for sink in sinks)
+        return CommandResult(
+            command=self._shown,
+            exit_code=process.returncode,
+            stdout=out.text(),
+            stderr=err.text(),
+            stdout_bytes=out.total_bytes,
+            stderr_bytes=err.total_bytes,
+            duration_s=watch.took_s,
+            timed_out=watch.ended_for == "timeout",
+            stopped=watch.ended_for == "stop",
+            timeout_s=limit_s,
+        )
+
+    def _sinks(self, on_output: OnOutput | None, files: contextlib.ExitStack) -> tuple[_Sink, _Sink]:
+        copy = None
+        if self._output_file is not None:
+            try:
+                copy = files.enter_context(self._output_file.open("wb", buffering=0))
+            except OSError as error:
+                raise UsageError(f"the output of {self._shown!a} cannot be written: {error}") from error
+        out, err = KeptOutput(self._keep_bytes), KeptOutput(self._keep_bytes)
+        return _Sink("stdout", out, on_output, copy), _Sink("stderr", err, on_output, copy)
+
+    @contextlib.contextmanager
+    def _started(self, stdin: str | None) -> Iterator[subprocess.Popen[bytes]]:
+        """Start the process behind its watchdog; whatever happens, its group has ended when this is left."""
+        lifeline, ours = os.pipe()
+        process = None
+        try:
+            with contextlib.ExitStack() as given:
+                script = given.enter_context(_text_file(_exports(self._env))) if self._exports else None
+                text = given.enter_context(_text_file(stdin)) if stdin is not None else None
+                process = self._spawn(lifeline, script, text)
+            os.close(lifeline)
+            lifeline = -1
+            yield process
+        finally:
+            if process is not None:
+                _end(process)
+            for descriptor in (lifeline, ours):
+                if descriptor >= 0:
+                    os.close(descriptor)
+
+    @property
+    def _exports(self) -> bool:
+        return bool(self._env) and self._base_env is None
+
+    def _spawn(self, lifeline: int, script: IO[bytes] | None, text: IO[bytes] | None) -> subprocess.Popen[bytes]:
+        places = ["-" if script is None else _place(script), "/dev/null" if text is None else _place(text)]
+        try:
+            return subprocess.Popen(  # noqa: S603 - running what it is given is what a command is for
+                [_SHELL, "-c", _WRAPPER, "sh", *places, *self._argv],
+                cwd=self._cwd,
+                env=None if self._base_env is None else {**self._base_env, **self._env},
+                stdin=lifeline,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                pass_fds=[file.fileno() for file in (script, text) if file is not None],
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{self._shown!a} cannot be started: {error}") from error
+
+
+class _Sink:
+    """Where one stream of a command goes."""
+
+    def __init__(self, stream: Stream, kept: KeptOutput, on_output: OnOutput | None, copy: IO[bytes] | None) -> None:
+        self.kept = kept
+        self._stream = stream
+        self._on_output = on_output
+        self._copy = copy
+        self._decode = codecs.getincrementaldecoder("utf-8")("backslashreplace").decode
+
+    def add(self, data: bytes, *, final: bool = False) -> None:
+        """Take the next bytes, none at the end."""
+        self.kept.add(data)
+        if self._copy is not None:
+            self._copy.write(data)
+        if self._on_output is not None and (text := self._decode(data, final)):
+            self._on_output(self._stream, text)
+
+
+class _Deadline(NamedTuple):
+    """When something is to be done about a command, and what for."""
+
+    at_s: float
+    reason: Literal["timeout", "stop", "kill", "leftovers", "lost"]
+
+
+class _Watch:
+    """Follows one process: takes its output as it comes, and ends it when its time is up."""
+
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        sinks: tuple[_Sink, _Sink],
+        clock: Callable[[], float],
+        limit_s: float | None,
+        stop: threading.Event | None,
+    ) -> None:
+        self.ended_for: str | None = None
+        self.took_s = 0.0
+        self._process = process
+        self._sinks = sinks
+        self._clock = clock
+        self._stop = stop
+        self._began_s = clock()
+        self._deadline = None if limit_s is None else _Deadline(self._began_s + limit_s, "timeout")
+
+    def follow(self) -> None:
+        """Return when the process has ended and its output is read."""
+        process = self._process
+        assert process.stdout is not None
+        assert process.stderr is not None
+        with selectors.DefaultSelector() as selector, _exit_descriptor(process.pid) as exited:
+            for stream, sink in zip((process.stdout, process.stderr), self._sinks, strict=True):
+                os.set_blocking(stream.fileno(), False)
+                selector.register(stream, selectors.EVENT_READ, sink)
+            if exited is not None:
+                selector.register(exited, selectors.EVENT_READ)
+            is_over = False
+            while not is_over or len(selector.get_map()) > 0:
+                self._take(selector, self._patience_s(is_over, is_seen=exited is not None))
+                if not is_over and _has_ended(process.pid):
+                    is_over = True
+                    self.took_s = self._clock() - self._began_s
+                    self._deadline = _Deadline(self._clock() + _GRACE_S, "leftovers")
+                    if exited is not None:
+                        selector.unregister(exited)
+                if self._act():
+                    return  # something that is out of reach holds the output open
+
+    def _take(self, selector: selectors.BaseSelector, patience_s: float | None) -> None:
+        """Take what output there is, waiting for it this long."""
+        for key, _events in selector.select(patience_s):
+            if key.data is None:
+                continue
+            try:
+                data = os.read(key.fd, _BLOCK)
+            except BlockingIOError:
+                continue
+            key.data.add(data, final=not data)
+            if not data:
+                selector.unregister(key.fileobj)
+
+    def _patience_s(self, is_over: bool, *, is_seen: bool) -> float | None:  # noqa: FBT001 - a state, not an option
+        waits = [] if is_over or is_seen else [_POLL_S]
+        if self._deadline is not None:
+            waits.append(max(0.0, self._deadline.at_s - self._clock()))
+        if self._stop is not None and not is_over:
+            waits.append(_TICK_S)
+        return min(waits, default=None)
+
+    def _act(self) -> bool:
+        """Do what is due; tell whether the rest of the output is given up."""
+        if self._stop is not None and self._stop.is_set() and self._may_stop:
+            self._deadline = _Deadline(self._clock(), "stop")
+        if self._deadline is None or self._clock() < self._deadline.at_s:
+            return False
+        reason, self._deadline = self._deadline.reason, None
+        if reason == "lost":
+            return True
+        if reason in ("timeout", "stop"):
+            self.ended_for = reason
+            _signal_group(self._process.pid, signal.SIGTERM)
+            self._deadline = _Deadline(self._clock() + _GRACE_S, "kill")
+            return False
+        _signal_group(self._process.pid, signal.SIGKILL)
+        if reason == "leftovers":
+            self._deadline = _Deadline(self._clock() + _GRACE_S, "lost")
+        return False
+
+    @property
+    def _may_stop(self) -> bool:
+        return self.ended_for is None and (self._deadline is None or self._deadline.reason == "timeout")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End the group of a process, and let go of all that belongs to it; the process is reaped last.
+
+    Until then its id is its own, so that no stranger's group can be hit.
+    """
+    _signal_group(process.pid, signal.SIGKILL)
+    for stream in (process.stdout, process.stderr):
+        if stream is not None:
+            stream.close()
+    process.wait()
+
+
+def _signal_group(group: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
+
+
+def _has_ended(process: int) -> bool:
+    """Tell whether a child has ended, without reaping it; one that somebody else reaped has."""
+    try:
+        return os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
+    except ChildProcessError:
+        return True
+
+
+@contextlib.contextmanager
+def _exit_descriptor(process: int) -> Iterator[int | None]:
+    """Yield a descriptor that is readable once a process has ended, None where there is no such thing."""
+    opener = getattr(os, "pidfd_open", None)
+    if opener is None:
+        yield None
+        return
+    try:
+        descriptor = opener(process)
+    except OSError:
+        yield None
+        return
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _exports(env: Mapping[str, str]) -> str:
+    """Return variables as a script: unlike arguments, what a process sources is not shown to other users."""
+    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in env.items())
+
+
+@contextlib.contextmanager
+def _text_file(text: str) -> Iterator[IO[bytes]]:
+    """Yield a file without a name that holds a text; in memory where that is possible."""
+    maker = getattr(os, "memfd_create", None)
+    with os.fdopen(maker("holdfast"), "w+b") if maker else tempfile.TemporaryFile() as file:
+        try:
+            file.write(text.encode(errors="surrogateescape"))
+        except UnicodeEncodeError:
+            file.write(text.encode(errors="surrogatepass"))
+        file.flush()
+        file.seek(0)
+        yield file
+
+
+def _place(file: IO[bytes]) -> str:
+    return f"/dev/fd/{file.fileno()}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return str(number)

@@ -1,0 +1,88 @@
+"""What a part needs of the run that it belongs to; `Alone` stands in where there is no run."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Protocol
+
+from holdfast.capture.lock import RunLock
+from holdfast.errors import UsageError
+
+if TYPE_CHECKING:
+    from holdfast.model.triggers import Trigger
+    from holdfast.runtime.waits import Reply, Wait
+
+
+class Host(Protocol):
+    """The run, as its parts see it."""
+
+    id: str
+
+    @property
+    def lock(self) -> RunLock:
+        """Held while a checkpoint is taken; a part holds it while it changes in several steps."""
+
+    def now(self) -> datetime:
+        """Return the time, in UTC."""
+
+    def monotonic(self) -> float:
+        """Return seconds by a clock that never jumps."""
+
+    def sleep(self, seconds: float) -> None:
+        """Wait; a pause, a cancellation or the end of the run ends it early."""
+
+    def save(self, trigger: Trigger, reason: str = "", *, phase: str | None = None, files: bool | None = None) -> bool:
+        """Take a checkpoint of everything that is registered, and let a pause or cancellation from outside in.
+
+        False if it could not be stored and the run goes on all the same.
+        """
+
+    def offer(self, trigger: Trigger, reason: str = "", *, phase: str | None = None, **details: Any) -> None:
+        """Take a checkpoint if switches and strategy find it due."""
+
+    def note(self, kind: str, what: str = "", **details: Any) -> None:
+        """Add a line to the run's journal; it is stored with the next checkpoint."""
+
+    def wait_for(self, wait: Wait) -> Reply:
+        """Wait for a person, a signal or a time; one that was answered in an earlier life returns at once."""
+
+    def check_open(self, lost: str) -> None:
+        """Raise RunClosed if the run is closed; a part asks before it makes a call whose result would be lost."""
+
+
+class Alone:
+    """A host without a run: nothing is saved, and nobody can be waited for."""
+
+    def __init__(self, id: str = "alone") -> None:  # noqa: A002 - the same name as a run's
+        self.id = id
+        self.lock = RunLock()
+
+    def now(self) -> datetime:
+        """Return the time, in UTC."""
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        """Return seconds by a clock that never jumps."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)
+
+    def save(self, *_given: object, **_named: object) -> bool:
+        """Do nothing: there is no run."""
+        return True
+
+    def offer(self, trigger: Trigger, reason: str = "", *, phase: str | None = None, **details: Any) -> None:
+        """Do nothing: there is no run."""
+
+    def note(self, kind: str, what: str = "", **details: Any) -> None:
+        """Do nothing: there is no run."""
+
+    def wait_for(self, wait: Wait) -> Reply:
+        """Refuse: nobody can answer."""
+        raise UsageError(f"{wait.question!a} waits for an answer, and there is no run that could get one: use hf.run()")
+
+    def check_open(self, lost: str) -> None:
+        """Do nothing: there is no run that could be closed."""

@@ -1,0 +1,193 @@
+"""What every budget of a run has used and may use: one book for the run, its phases and their agents.
+
+Nothing here saves, asks or waits; whoever calls holds the run's lock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from holdfast.model import sections
+from holdfast.runtime.amounts import add, from_stored, stored, subtract
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from holdfast.runtime.amounts import Amount
+
+TIME = "time_s"
+COUNTS = frozenset({"retries", "subcalls", "tool_calls"})
+ROOT = ""
+
+
+@dataclass(slots=True)
+class Line:
+    """One budget: how much is used, and how much there may be."""
+
+    used: Amount = 0
+    limit: Amount | None = None
+    raised: Amount = 0
+    warned: bool = False
+    asked: int = 0
+
+    def is_used_up(self, name: str) -> bool:
+        """Tell whether the run must stop: an amount at its limit, a count beyond it.
+
+        Calls are counted as they begin, so a limit of three allows three; what a call cost is known when it is over.
+        """
+        if self.limit is None:
+            return False
+        return self.used > self.limit if name in COUNTS else self.used >= self.limit
+
+    def has_reached(self, share: float) -> bool:
+        """Tell whether this share of the limit is used."""
+        return self.limit is not None and self.used > 0 and float(self.used) >= float(self.limit) * share
+
+    def raise_to(self, limit: Amount, share: float) -> None:
+        """Take a new limit that a person gave; the warning comes again if it is far enough away."""
+        assert self.limit is not None
+        self.raised = add(self.raised, subtract(limit, self.limit))
+        self.limit = limit
+        self.warned = self.warned and self.has_reached(share)
+
+    def stored(self) -> sections.Spending:
+        """Return it as sections have it."""
+        return sections.Spending(
+            used=stored(self.used),
+            limit=None if self.limit is None else stored(self.limit),
+            raised=stored(self.raised),
+            warned=self.warned,
+            asked=self.asked,
+        )
+
+
+@dataclass(slots=True)
+class Part:
+    """The budgets of the run, a phase or an agent, and the clock of its running time."""
+
+    share: float
+    lines: dict[str, Line] = field(default_factory=dict)
+    seconds: float = 0.0  # that were counted before `since`
+    since: float | None = None
+    openings: int = 0
+
+    def line(self, name: str) -> Line:
+        """Return a budget, a new one without a limit if there is none."""
+        return self.lines.setdefault(name, Line())
+
+    def seconds_until(self, now: float) -> float:
+        """Return the running time up to now."""
+        return self.seconds + (0.0 if self.since is None else max(0.0, now - self.since))
+
+    def look_at_clock(self, now: float) -> None:
+        """Bring the used time up to now."""
+        self.line(TIME).used = from_stored(round(self.seconds_until(now), 3))
+
+    def stop_clock(self, now: float) -> None:
+        """Count no time from now on."""
+        if self.since is not None:
+            self.seconds += max(0.0, now - self.since)
+            self.since = None
+
+
+class Ledger:
+    """Every part's budgets, by path."""
+
+    def __init__(self, monotonic: Callable[[], float], share: float) -> None:
+        self._monotonic = monotonic
+        self._halts = 0
+        self.parts: dict[str, Part] = {ROOT: Part(share)}
+        self.counted: dict[str, None] = {}
+        self.changes = 0
+        self._time_seen = 0.0
+        self.open(ROOT)
+
+    def open(self, path: str, share: float | None = None) -> Part:
+        """Return a part, its clock running."""
+        part = self.parts.setdefault(path, Part(self.parts[ROOT].share))
+        if share is not None:
+            part.share = share
+        part.openings += 1
+        if part.since is None and not self._halts:
+            part.since = self._monotonic()
+        part.line(TIME)
+        return part
+
+    def close(self, path: str) -> None:
+        """Stop a part's clock when the last who opened it has closed it."""
+        part = self.parts.get(path)
+        if part is not None and part.openings:
+            part.openings -= 1
+            if not part.openings:
+                part.stop_clock(self._monotonic())
+
+    def halt(self) -> None:
+        """Stop all clocks, until `go_on` is called as often."""
+        self._halts += 1
+        for part in self.parts.values():
+            part.stop_clock(self._monotonic())
+
+    def go_on(self) -> None:
+        """Let the clocks of what is open run again."""
+        self._halts -= 1
+        if not self._halts:
+            for part in self.parts.values():
+                part.since = self._monotonic() if part.openings else None
+
+    def above(self, path: str) -> Iterator[tuple[str, Part]]:
+        """Yield a part and all above it, the nearest first, their clocks looked at."""
+        now = self._monotonic()
+        while True:
+            part = self.parts[path]
+            part.look_at_clock(now)
+            yield path, part
+            if path == ROOT:
+                return
+            path = path.rpartition("/")[0]
+
+    def look_at_time(self) -> None:
+        """Let limited time that went by count as a change, once a second; otherwise time alone is none."""
+        if any(part.line(TIME).limit is not None for part in self.parts.values() if part.openings):
+            now = sum(part.seconds_until(self._monotonic()) for part in self.parts.values())
+            if abs(now - self._time_seen) >= 1:
+                self._time_seen = now
+                self.changes += 1
+
+    def snapshot(self) -> sections.Budget:
+        """Return everything as its section."""
+        now = self._monotonic()
+        values: dict[str, dict[str, sections.Spending]] = {}
+        for path, part in self.parts.items():
+            part.look_at_clock(now)
+            values[path] = {name: line.stored() for name, line in part.lines.items()}
+        return sections.Budget(
+            spending=values.pop(ROOT),
+            nested={path: sections.BudgetPart(spending=spending) for path, spending in values.items()},
+            counted=list(self.counted),
+        )
+
+    def restore(self, value: sections.Budget) -> None:
+        """Take everything back; clocks that ran run on from the time that is stored."""
+        spending = {ROOT: value.spending} | {path: part.spending for path, part in value.nested.items()}
+        parts = {path: self._restored(path, lines) for path, lines in spending.items()}
+        for path, part in self.parts.items():
+            if part.openings and path not in parts:
+                parts[path] = self._restored(path, {})  # somebody holds it
+        self.parts = parts
+        self.counted = dict.fromkeys(value.counted)
+        self.changes += 1
+
+    def _restored(self, path: str, spending: dict[str, sections.Spending]) -> Part:
+        before = self.parts.get(path)
+        part = Part(before.share if before else self.parts[ROOT].share)
+        for name, one in spending.items():
+            limit = None if one.limit is None else from_stored(one.limit)
+            part.lines[name] = Line(from_stored(one.used), limit, from_stored(one.raised), one.warned, one.asked)
+        if TIME in part.lines:
+            part.seconds = float(part.lines[TIME].used)
+        if before is not None and before.openings:
+            part.openings = before.openings
+            part.since = None if self._halts else self._monotonic()
+            part.line(TIME)
+        return part

@@ -1,0 +1,22 @@
+"""What somebody may have meant by a name that is not known."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_SHOWN = 10
+
+
+def hint(name: str, known: Iterable[str]) -> str:
+    """Return the end of a sentence: the nearest known name, or those that there are."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1)
+    if near:
+        return f"did you mean {near[0]!a}?"
+    if not names:
+        return "there is none yet"
+    return "there are " + ", ".join(map(ascii, names[:_SHOWN])) + (" ..." if len(names) > _SHOWN else "")

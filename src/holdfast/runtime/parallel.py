@@ -1,0 +1,34 @@
+"""Several calls at once on threads, all of them let to settle."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from holdfast.errors import UsageError
+from holdfast.runtime.together import together
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+T = TypeVar("T")
+
+
+def run_parallel(calls: Mapping[str, Callable[[], T]], *, limit: int) -> dict[str, T]:
+    """Return the results by name; what failed is raised when all have settled, alone or as an ExceptionGroup."""
+    if not isinstance(limit, int) or limit < 1:
+        raise UsageError(f"limit={limit!a}: give a number from 1 up")
+    results: dict[str, T] = {}
+    errors: list[Exception] = []
+
+    def settle(name: str, call: Callable[[], T]) -> None:
+        try:
+            results[name] = call()
+        except Exception as error:  # noqa: BLE001 - raised below, when the others have settled
+            errors.append(error)
+
+    together([lambda name=name, call=call: settle(name, call) for name, call in calls.items()], limit, "parallel")  # type: ignore[misc]
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        raise ExceptionGroup(f"{len(errors)} of {len(calls)} parallel steps failed", errors)
+    return {name: results[name] for name in calls}

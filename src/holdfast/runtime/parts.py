@@ -1,0 +1,522 @@
+"""The running side of a run: its parts, each made and restored from the head when it is first used.
+
+`Run` adds the checkpoints; toward its parts it is their `Host`.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+
+from holdfast.errors import RunCancelled, RunClosed, RunWaiting, UsageError
+from holdfast.model.triggers import Trigger
+from holdfast.runtime.log import Log, StoredSegment, segment_names
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from holdfast.capture.live import Live
+    from holdfast.capture.lock import RunLock
+    from holdfast.model.sections import Replan
+    from holdfast.runtime.agents import Agents
+    from holdfast.runtime.budget import Budget
+    from holdfast.runtime.context import Context
+    from holdfast.runtime.gates import Gates
+    from holdfast.runtime.graph import TaskGraph
+    from holdfast.runtime.inbox import Item
+    from holdfast.runtime.knowledge import Knowledge
+    from holdfast.runtime.log import Segment
+    from holdfast.runtime.machine import StateMachine
+    from holdfast.runtime.mailbox import Mailbox
+    from holdfast.runtime.phase import Phase
+    from holdfast.runtime.phases import Phases
+    from holdfast.runtime.status import RunStatus
+    from holdfast.runtime.steps import OnUnknown, StepOptions, Steps
+    from holdfast.runtime.subject import Subject
+    from holdfast.runtime.team import Team
+    from holdfast.runtime.waits import Reply, Wait, Waits
+    from holdfast.store.bell import Bell
+
+T = TypeVar("T")
+L = TypeVar("L", bound="Live")
+Waiting = Literal["block", "leave"]
+
+_LOOK_EVERY_S = 0.25  # at boundaries, so that a run of many small steps does not read its inbox at each of them
+_LONG_PAUSE_S = 60.0  # a pause of this length is a wait that outlives the process
+_LONGEST_NOTE = 2_000
+_UNNOTED = frozenset({Trigger.STEP_COMPLETE, Trigger.USER_APPROVAL, Trigger.TIME_INTERVAL})  # in a log of their own
+_QUIET = frozenset({"status", "waits"})  # they save by themselves what must not be lost
+
+
+class Services(NamedTuple):
+    """What the parts of a run get from the engine."""
+
+    clock: Callable[[], float]
+    monotonic: Callable[[], float]
+    entropy: Callable[[int], bytes]
+    pack: Callable[[Any, str], bytes]
+    unpack: Callable[[bytes, str], Any]
+    read_inbox: Callable[[int], Sequence[Item]]
+    listen: Callable[[], Bell]
+
+
+class RunParts:
+    """What a run is made of beside its checkpoints."""
+
+    def __init__(self, run: str, services: Services, *, waiting: Waiting) -> None:
+        self.id = run
+        self._services = services
+        self._waiting = waiting
+        self._parts: dict[str, Any] = {}
+        self._journal: Log | None = None
+        self._looked_at = float("-inf")
+        self._is_closed = False
+
+    @property
+    def lock(self) -> RunLock:
+        """Held while a checkpoint is taken; hold it yourself while registered state is changed in several steps."""
+        raise NotImplementedError
+
+    @property
+    def head(self) -> Any:
+        """The checkpoint that the next one will be taken on."""
+        raise NotImplementedError
+
+    def register(self, section: str, live: Live, *, quiet: bool = False) -> None:
+        """Capture an object as a section of every checkpoint from now on."""
+        raise NotImplementedError
+
+    def unregister(self, section: str) -> None:
+        """Leave a registered object out from now on."""
+        raise NotImplementedError
+
+    @property
+    def _root(self) -> Path | None:
+        """The run's directory, if it has one."""
+        raise NotImplementedError
+
+    @property
+    def current_phase(self) -> str | None:
+        """The phase that is under way."""
+        phases = self._parts.get("phases")
+        return phases.current if phases is not None else None
+
+    def _save(self, trigger: Trigger, reason: str, *, phase: str | None, files: bool | None) -> bool:
+        """Take a checkpoint, or do as the settings say when it fails."""
+        raise NotImplementedError
+
+    def _offer(self, trigger: Trigger, reason: str, *, phase: str | None, details: Mapping[str, Any]) -> None:
+        """Take a checkpoint if it is due."""
+        raise NotImplementedError
+
+    # The host of the parts
+
+    def now(self) -> datetime:
+        """Return the time, in UTC."""
+        return datetime.fromtimestamp(self._services.clock(), UTC)
+
+    def monotonic(self) -> float:
+        """Return seconds by a clock that never jumps."""
+        return self._services.monotonic()
+
+    def save(self, trigger: Trigger, reason: str = "", *, phase: str | None = None, files: bool | None = None) -> bool:
+        """Take a checkpoint of everything that is registered, and let a pause or cancellation from outside in.
+
+        False if it could not be stored and the settings say to go on all the same.
+        """
+        self.check_open(f"{reason or trigger} was not saved")
+        if trigger not in _UNNOTED:
+            self.note(trigger.value, reason, phase=phase or self.current_phase)
+        is_saved = self._save(trigger, reason, phase=phase or self.current_phase, files=files)
+        self._boundary()
+        return is_saved
+
+    def offer(self, trigger: Trigger, reason: str = "", *, phase: str | None = None, **details: Any) -> None:
+        """Take a checkpoint if switches and strategy find it due."""
+        self.check_open(f"{reason or trigger} was not saved")
+        self._offer(trigger, reason, phase=phase or self.current_phase, details=details)
+        self._boundary()
+
+    def note(self, kind: str, what: str = "", **details: Any) -> None:
+        """Add a line to the run's journal; it is stored with the next checkpoint."""
+        if self._journal is None:
+            self._journal = self._attached_log(Log("journal"))
+        known = {name: value for name, value in details.items() if value not in (None, "")}
+        record = {"at": self.now(), "kind": kind, "what": what[:_LONGEST_NOTE], **known}
+        packed = self._services.pack(record, f"note {kind}")
+        self._journal.add(self._services.unpack(packed, "journal"), len(packed))
+
+    def journal(self) -> list[dict[str, Any]]:
+        """Return every line of the journal, oldest first."""
+        if self._journal is None:
+            self._journal = self._attached_log(Log("journal"))
+        return self._journal.records()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait; a pause or cancellation from outside is let in. A long one is a wait that outlives the process."""
+        until = self.now() + timedelta(seconds=seconds)
+        if seconds >= _LONG_PAUSE_S:
+            self.sleep_until(until, name=f"cooldown:{until:%Y%m%dT%H%M%S}", kind="cooldown")
+            return
+        deadline = self.monotonic() + seconds
+        with self._services.listen() as bell:
+            while (left := deadline - self.monotonic()) > 0:
+                bell.wait(min(left, 1.0))
+                self._boundary()
+
+    def wait_for(self, wait: Wait) -> Reply:
+        """Wait for a person, a signal or a time; one that was answered in an earlier life returns at once."""
+        self.check_open(f"{wait.question or wait.id!a} cannot be waited for")
+        budget: Budget | None = self._parts.get("budget")
+        with budget.stopped() if budget is not None else nullcontext():  # to wait is not to work
+            return self.waits.wait_for(wait)
+
+    def check_open(self, lost: str) -> None:
+        """Raise RunClosed if the run is closed."""
+        if self._is_closed:
+            raise RunClosed(lost, self.id)
+
+    def _boundary(self) -> None:
+        """Let in what came from outside, now and then."""
+        now = self.monotonic()
+        if now - self._looked_at < _LOOK_EVERY_S or self.lock.is_mine():
+            return
+        self._looked_at = now
+        if "waits" in self._parts or self._has("waits") or self._services.read_inbox(0):
+            self.waits.look()
+
+    # The life of the run
+
+    def begin(self) -> None:
+        """Begin to move the run: new, or carried on from where it stood."""
+        before = self.status.status
+        if before == "cancelled":
+            raise RunCancelled(self.id, "", self.status.detail)
+        self.status.set("running")
+        if before is not None:
+            head = self.head
+            self.note("carried on", f"it was {before}", checkpoint=head.id if head else None)
+        if self._has("budget"):
+            self.budget  # noqa: B018 - its clock counts from here
+        if self._has("waits"):
+            self.waits.look()
+
+    def end(self, error: BaseException | None) -> None:
+        """Say how this life of the run ended; stored with the last checkpoint."""
+        status = self.status
+        if status.status in ("completed", "cancelled") or isinstance(error, (RunWaiting, RunCancelled)):
+            return
+        if isinstance(error, Exception):
+            status.set("failed", f"{type(error).__name__}: {error}"[:_LONGEST_NOTE])
+        else:
+            status.set("ended", "" if error is None else f"interrupted ({type(error).__name__})")
+
+    def complete(self, detail: str = "") -> None:
+        """Say that the run has reached its end: nothing is left to resume."""
+        self.status.set("completed", detail)
+        self.note("completed", detail)
+        self.save(Trigger.SHUTDOWN, "the run is complete")
+
+    # Parts
+
+    def attach(self, section: str, live: L) -> L:
+        """Register an object as a section, with its state from the head if that has one; return it."""
+        with self.lock:
+            if self._has(section):
+                live.restore(self.head.section(section))
+                resume = getattr(live, "resume", None)
+                if callable(resume):
+                    resume()
+            self.register(section, live, quiet=section in _QUIET)
+        return live
+
+    def _forget_parts(self, sections: Sequence[str], registered: Sequence[str]) -> None:
+        """Let logs go, and parts without one of these sections: they are made anew from the head when next used."""
+        self._journal = None
+        self._parts.pop("steps", None)
+        gone = {name for name in self._parts if name not in sections}
+        for name in gone:
+            del self._parts[name]
+        for name in registered:
+            if name in gone or name.partition(".")[0] in ("steps", "journal"):
+                self.unregister(name)
+
+    def _has(self, section: str) -> bool:
+        head = self.head
+        return head is not None and section in head.sections
+
+    def _part(self, section: str, make: Callable[[], L]) -> L:
+        """Return a part, made and attached when it is first asked for."""
+        with self.lock:
+            if section not in self._parts:
+                self._parts[section] = self.attach(section, make())
+            found: L = self._parts[section]
+        return found
+
+    def _attached_log(self, log: Log) -> Log:
+        with self.lock:
+            head = self.head
+            stored = {
+                name: StoredSegment(head.section(name), head.section_size(name))
+                for name in (segment_names(log.name, head.sections) if head is not None else ())
+            }
+            log.attach(self._register_segment, stored)
+        return log
+
+    def _register_segment(self, section: str, segment: Segment) -> None:
+        self.register(section, segment, quiet=True)
+
+    @property
+    def status(self) -> RunStatus:
+        """How the run stands."""
+        from holdfast.runtime.status import RunStatus  # noqa: PLC0415 - a part is loaded by the runs that use it
+
+        return self._part("status", lambda: RunStatus(self))
+
+    @property
+    def waits(self) -> Waits:
+        """What the run waits for."""
+        from holdfast.runtime.waits import Waits  # noqa: PLC0415
+
+        return self._part(
+            "waits",
+            lambda: Waits(
+                self,
+                self.status,
+                read=self._services.read_inbox,
+                listen=self._services.listen,
+                blocks=self._waiting == "block",
+            ),
+        )
+
+    @property
+    def steps(self) -> Steps:
+        """The steps that were done."""
+        with self.lock:
+            found: Steps | None = self._parts.get("steps")
+            if found is None:
+                found = self._parts["steps"] = self._make_steps()
+        return found
+
+    def _make_steps(self) -> Steps:
+        from holdfast.runtime.steps import Steps  # noqa: PLC0415
+
+        services = self._services
+        steps = Steps(
+            self, pack=services.pack, unpack=services.unpack, make_key=lambda: f"hf-{services.entropy(16).hex()}"
+        )
+        self._attached_log(steps.log)
+        steps.load()
+        return steps
+
+    @property
+    def phases(self) -> Phases:
+        """The phases of the run."""
+        return self._phases()
+
+    def declare_phases(self, *order: str, plan: str | None = None, replan_limit: int = 2) -> Phases:
+        """Name the phases in their order, before any is entered."""
+        if "phases" in self._parts:
+            raise UsageError("the phases are in use already: declare them before the first run.phase() or run.phases")
+        return self._phases(order, plan=plan, replan_limit=replan_limit)
+
+    def _phases(self, order: Sequence[str] = (), **options: Any) -> Phases:
+        from holdfast.runtime.phases import Phases  # noqa: PLC0415
+
+        return self._part("phases", lambda: Phases(self, order, root=self._root, pack=self._services.pack, **options))
+
+    def phase(self, name: str, *, label: str | None = None) -> Phase:
+        """Return a phase: `with run.phase("research"):` does it, `.is_due` tells whether it is still to be done."""
+        phase = self.phases.phase(name, label=label)
+        if "steps" in self._parts:
+            self.steps.begin_attempt(name)
+        return phase
+
+    def replan(self, phase: str, reason: str) -> Replan:
+        """Count that a phase is planned anew; ReplanLimit when that was done too often."""
+        return self.phases.replan(phase, reason)
+
+    def machine(self, **declared: Any) -> StateMachine:
+        """Declare the run's state machine (`states=`, `transitions=`, `guards=`), where it stood."""
+        from holdfast.runtime.machine import StateMachine  # noqa: PLC0415
+
+        return self._part("workflow", lambda: StateMachine(self, **declared))
+
+    @property
+    def agents(self) -> Agents:
+        """The agents of the run, and what became of their calls."""
+        from holdfast.runtime.agents import Agents  # noqa: PLC0415
+
+        return self._part("agents", lambda: Agents(self, pack=self._services.pack))
+
+    @property
+    def context(self) -> Context:
+        """What the run is about and has learned."""
+        from holdfast.runtime.context import Context  # noqa: PLC0415
+
+        return self._part("context", lambda: Context(self, root=self._root))
+
+    @property
+    def knowledge(self) -> Knowledge:
+        """What was injected into the run, and what it found out."""
+        from holdfast.runtime.knowledge import Knowledge  # noqa: PLC0415
+
+        return self._part("knowledge", lambda: Knowledge(self))
+
+    @property
+    def mailbox(self) -> Mailbox:
+        """Messages between the agents, and their conflicts."""
+        from holdfast.runtime.mailbox import Mailbox  # noqa: PLC0415
+
+        return self._part("messages", lambda: Mailbox(self))
+
+    @property
+    def team(self) -> Team:
+        """Who works on the run."""
+        from holdfast.runtime.team import Team  # noqa: PLC0415
+
+        return self._part("team", lambda: Team(self))
+
+    @property
+    def subject(self) -> Subject:
+        """What the run works on."""
+        from holdfast.runtime.subject import Subject  # noqa: PLC0415
+
+        return self._part("subject", lambda: Subject(self))
+
+    @property
+    def budget(self) -> Budget:
+        """What the run may spend, and has spent."""
+        from holdfast.runtime.budget import Budget  # noqa: PLC0415
+
+        return self._part("budget", lambda: Budget(self))
+
+    def graph(self, name: str = "graph") -> TaskGraph:
+        """Return a task graph of the run: new, or where it stood."""
+        from holdfast.runtime.graphs import Graphs  # noqa: PLC0415
+
+        return self._part("graph", lambda: Graphs(self)).graph(name)
+
+    @property
+    def gates(self) -> Gates:
+        """Tasks that must pass their gates."""
+        from holdfast.runtime.gates import Gates  # noqa: PLC0415
+
+        return self._part("gates", lambda: Gates(self))
+
+    # Steps and waiting
+
+    def step(
+        self,
+        name: str,
+        call: Callable[..., T],
+        /,
+        *args: Any,
+        retries: int = 0,
+        backoff: float = 1.0,
+        retry_on: type[Exception] | tuple[type[Exception], ...] | Callable[[Exception], bool] | None = None,
+        timeout_s: float | None = None,
+        effect: str | bool | None = None,
+        on_unknown: OnUnknown | None = None,
+        wrote_files: bool = False,
+        store: Callable[[T], Any] | None = None,
+        **named: Any,
+    ) -> T:
+        """Do a piece of work once: its result is stored, and returned without doing it in every later life of the run.
+
+        Transient errors (or those of `retry_on`) are retried. A step with an `effect` outside is recorded before it
+        begins; if its end is missing after a crash, `on_unknown` decides: retry, skip or ask (the default). `store`
+        makes of the result what is kept of it.
+        """
+        self.check_open(f"step {name!a} was not done")
+        options = step_options(
+            retries=retries,
+            backoff=backoff,
+            retry_on=retry_on,
+            timeout_s=timeout_s,
+            effect=effect,
+            on_unknown=on_unknown,
+            wrote_files=wrote_files,
+            store=store,
+            phase=self.current_phase,
+        )
+        return self.steps.run(name, call, *args, options=options, **named)
+
+    def parallel(self, calls: Mapping[str, Callable[[], T]], *, limit: int = 8, **options: Any) -> dict[str, T]:
+        """Do several steps at once, each kept as it settles; return their results by name.
+
+        All are let to settle before a failure is raised: alone, or as an ExceptionGroup.
+        """
+        from holdfast.runtime.parallel import run_parallel  # noqa: PLC0415
+
+        self.check_open("no step was done")
+        made = step_options(phase=self.current_phase, **options)
+        run = partial(self.steps.run, options=made)
+        return run_parallel({name: partial(run, name, call) for name, call in calls.items()}, limit=limit)
+
+    def approve(
+        self,
+        question: str,
+        *,
+        options: Sequence[str] = ("approve", "reject"),
+        name: str | None = None,
+        until: datetime | None = None,
+        **details: Any,
+    ) -> Reply:
+        """Wait for a person's decision, over restarts; a rejection is an answer like any other."""
+        from holdfast.runtime.waits import Wait  # noqa: PLC0415
+
+        if not question or not options:
+            raise UsageError("approve() needs a question and at least one option")
+        wait = Wait(
+            id=name or f"approve:{question}"[:_LONGEST_NOTE],
+            kind="approval",
+            question=question,
+            options=tuple(options),
+            until=until,
+            details=details,
+        )
+        return self.wait_for(wait)
+
+    def wait_signal(self, name: str, *, until: datetime | None = None) -> Reply:
+        """Wait for a named signal; `hf.signal(run, name, value)` sends it, also before it is waited for."""
+        from holdfast.runtime.waits import Wait  # noqa: PLC0415
+
+        details = {"signal": name}
+        return self.wait_for(
+            Wait(id=f"signal:{name}", kind="signal", question=f"signal {name}", until=until, details=details)
+        )
+
+    def sleep_until(
+        self, when: datetime, *, name: str | None = None, kind: Literal["time", "cooldown"] = "time"
+    ) -> Reply:
+        """Wait for a time, over restarts; under the same name the time that was set first counts."""
+        from holdfast.runtime.waits import Wait  # noqa: PLC0415
+
+        if when.tzinfo is None:
+            raise UsageError(f"when={when!r}: give a time with its zone, such as datetime.now(UTC) + timedelta(...)")
+        name = name or f"time:{when.isoformat()}"
+        return self.wait_for(Wait(id=name, kind=kind, question=f"until {when}", until=when))
+
+
+def step_options(
+    *,
+    retries: int = 0,
+    backoff: float = 1.0,
+    retry_on: type[Exception] | tuple[type[Exception], ...] | Callable[[Exception], bool] | None = None,
+    effect: str | bool | None = None,
+    **others: Any,
+) -> StepOptions:
+    """Return the options of a step as one value."""
+    from holdfast.runtime.attempt import Retry, is_transient  # noqa: PLC0415
+    from holdfast.runtime.steps import StepOptions  # noqa: PLC0415
+
+    if isinstance(retry_on, (type, tuple)):
+        kinds = retry_on
+        retry_on = lambda error: isinstance(error, kinds)  # noqa: E731
+    transient: Callable[[Exception], bool] = retry_on or is_transient
+    what = "an outside effect" if effect is True else effect or None
+    return StepOptions(retry=Retry(retries, backoff, transient=transient), effect=what, **others)

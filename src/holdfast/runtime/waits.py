@@ -1,0 +1,237 @@
+"""What a run waits for, and the answers: a person, a signal, a time.
+
+The process may end meanwhile: what is waited for and what was answered are a section, and an answer that comes from
+another process lies in the run's inbox until the run takes it in with a checkpoint of its own.
+"""
+
+from __future__ import annotations
+
+import threading
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from holdfast.errors import RunCancelled, RunWaiting, UsageError
+from holdfast.model.triggers import Trigger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from holdfast.runtime.host import Host
+    from holdfast.runtime.inbox import Item
+    from holdfast.runtime.status import RunStatus
+    from holdfast.store.bell import Bell
+
+WaitKind = Literal["approval", "signal", "time", "budget", "pause", "uncertain", "cooldown"]
+
+_LONGEST_SLEEP_S = 60.0  # so that a ring that was lost, or a clock that was set, is noticed
+_TRIGGERS = {"budget": Trigger.BUDGET_WARNING}
+
+
+class Wait(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One thing that a run waits for; `id` is the same in every life of the run."""
+
+    id: str
+    kind: WaitKind
+    question: str = ""
+    options: tuple[str, ...] = ()
+    until: datetime | None = None
+    details: dict[str, Any] = {}
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An answer: what was chosen, by whom, when."""
+
+    choice: str
+    at: datetime
+    by: str = ""
+    note: str = ""
+    value: Any = None
+
+    @property
+    def approved(self) -> bool:
+        """Whether it is a yes."""
+        return self.choice in ("approve", "yes")
+
+
+class WaitsValue(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The section: what is open, what was answered, and how far the inbox was read."""
+
+    open: dict[str, Wait] = {}
+    answered: dict[str, Reply] = {}
+    signals: dict[str, list[Reply]] = {}
+    read: int = 0
+
+
+class Waits:
+    """What one run waits for."""
+
+    def __init__(
+        self,
+        host: Host,
+        status: RunStatus,
+        *,
+        read: Callable[[int], Sequence[Item]],
+        listen: Callable[[], Bell],
+        blocks: bool = True,
+    ) -> None:
+        self._host = host
+        self._status = status
+        self._read = read
+        self._listen = listen
+        self._blocks = blocks
+        self._over: set[str] = set()
+        self._followers: set[int] = set()
+        self._wanted: Item | None = None
+        self.changes = 0
+        self.restore(WaitsValue())
+
+    def snapshot(self) -> Any:
+        """Return what is open and answered."""
+        value = WaitsValue(open=self._open, answered=self._answered, signals=self._signals, read=self._seen)
+        return msgspec.to_builtins(value, builtin_types=(datetime,))
+
+    def restore(self, value: Any) -> None:
+        """Take it back."""
+        taken = value if isinstance(value, WaitsValue) else msgspec.convert(value, WaitsValue)
+        self._open, self._answered = dict(taken.open), dict(taken.answered)
+        self._signals = {name: list(replies) for name, replies in taken.signals.items()}
+        self._seen = taken.read
+        self.changes += 1
+
+    @property
+    def open(self) -> list[Wait]:
+        """What is waited for now."""
+        return list(self._open.values())
+
+    def wait_for(self, wait: Wait) -> Reply:
+        """Wait; an answer from an earlier life of the run is returned at once."""
+        if wait.id in self._over:
+            raise UsageError(f"{wait.id!a} was answered already in this run of the program: give each wait its own id")
+        reply = self._answered.get(wait.id)
+        if reply is None or wait.id in self._open:
+            reply = self._waited(wait)
+        self._over.add(wait.id)
+        return reply
+
+    def _waited(self, wait: Wait) -> Reply:
+        trigger = _TRIGGERS.get(wait.kind, Trigger.USER_APPROVAL)
+        if wait.id not in self._answered:
+            wait = self._begun(wait)
+            self._host.save(trigger, f"waits: {wait.question or wait.id}")
+        reply = self._answer(wait)
+        with self._host.lock:
+            self._open.pop(wait.id, None)
+            self._answered[wait.id] = reply
+            self.changes += 1
+            self._status.set("running")
+            self._host.note("answered", wait.question or wait.id, choice=reply.choice, by=reply.by, note=reply.note)
+        self._host.save(trigger, f"{wait.id}: {reply.choice}" + (f" by {reply.by}" if reply.by else ""))
+        return reply
+
+    def _begun(self, wait: Wait) -> Wait:
+        """Note what is waited for; the time that was set first counts."""
+        with self._host.lock:
+            known = self._open.get(wait.id)
+            if known is not None and known.until is not None:
+                wait = known
+            if known != wait:
+                self._open[wait.id] = wait
+                self.changes += 1
+                self._host.note("waits", wait.question, wait=wait.kind, id=wait.id)
+            self._status.set("paused" if wait.kind == "pause" else "waiting", wait.question)
+        return wait
+
+    def _answer(self, wait: Wait) -> Reply:
+        """Return the answer when it is there; RunWaiting in a run that does not block."""
+        with self._listen() as bell:
+            while True:
+                self._take_all()
+                if wait.kind != "pause" or self._is_cancelled:
+                    self._follow()
+                with self._host.lock:
+                    reply = self._reply(wait)
+                if reply is not None:
+                    return reply
+                if not self._blocks:
+                    raise RunWaiting(self._host.id, wait.id, wait.kind, wait.question)
+                left = (wait.until - self._host.now()).total_seconds() if wait.until is not None else _LONGEST_SLEEP_S
+                bell.wait(min(max(0.0, left), _LONGEST_SLEEP_S))
+
+    def _reply(self, wait: Wait) -> Reply | None:
+        if wait.id in self._answered:
+            return self._answered[wait.id]
+        if wait.kind == "signal":
+            name = wait.details.get("signal", wait.id)
+            kept = self._signals.get(name)
+            return kept.pop(0) if kept else None
+        if wait.until is not None and self._host.now() >= wait.until:
+            return Reply(choice="time", at=self._host.now())
+        return None
+
+    def look(self) -> None:
+        """Let in what came from outside: a pause is waited out here, a cancellation ends the run."""
+        me = threading.get_ident()
+        if me in self._followers:
+            return
+        self._followers.add(me)
+        try:
+            self._take_all()
+            self._follow()
+            for wait in list(self._open.values()):
+                if wait.kind == "pause":  # of an earlier life, or of another thread
+                    self.wait_for(wait)
+        finally:
+            self._followers.discard(me)
+
+    def withdraw(self) -> None:
+        """No longer wait for anything but the end of a pause: the run was set back to before it came there."""
+        with self._host.lock:
+            self._open = {name: wait for name, wait in self._open.items() if wait.kind == "pause"}
+            self.changes += 1
+
+    def _take_all(self) -> None:
+        """Read the inbox; what is taken in is stored with the next checkpoint."""
+        with self._host.lock:
+            for item in self._read(self._seen):
+                self._take_in(item)
+                self._seen = item.number
+                self.changes += 1
+
+    def _take_in(self, item: Item) -> None:
+        reply = Reply(choice=item.choice, at=item.at, by=item.by, note=item.note, value=item.value)
+        if item.kind == "answer":
+            target = item.target or next(iter(self._open), "")
+            wait = self._open.get(target)
+            if wait is None or (wait.options and item.choice not in wait.options):
+                self._host.note("answer not used", target, choice=item.choice, by=item.by)
+                return
+            self._answered[target] = reply
+        elif item.kind == "signal":
+            self._signals.setdefault(item.target, []).append(reply)
+        elif item.kind == "resume":
+            self._wanted = None
+            for wait in list(self._open.values()):
+                if wait.kind == "pause":
+                    self._answered[wait.id] = reply
+        else:
+            self._wanted = item
+
+    @property
+    def _is_cancelled(self) -> bool:
+        return self._wanted is not None and self._wanted.kind == "cancel"
+
+    def _follow(self) -> None:
+        """Do what somebody outside wants: pause until it is taken back, or end."""
+        item, self._wanted = self._wanted, None
+        if item is None:
+            return
+        if item.kind == "cancel":
+            with self._host.lock:
+                self._status.set("cancelled", item.note)
+                self._host.note("cancelled", item.note, by=item.by)
+            self._host.save(Trigger.USER_INTERRUPT, f"cancelled by {item.by or 'somebody'}")
+            raise RunCancelled(self._host.id, item.by, item.note)
+        question = f"paused by {item.by or 'somebody'}" + (f": {item.note}" if item.note else "")
+        self.wait_for(Wait(id=f"pause:{item.number}", kind="pause", question=question))

@@ -1,0 +1,431 @@
+"""The parts of a run as a program uses them: saved by its run, carried over, and there again in another process."""
+
+import os
+import signal
+from datetime import timedelta
+
+import pytest
+
+import holdfast
+from crash.children import Child
+from holdfast import RunClosed, RunWaiting, UsageError
+from holdfast.runtime.agents import AgentOutput
+from holdfast.runtime.graph import TaskGraph
+from holdfast.runtime.usage import TokenUsage
+from holdfast.store.sqlite import SQLiteStore
+from unit.runtime.lives import every_death, unbroken
+
+
+@pytest.fixture
+def place(tmp_path):
+    return tmp_path / "store.db"
+
+
+def killed(place, program, **options):
+    """Let another process move the run, and kill it where the program ends."""
+
+    def life(_report):
+        with holdfast.open(place, interval_s=None) as hf, hf.run("r", **options) as run:
+            program(run)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    ended = Child(life).join()
+    assert ended.signal == signal.SIGKILL, ended.reports
+
+
+def life(place, program, **options):
+    with holdfast.open(place, interval_s=None) as hf, hf.run("r", **options) as run:
+        return program(run)
+
+
+def write(_given):
+    return AgentOutput(output="text", summary="wrote it", location="notes.md", tokens=TokenUsage(input=7, output=3))
+
+
+def fail(_given):
+    raise ValueError("no idea")
+
+
+MACHINE = {"states": ["plan", "act"], "guards": {("plan", "act"): lambda: False}}
+
+
+def use_everything(run):
+    machine = run.machine(**MACHINE)
+    machine.request("act", trigger="asked")
+    run.subject.update(title="Login", body="Add it", labels=["bug"], assignees=["ann"], branch="login", session="s1")
+    run.context.set(project="shop", session="s1", task="add login", work_breakdown=["model", "view"])
+    run.context.learn("tests first")
+    run.context.decide("use sessions", "simple", id="d1")
+    run.knowledge.inject("the house style", source="wiki")
+    run.knowledge.capture("logins are case sensitive", kind="fact")
+    run.team.add("coder", "writes")
+    run.agents.team = run.team
+    run.agents.register("coder", write)
+    run.agents.register("critic", fail)
+    run.declare_phases("research", "build", plan="plan.md", replan_limit=2)
+    with run.phase("research", label="phase:research") as phase:
+        run.agents.call("coder", {"about": "login"}, task="notes")
+        phase.summarise("read all of it")
+        phase.keep({"sources": 3})
+    with pytest.raises(ValueError, match="no idea"), run.phase("build"):
+        run.agents.call("critic", "look", task="review")
+    run.replan("build", "the critic has no idea")
+    run.budget.limit(tokens=100, time_s=60, retries=3, subcalls=4, tool_calls=5)
+    run.budget.spend(tokens=42, retries=1, subcalls=2, tool_calls=3, once="first")
+    asked = run.mailbox.send("coder", "critic", "is it good?", expects_answer=True)
+    run.mailbox.send("critic", "coder", "hurry")
+    run.mailbox.answer(run.mailbox.receive("critic"), "no")
+    assert run.mailbox.await_answer(asked) == "no"
+    conflict = run.mailbox.conflicts.start("style", ["coder", "critic"])
+    conflict.position("coder", "tabs")
+    run.context.note(loop=3, progress=0.5)
+    run.checkpoint(sections={"episode": {"version": 2}})
+
+
+def test_all_parts_are_there_again_after_the_process_was_killed(place):
+    """Proves A3, A4, A5, B1, B5, B6, C2, C3, C5, C6, C7, C17, E1: through a run, in a process that knew nothing."""
+    killed(place, use_everything)
+    with holdfast.open(place) as hf, hf.run("r") as run:
+        coder, critic = (run.agents[name] for name in ("coder", "critic"))
+        assert (coder.status, coder.output, coder.attempts) == ("completed", "text", 1)
+        assert (coder.tokens.input, coder.tokens.output) == (7, 3)
+        assert coder.started_at <= coder.completed_at
+        assert (critic.status, critic.input, critic.error) == ("failed", "look", "no idea")
+        (output,) = run.agents.outputs()
+        assert output[:2] == ("coder", "notes")
+        assert output[3:] == ("wrote it", "notes.md")
+
+        machine = run.machine(**MACHINE)
+        assert (machine.current, machine.previous, machine.pending) == ("plan", None, ("act",))
+
+        context = run.context
+        assert (context.project, context.session, context.task) == ("shop", "s1", "add login")
+        assert context.work_breakdown == ["model", "view"]
+        assert context.lessons == ("tests first",)
+        assert [(one.id, one.decision, one.rationale) for one in context.decisions] == [
+            ("d1", "use sessions", "simple")
+        ]
+        assert context.metadata == {"loop": 3, "progress": 0.5}
+
+        subject = run.subject.value
+        assert (subject.title, subject.body, subject.labels) == ("Login", "Add it", ["bug"])
+        assert (subject.assignees, subject.branch, subject.session) == (["ann"], "login", "s1")
+
+        phases = run.declare_phases("research", "build")
+        research, build = phases.state("research"), phases.state("build")
+        assert (phases.plan, phases.completed, phases.next) == ("plan.md", ("research",), "build")
+        assert (research.summary, research.result, research.label) == (
+            "read all of it",
+            {"sources": 3},
+            "phase:research",
+        )
+        assert (build.status, build.error.message, build.attempt) == ("pending", "no idea", 1)
+        assert [(one.phase, one.reason) for one in phases.replans.history()] == [("build", "the critic has no idea")]
+
+        (member,) = run.team.members
+        assert (member.agent, member.role, member.completed, member.pending) == ("coder", "writes", ["notes"], [])
+
+        used = {name: (one.used, one.limit) for name, one in run.budget.spending.items() if name != "time_s"}
+        assert used == {"tokens": (42, 100), "retries": (1, 3), "subcalls": (2, 4), "tool_calls": (3, 5)}
+        assert run.budget.limit_of("time_s") == 60
+
+        assert [entry.content for entry in run.knowledge.injected] == ["the house style"]
+        assert [entry.content for entry in run.knowledge.pending] == ["logins are case sensitive"]
+
+        assert [message.body for message in run.mailbox.pending] == ["hurry"]
+        assert run.mailbox.answer_to("m1") == "no"
+        assert run.mailbox.conflicts.running == ["style"]
+        assert run.mailbox.conflicts.get("style").to_speak == ["critic"]
+        assert run.head.section("episode") == {"version": 2}
+
+
+def test_what_a_later_life_does_not_use_is_carried_over_and_costs_nothing(place):
+    """Proves X2 for parts."""
+    killed(place, use_everything)
+    with holdfast.open(place) as hf:
+        before = {one.name: one.root for one in hf.latest("r").record.envelope.sections}
+    life(place, lambda run: run.step("one more", str, 1))
+    with holdfast.open(place) as hf:
+        after = {one.name: one.root for one in hf.latest("r").record.envelope.sections}
+    kept = before.keys() - {"status", "steps", "journal", "waits", "budget"}  # a budget counts the time of every life
+    assert kept >= {"agents", "workflow", "context", "subject", "phases", "team", "knowledge", "messages"}
+    assert {name: after[name] for name in kept} == {name: before[name] for name in kept}
+
+
+def test_what_a_life_only_looks_at_is_stored_no_second_time(place):
+    killed(place, use_everything)
+    with holdfast.open(place) as hf:
+        before = {one.name: one.root for one in hf.latest("r").record.envelope.sections}
+
+    def look(run):
+        run.machine(**MACHINE)
+        run.declare_phases("research", "build")
+        for part in ("context", "subject", "team", "knowledge", "mailbox"):
+            getattr(run, part)
+        run.step("one more", str, 1)
+
+    life(place, look)
+    with holdfast.open(place) as hf:
+        after = {one.name: one.root for one in hf.latest("r").record.envelope.sections}
+    looked_at = {"workflow", "context", "subject", "phases", "team", "knowledge", "messages"}
+    assert {name: after[name] for name in looked_at} == {name: before[name] for name in looked_at}
+
+
+def test_parts_that_are_never_used_leave_no_section(place):
+    life(place, lambda run: run.step("one", str, 1))
+    with holdfast.open(place) as hf:
+        assert set(hf.latest("r").sections) == {"status", "steps"}
+
+
+def test_a_phase_that_failed_keeps_its_error_and_its_steps_and_the_person_chooses(place):
+    """Proves B5: retry and skip, over processes; to stop is to start it no more."""
+    did = []
+
+    def program(run):
+        with run.phase("build"):
+            run.step("write", lambda: did.append("write"))
+            if len(did) < 3:
+                run.step("test", lambda: did.append("test") or 1 / 0)
+
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            life(place, program)
+    assert did == ["write", "test", "test"]
+    with holdfast.open(place) as hf:
+        head = hf.latest("r")
+        assert (head.summary.status, head.section("error").message) == ("failed", "division by zero")
+        build = head.section("phases").phases["build"]
+        assert (build.status, build.attempt, build.error.code) == ("failed", 2, "ZeroDivisionError")
+    life(place, program)
+    assert life(place, lambda run: run.phases.completed) == ("build",)
+
+    def skipping(run):
+        run.phases.skip("build", "not today")
+        run.phases.skip("ship", "not today either")
+        return run.phase("build").is_due, run.phase("ship").is_due
+
+    assert life(place, skipping) == (False, False)
+    assert life(place, lambda run: (run.phases.completed, run.phase("ship").is_due)) == (("build",), False)
+
+
+def test_a_message_that_was_taken_and_not_dealt_with_comes_again_and_an_answer_stays(place):
+    """Proves C6, C17."""
+    killed(place, lambda run: (run.mailbox.send("a", "b", "why?", expects_answer=True), run.step("sent", str)))
+    killed(place, lambda run: run.step("taken", str, run.mailbox.receive("b").body))
+
+    def answered(run):
+        message = run.mailbox.receive("b")
+        assert (message.id, message.body) == ("m1", "why?")
+        run.mailbox.answer(message, "because")
+
+    killed(place, answered)
+
+    def heard(run):
+        assert run.mailbox.receive("b") is None
+        assert not run.mailbox.pending
+        return run.mailbox.await_answer("m1")
+
+    assert life(place, heard) == "because"
+
+
+def test_a_conflict_goes_on_in_the_round_and_with_the_speaker_where_the_process_died(place):
+    """Proves C17."""
+
+    def first(run):
+        conflict = run.mailbox.conflicts.start("style", ["a", "b"], "tabs?")
+        conflict.position("a", 1)
+        conflict.position("b", 2)
+        conflict.next_round()
+        conflict.position("a", 3)
+
+    killed(place, first)
+    asked = []
+
+    def speak(agent, conflict):
+        asked.append((agent, conflict.round, conflict.positions))
+        return 3
+
+    def settle(conflict):
+        return "three" if set(conflict.positions.values()) == {3} else None
+
+    def second(run):
+        return run.mailbox.conflicts.get("style").debate(speak, settle)
+
+    assert life(place, second) == "three"
+    assert asked == [("b", 2, {"a": 3, "b": 2})]
+    assert life(place, second) == "three"
+    assert len(asked) == 1
+
+
+def test_at_its_limit_an_episode_waits_for_a_person_and_goes_on_exactly_there(place):
+    """Proves E1, E6: the process may be gone meanwhile."""
+    did = []
+
+    def program(run):
+        run.budget.limit(tokens=100, tool_calls=50)
+        for loop in range(4):
+            run.step(f"act-{loop}", did.append, loop)
+            run.budget.spend(tokens=40, tool_calls=1, once=f"act-{loop}")
+        return run.budget.used("tokens"), run.budget.limit_of("tokens")
+
+    with pytest.raises(RunWaiting, match="120 of 100"):
+        life(place, program, waiting="leave")
+    assert did == [0, 1, 2]
+    with holdfast.open(place) as outside:
+        assert outside.latest("r").summary.status == "waiting"
+        (wait,) = outside.waiting("r")
+        assert (wait.kind, wait.details["budget"]) == ("budget", "tokens")
+        outside.raise_budget("r", {"tokens": 60}, by="ann")
+        with pytest.raises(UsageError, match="does not wait for a budget"):
+            outside.raise_budget("r", {"tokens": 60}, by="bob")
+    with pytest.raises(RunWaiting, match="160 of 160"):
+        life(place, program, waiting="leave")
+    with holdfast.open(place) as outside:
+        outside.answer("r", "limit", value=500, by="ann")
+    assert life(place, program) == (160, 500)
+    assert life(place, program) == (160, 500)
+    assert did == [0, 1, 2, 3]
+
+
+def test_time_counts_over_processes_and_not_between_them(place):
+    """Proves E1: time, used and limit."""
+    clock = [1000.0]
+
+    def spend(seconds):
+        with (
+            holdfast.Holdfast(SQLiteStore(place), monotonic=lambda: clock[0]) as hf,
+            hf.run("r", waiting="leave") as run,
+        ):
+            run.budget.limit(time_s=100)
+            clock[0] += seconds
+            run.budget.check()
+            return float(run.budget.used("time_s"))
+
+    assert spend(30) == 30
+    clock[0] += 5000
+    assert spend(40) == 70
+    with pytest.raises(RunWaiting, match="time_s is used up"):
+        spend(40)
+
+
+def test_a_graph_that_died_in_a_batch_goes_on_with_what_is_left_of_it(place, tmp_path):
+    """Proves C4, C12: the exact task, through a run."""
+    log = tmp_path / "log"
+
+    def work(name):
+        with log.open("a") as file:
+            file.write(name + "\n")
+        return name
+
+    def graph_of(run, last):
+        graph = run.graph("g")
+        graph.add("a", lambda: work("a"))
+        graph.add("b", lambda: work("b"))
+        graph.add("c", last, needs=["a", "b"])
+        return graph
+
+    def die(_results):
+        work("c")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    killed(place, lambda run: graph_of(run, die).run(limit=1))
+    section = holdfast.open(place).latest("r").section("graph")
+    assert (section.id, section.completed_batches, section.current_batch) == ("g", [1], 2)
+    result = life(place, lambda run: graph_of(run, sorted).run())
+    assert result.results == {"a": "a", "b": "b", "c": ["a", "b"]}
+    assert log.read_text().split() == ["a", "b", "c"]
+    section = holdfast.open(place).latest("r").section("graph")
+    assert (section.completed_batches, section.current_batch) == ([1, 2], None)
+
+
+def test_killed_at_any_save_a_graph_ends_with_no_batch_under_way_and_every_batch_counted():
+    """Proves C4, C16."""
+
+    def program(life):
+        graph = life.attach("graph", TaskGraph(life, "g"))
+        for name, needs in {"a": [], "b": [], "c": ["a", "b"], "d": ["c"]}.items():
+            graph.add(name, lambda name=name: life.do(name), needs=needs)
+        graph.run(limit=1)
+        section = graph.snapshot()
+        return section.completed_batches, section.current_batch, [task.batch for task in section.tasks.values()]
+
+    _disk, end, _saves = unbroken(program)
+    assert end == ([1, 2, 3], None, [1, 1, 2, 3])
+    for where, _disk, broken_end in every_death(program):
+        assert broken_end == end, where
+
+
+def test_an_object_of_your_own_is_attached_like_a_part(place):
+    class Notes:
+        def __init__(self):
+            self.lines = []
+
+        def snapshot(self):
+            return list(self.lines)
+
+        def restore(self, value):
+            self.lines = value
+
+    def program(run):
+        notes = run.attach("notes", Notes())
+        run.step("write", notes.lines.append, "one")
+        return notes.lines
+
+    assert life(place, program) == ["one"]
+    assert life(place, program) == ["one"]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda run: run.step("a", print),
+        lambda run: run.agents.call("coder", "x", task="t"),
+        lambda run: run.phase("p").__enter__(),
+        lambda run: run.machine(states=["a", "b"]).to("b"),
+        lambda run: run.mailbox.conflicts.start("c", ["a"]),
+        lambda run: run.gates.task("t", print, []).run(),
+        lambda run: run.approve("Deploy?"),
+    ],
+    ids=["step", "agent", "phase", "machine", "conflict", "gates", "approve"],
+)
+def test_a_closed_run_takes_nothing_and_calls_nobody(place, use):
+    called = []
+    with holdfast.open(place, interval_s=None) as hf:
+        with hf.run("r") as run:
+            run.agents.register("coder", called.append)
+            run.step("first", str)
+        head = hf.latest("r").id
+        with pytest.raises(RunClosed):
+            use(run)
+        assert hf.latest("r").id == head
+    assert called == []
+
+
+def test_a_run_that_saves_nothing_still_works(place):
+    """Proves D5: disabled, parts do their work and nothing is stored."""
+    with holdfast.open(place, enabled=False) as hf, hf.run("r") as run:
+        use_everything(run)
+        assert run.step("a", str, 1) == "1"
+        assert not hf.has("r")
+
+
+def test_a_run_in_memory_has_all_parts():
+    with holdfast.open("memory:") as hf:
+        with hf.run("r") as run:
+            use_everything(run)
+        with hf.run("r") as run:
+            assert run.team["coder"].completed == ["notes"]
+
+
+def test_what_the_journal_tells_is_in_order_and_outlives_the_process(place):
+    killed(place, use_everything)
+    lines = life(place, lambda run: run.journal())
+    kinds = [line["kind"] for line in lines]
+    assert [kind for kind in kinds if kind in ("replan", "conflict_start", "carried on")] == [
+        "replan",
+        "conflict_start",
+        "carried on",
+    ]
+    times = [line["at"] for line in lines]
+    assert times == sorted(times)
+    assert times[-1] - times[0] < timedelta(hours=1)

@@ -1,0 +1,335 @@
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+import holdfast
+from holdfast import Divergence, RunClosed, RunWaiting, StepTimeout, UsageError, ValueRefused
+from holdfast.model.triggers import Trigger
+
+
+class Worker:
+    """Counts what it really does."""
+
+    def __init__(self):
+        self.done = []
+
+    def double(self, number):
+        self.done.append(number)
+        return {"doubled": 2 * number}
+
+    def fail(self, error, times=1):
+        self.done.append("fail")
+        if len(self.done) <= times:
+            raise error
+        return "at last"
+
+
+@pytest.fixture
+def place(tmp_path):
+    return tmp_path / "store.db"
+
+
+@pytest.fixture
+def work():
+    return Worker()
+
+
+def opened(place, **options):
+    return holdfast.open(place, interval_s=None, **options)
+
+
+def test_a_step_is_done_once_over_all_lives_of_the_run(place, work):
+    """Proves D8."""
+    for _ in range(3):
+        with opened(place) as hf, hf.run("r") as run:
+            assert [run.step(f"act-{i}", work.double, i) for i in range(5)] == [{"doubled": 2 * i} for i in range(5)]
+    assert work.done == [0, 1, 2, 3, 4]
+
+
+def test_a_result_is_stored_before_the_step_returns(place, work):
+    with opened(place) as hf, hf.run("r") as run:
+        run.step("a", work.double, 1)
+        head = hf.latest("r")
+        assert head.trigger == "step_complete"
+        assert head.summary.steps == 1
+        assert head.section("steps")[0]["result"] == {"doubled": 2}
+
+
+def test_what_the_caller_does_with_a_result_does_not_change_the_record(place, work):
+    with opened(place) as hf, hf.run("r") as run:
+        run.step("a", work.double, 1)["doubled"] = "changed"
+        run.step("b", work.double, 2)
+        assert hf.latest("r").section("steps")[0]["result"] == {"doubled": 2}
+
+
+def test_a_name_that_is_used_twice_is_refused(place, work):
+    with opened(place) as hf, hf.run("r") as run:
+        run.step("a", work.double, 1)
+        with pytest.raises(UsageError, match="own name"):
+            run.step("a", work.double, 1)
+
+
+@pytest.mark.parametrize("name", ["", " ", "a\nb", "x" * 201, None, 3])
+def test_a_step_needs_a_name(place, work, name):
+    with opened(place) as hf, hf.run("r") as run:
+        with pytest.raises(UsageError, match="no name for a step"):
+            run.step(name, work.double, 1)
+        assert work.done == []
+
+
+def test_other_arguments_or_another_function_diverge(place, work):
+    with opened(place) as hf, hf.run("r") as run:
+        run.step("a", work.double, 1)
+    with opened(place) as hf, hf.run("r") as run:
+        with pytest.raises(Divergence, match="other arguments") as found:
+            run.step("a", work.double, 2)
+        assert found.value.step == "a"
+    with opened(place) as hf, hf.run("r") as run, pytest.raises(Divergence, match="double"):
+        run.step("a", work.fail, 1)
+
+
+def test_arguments_that_cannot_be_stored_stand_for_their_type(place, work):
+    for _ in range(2):
+        with opened(place) as hf, hf.run("r") as run:
+            assert run.step("a", lambda _: work.double(1), threading.Lock()) == {"doubled": 2}
+    assert work.done == [1]
+
+
+def test_an_error_is_recorded_with_message_code_and_stack_and_the_step_is_done_again(place, work):
+    """Proves D4."""
+    with opened(place) as hf, hf.run("r") as run:
+        with pytest.raises(KeyError):
+            run.step("a", work.fail, KeyError("gone"))
+        record = hf.latest("r").section("steps")[-1]
+        assert record["event"] == "failed"
+        assert record["error"]["code"] == "KeyError"
+        assert "gone" in record["error"]["message"]
+        assert "work.fail" in record["error"]["stack"] or "in fail" in record["error"]["stack"]
+    with opened(place) as hf, hf.run("r") as run:
+        assert run.step("a", work.fail, KeyError("gone")) == "at last"
+
+
+class RateLimitError(Exception):
+    retry_after = 0.01
+
+
+@pytest.mark.parametrize("error", [TimeoutError(), ConnectionResetError(), RateLimitError()])
+def test_transient_errors_are_retried(place, work, error):
+    """Proves B8."""
+    with opened(place) as hf, hf.run("r") as run:
+        assert run.step("a", lambda: work.fail(error, 2), retries=2, backoff=0.001) == "at last"
+        assert run.steps.record("a")["attempts"] == 3
+        assert [line["kind"] for line in run.journal()] == ["retry", "retry"]
+
+
+def test_other_errors_are_not_retried_unless_asked(place, work):
+    with opened(place) as hf, hf.run("r") as run:
+        with pytest.raises(ValueError, match="no"):
+            run.step("a", lambda: work.fail(ValueError("no")), retries=5, backoff=0)
+        assert len(work.done) == 1
+        assert run.step("a", lambda: work.fail(ValueError("no"), 2), retries=5, backoff=0, retry_on=ValueError)
+    with opened(place) as hf, hf.run("r2") as run:
+        work.done.clear()
+        predicate = lambda error: "no" in str(error)  # noqa: E731
+        assert run.step("a", lambda: work.fail(ValueError("no"), 1), retries=1, backoff=0, retry_on=predicate)
+
+
+def test_a_step_that_takes_too_long_is_given_up(place):
+    over = threading.Event()
+    with opened(place) as hf, hf.run("r") as run:
+        with pytest.raises(StepTimeout):
+            run.step("slow", over.wait, timeout_s=0.05)
+        assert run.steps.record("slow")["event"] == "failed"
+        over.set()
+
+
+def test_a_result_that_cannot_be_stored_is_named_and_not_lost(place, work):
+    made = []
+
+    def make():
+        made.append(threading.Lock())
+        return {"plan": {"lock": made[-1]}}
+
+    with opened(place) as hf, hf.run("r") as run:
+        with pytest.raises(ValueRefused, match=r"plan\.lock.*store=") as refused:
+            run.step("a", make)
+        assert "step a" in refused.value.path
+        assert run.steps.unstored("a") == {"plan": {"lock": made[0]}}
+        assert run.step("a", make, store=sorted) == {"plan": {"lock": made[0]}}
+    with opened(place) as hf, hf.run("r") as run:
+        assert run.step("a", make) == ["plan"]
+    assert len(made) == 1
+
+
+class Kill(BaseException):
+    """Ends a life of the run without a word, as a kill would."""
+
+
+def killed_in_effect(place, work, **options):
+    """Leave a step with an effect begun and without an end."""
+    hf = opened(place)
+    run = hf.run("r")
+    seen = []
+
+    def effect(idempotency_key):
+        seen.append(idempotency_key)
+        work.done.append("effect")
+        raise Kill
+
+    with pytest.raises(Kill):
+        run.step("pay", effect, effect="charge the card", **options)
+    hf.close()
+    return seen[0], effect
+
+
+def test_an_unknown_outcome_is_asked_about_and_the_answer_may_skip_it(place, work):
+    """Proves A16."""
+    _, effect = killed_in_effect(place, work)
+    with opened(place) as hf:
+        with pytest.raises(RunWaiting), hf.run("r", waiting="leave") as run:
+            run.step("pay", effect, effect="charge the card")
+        [wait] = hf.waiting("r")
+        assert wait.kind == "uncertain"
+        assert "charge the card" in wait.question
+        hf.answer("r", "skip", by="ann", value={"paid": True})
+        with hf.run("r", waiting="leave") as run:
+            assert run.step("pay", effect, effect="charge the card") == {"paid": True}
+    with opened(place) as hf, hf.run("r") as run:
+        assert run.step("pay", effect, effect="charge the card") == {"paid": True}
+    assert work.done == ["effect"]
+
+
+def test_a_retry_of_an_unknown_outcome_has_the_same_key(place, work):
+    key, effect = killed_in_effect(place, work, on_unknown="retry")
+    again = []
+
+    def effect(idempotency_key):  # noqa: F811 - the same function in the next life of the program
+        again.append((idempotency_key, holdfast.current_step()))
+        return "paid"
+
+    with opened(place) as hf, hf.run("r") as run:
+        assert run.step("pay", effect, effect="charge the card") == "paid"
+    assert again[0][0] == key
+    assert again[0][1].key == key
+    assert again[0][1].name == "pay"
+
+
+def test_a_step_may_say_that_an_unknown_outcome_is_skipped(place, work):
+    _, effect = killed_in_effect(place, work, on_unknown="skip")
+    with opened(place) as hf, hf.run("r") as run:
+        assert run.step("pay", effect, effect="charge the card") is None
+    assert work.done == ["effect"]
+
+
+def test_parallel_steps_are_each_kept_and_share_commits(place, work):
+    with opened(place) as hf, hf.run("r") as run:
+        calls = {f"p{i}": (lambda i=i: work.double(i)) for i in range(40)}
+        assert run.parallel(calls, limit=8) == {f"p{i}": {"doubled": 2 * i} for i in range(40)}
+        assert hf.latest("r").summary.steps == 40
+    with opened(place) as hf, hf.run("r") as run:
+        run.parallel(calls, limit=8)
+    assert sorted(work.done) == list(range(40))
+
+
+def test_parallel_steps_all_settle_before_a_failure_is_raised(place, work):
+    def fail():
+        raise ValueError("no")
+
+    with opened(place) as hf, hf.run("r") as run:
+        with pytest.raises(ValueError, match="no"):
+            run.parallel({"bad": fail, **{f"p{i}": (lambda i=i: work.double(i)) for i in range(10)}}, limit=2)
+        assert sorted(work.done) == list(range(10))
+        with pytest.raises(ExceptionGroup):
+            run.parallel({"bad1": fail, "bad2": fail})
+
+
+def test_steps_inside_the_lock_and_on_threads_do_not_wait_for_each_other(place, work):
+    with opened(place) as hf, hf.run("r") as run:
+        threads = [threading.Thread(target=run.step, args=(f"t{i}", work.double, i), daemon=True) for i in range(8)]
+        for thread in threads:
+            thread.start()
+        for i in range(8):
+            with run.lock:
+                run.step(f"m{i}", work.double, i)
+        for thread in threads:
+            thread.join(30)
+            assert not thread.is_alive()
+    assert len(work.done) == 16
+
+
+def test_a_closed_run_takes_no_step(place, work):
+    with opened(place) as hf:
+        with hf.run("r") as run:
+            run.step("a", work.double, 1)
+        with pytest.raises(RunClosed, match="step 'b' was not done"):
+            run.step("b", work.double, 1)
+        with pytest.raises(RunClosed):
+            run.save(Trigger.MANUAL)
+    assert work.done == [1]
+
+
+def test_a_step_says_which_files_it_wrote(place, tmp_path, work):
+    directory = tmp_path / "work"
+    directory.mkdir()
+    with opened(place) as hf, hf.run("r", workspace=directory) as run:
+        run.step("a", (directory / "a.txt").write_text, "one", wrote_files=True)
+        assert hf.latest("r").read("a.txt") == b"one"
+
+
+def test_a_failed_phase_may_use_its_step_names_again(place, work):
+    with opened(place) as hf, hf.run("r") as run:
+        for attempt in range(2):
+            try:
+                with run.phase("build"):
+                    run.step("compile", work.double, 1)
+                    if attempt == 0:
+                        work.fail(OSError("disk"), 9)
+            except OSError:
+                continue
+        assert run.phases.state("build").status == "completed"
+    assert work.done == [1, "fail"]
+
+
+def test_a_coroutine_function_is_run_to_its_end(place):
+    async def ask(goal):
+        return f"plan for {goal}"
+
+    with opened(place) as hf, hf.run("r") as run:
+        assert run.step("plan", ask, "x") == "plan for x"
+
+
+def test_ten_thousand_records_are_kept_in_sections_of_bounded_size(place, monkeypatch):
+    monkeypatch.setattr("holdfast.runtime.log._SETTLED_BYTES", 2_000)
+    for life in range(3):
+        with opened(place) as hf, hf.run("r") as run:
+            run.steps.log._segment_bytes = 5_000
+            for i in range(life * 10, life * 10 + 10):
+                run.step(f"s{i}", lambda i=i: "x" * 900 + str(i))
+    with opened(place) as hf:
+        head = hf.latest("r")
+        assert len([name for name in head.sections if name.startswith("steps")]) > 3
+        assert head.summary.steps == 30
+        with hf.run("r") as run:
+            assert [run.step(f"s{i}", lambda: "new")[-1] for i in range(30)] == [str(i)[-1] for i in range(30)]
+
+
+def test_a_long_pause_outlives_the_process(place, work):
+    """Proves E6."""
+
+    class Limited(Exception):
+        status_code = 429
+        retry_after = 3600
+
+    now = [time.time()]
+    hf = opened(place)
+    hf._clock = lambda: now[0]
+    with pytest.raises(RunWaiting, match="cooldown"), hf.run("r", waiting="leave") as run:
+        run.step("ask", lambda: work.fail(Limited(), 1), retries=1)
+    [wait] = hf.waiting("r")
+    assert wait.until == datetime.fromtimestamp(now[0], UTC) + timedelta(seconds=3600)
+    now[0] += 3601
+    with hf.run("r", waiting="leave") as run:
+        assert run.step("ask", lambda: work.fail(Limited(), 1), retries=1) == "at last"
+    hf.close()

@@ -1,0 +1,252 @@
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+import holdfast
+from holdfast import LeaseHeld, LeaseLost, NotFound, RunCancelled, RunWaiting, UsageError
+
+
+@pytest.fixture
+def place(tmp_path):
+    return tmp_path / "store.db"
+
+
+@pytest.fixture
+def hf(place):
+    with holdfast.open(place, interval_s=None) as opened:
+        yield opened
+
+
+@pytest.fixture
+def outside(place):
+    with holdfast.open(place, interval_s=None) as opened:
+        yield opened
+
+
+def waits_in_leave_mode(hf, act):
+    with pytest.raises(RunWaiting) as waiting, hf.run("r", waiting="leave") as run:
+        act(run)
+    return waiting.value
+
+
+def test_an_approval_is_given_by_another_process_while_the_run_is_gone(hf, outside):
+    """Proves E6."""
+    error = waits_in_leave_mode(hf, lambda run: run.approve("Deploy?"))
+    assert (error.kind, error.question, error.exit_code) == ("approval", "Deploy?", 9)
+    assert hf.latest("r").summary.status == "waiting"
+    assert [wait.question for wait in outside.waiting("r")] == ["Deploy?"]
+    outside.answer("r", "approve", by="ann", note="go ahead")
+    assert outside.waiting("r") == []
+    with hf.run("r", waiting="leave") as run:
+        reply = run.approve("Deploy?")
+        assert (reply.approved, reply.by, reply.note) == (True, "ann", "go ahead")
+        assert reply.at.tzinfo is UTC
+    with hf.run("r", waiting="leave") as run:
+        assert run.approve("Deploy?") == reply
+    kinds = [line["kind"] for line in hf.latest("r").section("journal")]
+    assert kinds.count("waits") == kinds.count("answered") == 1
+
+
+def test_a_rejection_is_a_normal_outcome(hf):
+    waits_in_leave_mode(hf, lambda run: run.approve("Deploy?"))
+    hf.answer("r", "reject", by="bob")
+    with hf.run("r") as run:
+        assert not run.approve("Deploy?").approved
+
+
+def test_a_waiting_run_is_woken_by_the_answer(hf, outside):
+    replies = []
+    ready = threading.Event()
+
+    def work():
+        with hf.run("r") as run:
+            run.step("a", lambda: 1)
+            ready.set()
+            replies.append(run.approve("Deploy?", options=["blue", "green"]))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    assert ready.wait(30)
+    while not outside.waiting("r"):
+        pass
+    outside.answer("r", "green")
+    thread.join(30)
+    assert replies[0].choice == "green"
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (lambda hf: hf.answer("r", "maybe"), "use approve or reject"),
+        (lambda hf: hf.answer("r", "approve", wait="other"), "it waits for approve:Deploy"),
+        (lambda hf: hf.raise_budget("r", {"tokens": 1}), "does not wait for a budget"),
+    ],
+)
+def test_an_answer_that_fits_nothing_is_refused(hf, answer, message):
+    waits_in_leave_mode(hf, lambda run: run.approve("Deploy?"))
+    with pytest.raises(UsageError, match=message):
+        answer(hf)
+
+
+def test_a_finished_or_unknown_run_takes_no_answer(hf):
+    with pytest.raises(NotFound):
+        hf.answer("nobody", "approve")
+    with hf.run("r") as run:
+        run.step("a", lambda: 1)
+        run.complete()
+    for say in (lambda: hf.answer("r", "approve"), lambda: hf.pause("r"), lambda: hf.cancel("r")):
+        with pytest.raises(UsageError, match="is completed"):
+            say()
+
+
+def test_the_same_question_twice_needs_a_name(hf):
+    waits_in_leave_mode(hf, lambda run: run.approve("Deploy?"))
+    hf.answer("r", "approve")
+    with hf.run("r", waiting="leave") as run:
+        run.approve("Deploy?")
+        with pytest.raises(UsageError, match="its own id"):
+            run.approve("Deploy?")
+
+
+def test_a_signal_is_kept_until_it_is_waited_for_and_heard_once(hf):
+    with hf.run("r") as run:
+        run.step("a", lambda: 1)
+    hf.signal("r", "data-ready", {"rows": 3}, by="etl")
+    with hf.run("r", waiting="leave") as run:
+        reply = run.wait_signal("data-ready")
+        assert (reply.value, reply.by) == ({"rows": 3}, "etl")
+    with hf.run("r", waiting="leave") as run:
+        assert run.wait_signal("data-ready").value == {"rows": 3}  # the same wait, from the record
+
+
+def test_a_durable_timer_counts_from_the_first_life(hf):
+    now = [1_800_000_000.0]
+    hf._clock = lambda: now[0]
+
+    def nap(run):
+        return run.sleep_until(datetime.fromtimestamp(now[0], UTC) + timedelta(hours=1), name="nap")
+
+    waits_in_leave_mode(hf, nap)
+    now[0] += 1800
+    waits_in_leave_mode(hf, nap)
+    now[0] += 1801
+    with hf.run("r", waiting="leave") as run:
+        assert nap(run).choice == "time"
+
+
+def test_a_time_without_a_zone_is_refused(hf):
+    with hf.run("r") as run, pytest.raises(UsageError, match="zone"):
+        run.sleep_until(datetime(2030, 1, 1))  # noqa: DTZ001
+
+
+def test_a_pause_from_outside_is_taken_at_the_next_boundary_and_acknowledged(hf, outside):
+    """Proves A16."""
+    with hf.run("r") as run:
+        run.step("a", lambda: 1)
+    outside.pause("r", by="ann", note="lunch")
+    with pytest.raises(RunWaiting, match="lunch"), hf.run("r", waiting="leave") as run:
+        run.step("b", lambda: 2)
+    assert outside.latest("r").summary.status == "paused"
+    with pytest.raises(RunWaiting, match="lunch"), hf.run("r", waiting="leave"):
+        pytest.fail("a paused run was moved")
+    outside.unpause("r", by="ann")
+    with hf.run("r", waiting="leave") as run:
+        assert run.step("d", lambda: 4) == 4
+    assert outside.latest("r").summary.status == "ended"
+
+
+def test_a_pause_that_is_taken_back_in_time_is_not_noticed(hf, outside):
+    with hf.run("r") as run:
+        run.step("a", lambda: 1)
+    outside.pause("r")
+    outside.unpause("r")
+    with hf.run("r", waiting="leave") as run:
+        run.step("b", lambda: 2)
+
+
+def test_a_cancelled_run_ends_at_the_next_boundary_and_stays_ended(hf, outside):
+    """Proves A11."""
+    with hf.run("r") as run:
+        run.step("a", lambda: 1)
+    outside.cancel("r", by="eve", note="wrong repository")
+    with pytest.raises(RunCancelled, match="eve: wrong repository"), hf.run("r") as run:
+        run.step("b", lambda: 2)
+    assert hf.latest("r").summary.status == "cancelled"
+    assert not hf.latest("r").recovery.can_resume
+    with pytest.raises(RunCancelled), hf.run("r"):
+        pytest.fail("a cancelled run was entered")
+
+
+def test_an_inbox_is_hidden_and_goes_with_its_run(hf):
+    with hf.run("r") as run:
+        run.step("a", lambda: 1)
+    hf.signal("r", "x")
+    assert [run.id for run in hf.runs()] == ["r"]
+    assert [run.id for run in hf.runs(limit=1)] == ["r"]
+    hf.delete_run("r")
+    assert list(hf.store.runs()) == []
+
+
+def test_many_may_speak_at_once(hf, place):
+    with hf.run("r") as run:
+        run.step("a", lambda: 1)
+
+    def speak(name):
+        with holdfast.open(place, interval_s=None) as other:
+            for number in range(5):
+                other.signal("r", f"{name}-{number}", number)
+
+    threads = [threading.Thread(target=speak, args=(f"t{i}",)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with hf.run("r", waiting="leave") as run:
+        assert [run.wait_signal(f"t{i}-{n}").value for i in range(4) for n in range(5)] == list(range(5)) * 4
+
+
+def test_one_process_moves_a_run_and_a_second_is_told_who(hf, outside):
+    with hf.run("r") as run:
+        run.step("a", lambda: 1)
+        with pytest.raises(LeaseHeld, match=r"pid \d+ .* since"), outside.run("r"):
+            pytest.fail("two processes have the run")
+        with pytest.raises(LeaseHeld):
+            outside.run("r").checkpoint(state=1)
+    with outside.run("r") as run:
+        run.step("b", lambda: 2)
+
+
+def test_a_worker_that_lost_its_lease_cannot_commit(hf, outside):
+    def lose(run):
+        run.step("a", lambda: 1)
+        outside.store.end_lease(outside.store.lease("r"))
+        outside.store.take_lease("r", owner="somebody else", ttl_s=60)
+        run.step("b", lambda: 2)
+
+    with pytest.raises(LeaseLost), hf.run("r") as run:
+        lose(run)
+    assert outside.latest("r").summary.steps == 1
+
+
+CRASHING = """
+    import os, signal, sys, holdfast
+    with holdfast.open(sys.argv[1], interval_s=None).run("r") as run:
+        run.step("a", lambda: 1)
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_the_lease_of_a_dead_process_is_taken_over_at_once(hf, place):
+    """Proves B8."""
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(CRASHING), str(place)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert hf.store.lease("r") is not None
+    assert hf.latest("r").summary.status == "running"
+    with hf.run("r") as run:
+        assert run.step("a", lambda: 2) == 1
+        assert run.journal()[-1]["what"] == "it was running"
