@@ -34,13 +34,14 @@ autovacuum = off
 log_min_messages = fatal
 deadlock_timeout = 200ms
 """
+_LOGINS = "local all with_password scram-sha-256\nlocal all all trust\nlocal replication all trust\n"
 _NOBODY = 65534
 
 
 class Server:
     """One server; as many databases as tests want."""
 
-    def __init__(self, folder: str | None = None) -> None:
+    def __init__(self, folder: str | None = None, *, standby_of: Server | None = None) -> None:
         # In memory where there is some: nothing here cuts the power. A benchmark names a real disk.
         parent = folder or ("/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
         self._folder = Path(tempfile.mkdtemp(prefix="holdfast-pg-", dir=parent)).resolve()
@@ -49,10 +50,14 @@ class Server:
         self._user = {"user": _NOBODY, "group": _NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
         if self._user:
             os.chown(self._folder, _NOBODY, _NOBODY)
-        self._run("initdb", "--auth=trust", "--encoding=utf8", "-U", "postgres", "--no-sync", "-D", str(self._data))
-        with (self._data / "postgresql.conf").open("a") as settings:
-            settings.write(_SETTINGS)
-        (self._data / "pg_hba.conf").write_text("local all with_password scram-sha-256\nlocal all all trust\n")
+        if standby_of is None:
+            self._run("initdb", "--auth=trust", "--encoding=utf8", "-U", "postgres", "--no-sync", "-D", str(self._data))
+            with (self._data / "postgresql.conf").open("a") as settings:
+                settings.write(_SETTINGS)
+            (self._data / "pg_hba.conf").write_text(_LOGINS)
+        else:
+            source = ("-h", str(standby_of._folder), "-U", "postgres")
+            self._run("pg_basebackup", *source, "-D", str(self._data), "-R", "-c", "fast", "--no-sync")
         self._owner = os.getpid()
         self._process: subprocess.Popen[bytes] | None = None
         self.start()

@@ -13,6 +13,7 @@ from blake3 import blake3
 from holdfast.capture.files import FileCapture
 from holdfast.errors import UsageError
 from holdfast.model.triggers import Trigger
+from holdfast.store.sealed import SealedStore
 from holdfast.workspace.checkout import checkout, plan_checkout
 from holdfast.workspace.compare import changes
 from holdfast.workspace.decide import Decisions
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from holdfast.checkpoint import Checkpoint
     from holdfast.encode.chunks import ChunkReader
     from holdfast.run import Run
+    from holdfast.settings.values import WorkspaceSettings
     from holdfast.store.api import Store
     from holdfast.workspace.compare import Change
     from holdfast.workspace.diff import FileDiff
@@ -39,19 +41,51 @@ if TYPE_CHECKING:
     from holdfast.workspace.tree import DiskTree
 
 _FOLDER = ".holdfast"
+_MEGABYTE = 1 << 20
+
+
+def options_of(settings: WorkspaceSettings) -> WorkspaceOptions:
+    """Return the options that a user's settings make."""
+    return WorkspaceOptions(
+        ignore=tuple(settings.ignore),
+        include=tuple(settings.include),
+        use_gitignore=settings.use_gitignore,
+        use_git=settings.use_git,
+        max_files=settings.max_files,
+        max_file_bytes=int(settings.max_file_mb * _MEGABYTE),
+        max_total_bytes=int(settings.max_total_mb * _MEGABYTE),
+    )
 
 
 def open_files(
     store: Store, reader: ChunkReader, root: str | os.PathLike[str], options: WorkspaceOptions | None
 ) -> FileCapture:
     """Open a workspace for a run; what a killed restore left is brought to an end, our own store stays out of it."""
+    capture = capture_of(store, reader, root, options)
+    recover_interrupted(capture.workspace.root)
+    return capture
+
+
+def capture_of(
+    store: Store, reader: ChunkReader, root: str | os.PathLike[str], options: WorkspaceOptions | None
+) -> FileCapture:
+    """Return the capture of a directory for looking at it; nothing is touched."""
     options = options or WorkspaceOptions()
     workspace = Workspace(root, options)
     own = _store_paths(store, Path(workspace.root))
     workspace.options = replace(options, store_paths=(*options.store_paths, *own))
-    recover_interrupted(workspace.root)
-    name = blake3(os.fsencode(workspace.root)).hexdigest()[:16]
-    return FileCapture(workspace, reader, _cache_folder(store, workspace.root) / f"workspace-{name}.cache")
+    place = os.fsencode(workspace.root)
+    name = blake3(place).digest()
+    folder = _cache_folder(store, workspace.root)
+    if not isinstance(store, SealedStore):
+        return FileCapture(workspace, reader, folder / f"workspace-{name.hex()[:16]}.cache")
+    return FileCapture(
+        workspace,
+        reader,
+        folder / f"workspace-{store.hidden_name(name).hex()[:16]}.cache",
+        lock=lambda blob: store.lock_beside(blob, place),
+        unlock=lambda blob: store.unlock_beside(blob, place),
+    )
 
 
 def _store_paths(store: Store, root: Path) -> tuple[str, ...]:
@@ -82,7 +116,7 @@ class RunFiles:
 
     def __init__(self, run: Run, capture: FileCapture) -> None:
         self._run = run
-        self._capture = capture
+        self._capture = self.capture = capture
         self.path = Path(capture.workspace.root)
 
     def changes(self, since: Checkpoint | None = None) -> list[Change]:

@@ -17,7 +17,7 @@ from holdfast.model.checkpoint import Marks
 from holdfast.store import files
 from holdfast.store.files import FilesStore
 from holdfast.store.files_disk import Disk
-from holdfast.testing.contract import Line, chunk_of
+from holdfast.testing.contract import NOON, Line, chunk_of
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +51,7 @@ def work(store, done):
         lambda: store.mark(store.checkpoint_at("run", 1).envelope.id, Marks(status="archived")),
         lambda: line.commit(chunk_of("three")),
         lambda: store.delete("run", [store.checkpoint_at("run", 2).envelope.id]),
-        lambda: store.release("run", [chunk_of("two").id, big.id], expected_seq=3),
+        lambda: store.release("run", [chunk_of("two").id, big.id], expected_seq=3, created_at=NOON),
         lambda: store.delete_run("Other:1"),
         lambda: line.commit(chunk_of("four")),
     ]

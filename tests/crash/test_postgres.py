@@ -17,7 +17,7 @@ from crash.children import TORTURE, Child
 from holdfast.errors import HeadMoved, StoreBusy, StoreUnavailable
 from holdfast.model.checkpoint import Marks
 from holdfast.store.postgres import PostgresStore
-from holdfast.testing.contract import Line, chunk_of
+from holdfast.testing.contract import NOON, Line, chunk_of
 from postgres_server import Server, shared_server
 
 TIMEOUT_S = 30.0
@@ -245,7 +245,7 @@ def test_a_sweep_beside_writers_elsewhere_takes_nothing_that_they_bring_again(da
                     store.delete_run(line.run)
                 else:
                     store.delete(line.run, [store.checkpoint_at(line.run, 1).envelope.id])
-                    store.release(line.run, sorted(wanted), expected_seq=2)
+                    store.release(line.run, sorted(wanted), expected_seq=2, created_at=NOON)
                 turns += 1
             report(turns)
             store.close()

@@ -15,11 +15,26 @@ TOKENS = st.sampled_from([
     "AKIAIOSFODNN7EXAMPLE", "ghp_" + "a1B2" * 9, "xoxb-1234567890-abcdefghij", "sk-proj-" + "Zx9Qw8Er7Ty6" * 4,
     "postgresql://u:s3cr3tpass@h/db", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl",
     "-----BEGIN RSA PRIVATE KEY-----\nMIIabc123\n-----END RSA PRIVATE KEY-----", "password=abcd1234x",
-    "Authorization: Bearer abcdef0123456789ABCDEF", "--token abc123def456",
+    "Authorization: Bearer abcdef0123456789ABCDEF", "--token abc123def456", "curl -u me:swordfish https://x",
+    "--password", "--db-password=swordfish", "-u", "me:swordfish", "curl", "DB_PASSWORD", "GITHUB_TOKEN",
+    "a8f7b6c5d4e3f2a1b0",
 ])  # fmt: skip
 TEXTS = st.builds(lambda a, t, b: f"{a}{t}{b}", st.text(max_size=40), TOKENS | st.just(""), st.text(max_size=40))
 KEYS = st.text(max_size=12) | st.sampled_from(
-    ["password", "API-Key", "github_token", "Set-Cookie", "author", "max_tokens", "dbPassword", b"password"]
+    [
+        "password",
+        "API-Key",
+        "github_token",
+        "Set-Cookie",
+        "author",
+        "max_tokens",
+        "dbPassword",
+        b"password",
+        "name",
+        "value",
+        "Key",
+        "Value",
+    ]
 )
 LEAVES = TEXTS | st.integers() | st.none() | st.booleans() | st.binary(max_size=30) | st.builds(Secret, TEXTS)
 VALUES = st.recursive(
@@ -40,6 +55,9 @@ def packer():
 @example({"password": "x"})
 @example({"github_token": "a8f7b6c5d4e3f2a1b0"})
 @example(["x" * 300 + " AKIAIOSFODNN7EXAMPLE"])
+@example({"value": "swordfish", "name": "DB_PASSWORD"})
+@example({"value": "a8f7b6c5d4e3f2a1b0", "name": "GITHUB_TOKEN"})
+@example(["curl", "-u", "me:swordfish"])
 def test_the_scan_never_passes_what_the_exact_look_takes_out(value):
     always, quick = packer(), packer()
     always._scan = lambda _data: True
@@ -55,8 +73,8 @@ def test_both_scans_give_the_same_answer(value):
 
     data = Packer(types).pack(value, "state")
     native = scan.make_scan(SECRET_KEYS, ())
-    sources = [shape.native for shape in scan.SHAPES] + [scan.ASSIGNED_NATIVE, scan._TELLING_VALUE, scan._WRAPPED]
-    sources += [scan._packed_key(key) for key in SECRET_KEYS]
+    sources = [shape.native for shape in scan.SHAPES] + [*scan.OTHERS]
+    sources += [*(scan._packed_key(key) for key in SECRET_KEYS), scan._packed_last(SECRET_KEYS)]
     assert native(data) == scan._plain_scan([source.encode() for source in sources])(data)
 
 

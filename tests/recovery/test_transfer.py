@@ -9,6 +9,7 @@ import pytest
 
 import holdfast
 from holdfast.errors import ChunkCorrupt, IntegrityError, NotFound, RunDiffers, StoreCorrupt, UsageError
+from holdfast.model.checkpoint import Marks
 from holdfast.store.files import FilesStore
 from holdfast.store.memory import MemoryStore
 from holdfast.store.postgres import PostgresStore
@@ -16,6 +17,7 @@ from holdfast.store.sqlite import SQLiteStore
 from holdfast.testing.contract import Line, chunk_of
 from holdfast.transfer.bundle import export_runs, import_runs
 from holdfast.transfer.copy import copy_runs
+from holdfast.verify.check import verify
 from postgres_server import shared_server
 
 
@@ -117,6 +119,52 @@ def test_a_copy_goes_on_with_what_came_since(tmp_path):
         run.checkpoint(state={"n": 2})
         assert copy_runs(source, target)[0].checkpoints == 1
         assert everything(target) == everything(source)
+
+
+def test_marks_that_were_set_since_travel_with_the_next_copy(source, target):
+    """Proves A2: what only the target was marked with stays."""
+    line = Line(source)
+    names = [line.commit().envelope.id for _ in range(4)]
+    copy_runs(source, target)
+    source.mark(names[0], Marks(pinned=True, label="good"))
+    source.mark(names[1], Marks(status="archived"))
+    target.mark(names[1], Marks(pinned=True))
+    target.mark(names[2], Marks(label="mine"))
+    (copied,) = copy_runs(source, target)
+    assert (copied.checkpoints, copied.marked) == (0, 2)
+    assert [target.checkpoint(name).marks for name in names] == [
+        Marks(pinned=True, label="good"),
+        Marks(status="archived", pinned=True),
+        Marks(label="mine"),
+        Marks(),
+    ]
+    assert copy_runs(source, target)[0].marked == 0
+
+
+def test_a_fork_is_copied_and_verified_with_or_without_the_run_it_came_from(source, target):
+    """Proves X5: what is missing is said, and is no damage."""
+    trunk, branch = Line(source, "trunk"), Line(source, "branch")
+    for text in ("one", "two"):
+        trunk.commit(chunk_of(text))
+    point = trunk.head
+    trunk.commit(chunk_of("three"))
+    first = branch.envelope([chunk_of("two")], parent=point.envelope.id, parent_checksum=point.checksum)
+    branch.head = source.commit(first, Marks(), [chunk_of("two")], expected_head=None)
+    branch.seq = 1
+    branch.commit(chunk_of("other"))
+    assert verify(source).sound
+    (copied,) = copy_runs(source, target, ["branch"])
+    assert (copied.checkpoints, copied.missing_parent) == (2, point.envelope.id)
+    report = verify(target)
+    assert report.sound
+    assert [point.envelope.id in note for note in report.notes] == [True]
+    copied = {each.run: each for each in copy_runs(source, target)}
+    assert copied["branch"].missing_parent is None
+    report = verify(target)
+    assert (report.sound, report.notes) == (True, ())
+    target.delete("trunk", [point.envelope.id])
+    report = verify(target)
+    assert (report.sound, report.notes) == (True, ())
 
 
 def test_a_run_that_went_another_way_in_the_target_is_refused_and_stays(source, target):

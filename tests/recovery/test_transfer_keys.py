@@ -1,11 +1,18 @@
-"""Encrypted runs travel locked: no plain byte on the way, the same checksums at the end."""
+"""Encrypted runs travel locked: no plain byte on the way, under the same key with the same checksums at the end."""
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 import holdfast
-from holdfast.errors import KeyRefused
+from holdfast.errors import CheckpointCorrupt, KeyRefused, RunDiffers, UsageError
+from holdfast.model.checkpoint import Marks
+from holdfast.store.memory import MemoryStore
+from holdfast.store.sealed import seal_store
+from holdfast.testing.contract import Line, chunk_of
+from holdfast.transfer.copy import copy_runs
+from holdfast.verify.check import verify
 
 SECRET = "a word that nobody shall read"
 KEY = holdfast.generate_key()
@@ -43,18 +50,144 @@ def test_a_bundle_of_an_encrypted_run_has_no_plain_byte_and_comes_back_the_same(
         holdfast.open(tmp_path / "new" / "store.db")
 
 
-def test_a_copy_into_a_store_with_another_key_or_with_plain_runs_is_refused_before_anything_is_written(
-    locked, tmp_path
-):
-    """Proves E7."""
+def contents(hf, run="run"):
+    """Return all that a run says about itself, but for the checksums and the links made of them."""
+    return [
+        (msgspec.structs.replace(cp.record.envelope, parent_checksum=None), cp.record.marks, cp.section("state"))
+        for cp in hf.checkpoints(run, archived=True)
+    ], [(grave.seq, grave.id) for grave in hf.store.tombstones(run)]
+
+
+@pytest.mark.parametrize("sign", [False, True])
+def test_a_copy_under_another_key_is_linked_anew_and_verifies(tmp_path, sign):
+    """Proves E7, A15: ids, numbers, marks and contents are the same, what is stored is not."""
+    with (
+        holdfast.open(tmp_path / "source.db", key=KEY, sign=sign) as source,
+        holdfast.open(tmp_path / "target" / "t.db", key=holdfast.generate_key(), sign=sign) as target,
+    ):
+        run = source.run("run")
+        made = [run.checkpoint(state={"text": [SECRET, n]}, label=f"{SECRET} {n}") for n in range(5)]
+        source.delete(made[1].id, made[4].id)
+        told = []
+        (copied,) = source.copy_to(target, progress=lambda *step: told.append(step))
+        assert (copied.checkpoints, copied.present, len(told)) == (3, 0, 5)
+        assert contents(target) == contents(source)
+        assert target.verify().sound
+        assert target.latest("run").checksum != source.latest("run").checksum
+        if not sign:
+            assert SECRET.encode() not in bytes_below(tmp_path / "target")
+        source.mark(made[2].id, pinned=True)
+        source.delete(made[3].id)
+        run.checkpoint(state="one more")
+        (again,) = source.copy_to(target)
+        assert (again.checkpoints, again.present, again.marked) == (1, 2, 1)
+        assert target.get(made[2].id).pinned
+        assert target.verify().sound
+        assert target.run("run").checkpoint(state="goes on").seq == 7
+        assert target.verify().sound
+
+
+def test_a_copy_under_another_key_that_broke_off_is_carried_on(locked, tmp_path):
+    for n in range(4):
+        locked.run("run").checkpoint(state=n)
+
+    def break_off(_run, done, _total):
+        if done == 3:
+            raise KeyboardInterrupt
+
     with holdfast.open(tmp_path / "other.db", key=holdfast.generate_key()) as other:
-        with pytest.raises(KeyRefused, match="another key"):
+        with pytest.raises(KeyboardInterrupt):
+            locked.copy_to(other, progress=break_off)
+        assert other.verify().sound
+        assert locked.copy_to(other)[0].present == 2
+        assert contents(other) == contents(locked)
+        assert other.verify().sound
+
+
+def test_a_broken_chain_is_not_mended_by_a_copy_under_another_key(tmp_path):
+    """Proves X3: a link is checked before it is made anew."""
+    medium = MemoryStore()
+    store = seal_store(medium, KEY, sign=True)
+    line = Line(store)
+    line.commit(chunk_of("one"))
+    forged = line.envelope([chunk_of("two")], parent_checksum=b"\1" * 32)
+    store.commit(forged, Marks(), [chunk_of("two")], expected_head=line.head.envelope.id)
+    target = seal_store(MemoryStore(), holdfast.generate_key(), sign=True)
+    with pytest.raises(CheckpointCorrupt, match="not the one it had"):
+        copy_runs(store, target)
+    assert target.run("run").last_seq == 1
+
+
+def test_a_bundle_is_imported_into_a_store_with_another_key(locked, tmp_path):
+    """Proves E7, A15."""
+    locked.export(tmp_path / "run.holdfast", "run")
+    with holdfast.open(tmp_path / "other" / "o.db", key=holdfast.generate_key()) as other:
+        other.run("mine").checkpoint(state=1)
+        other.import_from(tmp_path / "run.holdfast", key=KEY)
+        assert contents(other) == contents(locked)
+        assert other.verify().sound
+    assert SECRET.encode() not in bytes_below(tmp_path / "other")
+
+
+def test_another_run_of_the_same_id_under_another_key_is_refused(locked, tmp_path):
+    with holdfast.open(tmp_path / "other.db", key=holdfast.generate_key()) as other:
+        other.run("run").checkpoint(state="mine")
+        with pytest.raises(RunDiffers):
             locked.copy_to(other)
-        assert other.runs() == []
+        assert other.latest("run").section("state") == "mine"
+
+
+def test_plain_runs_can_be_copied_into_an_encrypted_store(locked, tmp_path):
+    """Proves E7."""
+    with holdfast.open(tmp_path / "plain.db") as plain:
+        plain.run("mine").checkpoint(state=SECRET)
+        plain.run("mine").checkpoint(state=[SECRET])
+        plain.copy_to(locked)
+        assert contents(locked, "mine") == contents(plain, "mine")
+    assert locked.verify().sound
+    assert SECRET.encode() not in b"".join(path.read_bytes() for path in tmp_path.glob("locked.db*"))
+
+
+def test_what_is_encrypted_is_never_copied_to_where_it_could_be_read(locked, tmp_path):
+    """Proves E7: refused before anything is written."""
     with holdfast.open(tmp_path / "plain.db") as plain:
         plain.run("mine").checkpoint(state=1)
         with pytest.raises(KeyRefused, match="without a key"):
             locked.copy_to(plain)
-        with pytest.raises(KeyRefused, match="checksums"):
-            plain.copy_to(locked)
         assert [run.id for run in plain.runs()] == ["mine"]
+    with holdfast.open(tmp_path / "signed.db", key=KEY, sign=True) as signed:
+        with pytest.raises(KeyRefused, match="could be read"):
+            locked.copy_to(signed)
+        assert signed.runs() == []
+
+
+def test_a_target_with_a_key_is_opened_with_it(locked, tmp_path):
+    with holdfast.open(tmp_path / "other.db", key=holdfast.generate_key()):
+        pass
+    with pytest.raises(KeyRefused, match="key_file"):
+        locked.copy_to(tmp_path / "other.db")
+
+
+def test_a_second_copy_to_a_path_goes_on_under_the_key_that_went_along(locked, tmp_path):
+    """Proves A15."""
+    locked.copy_to(tmp_path / "copy.db")
+    locked.run("run").checkpoint(state="later")
+    assert locked.copy_to(tmp_path / "copy.db")[0].checkpoints == 1
+    with holdfast.open(tmp_path / "copy.db", key=KEY) as copy:
+        assert copy.latest("run").checksum == locked.latest("run").checksum
+
+
+def test_a_fork_under_another_key_needs_the_run_it_was_forked_from():
+    """Proves X5: its link is made anew, too."""
+    source = seal_store(MemoryStore(), KEY)
+    trunk, branch = Line(source, "trunk"), Line(source, "branch")
+    trunk.commit(chunk_of("one"))
+    first = branch.envelope([], parent=trunk.head.envelope.id, parent_checksum=trunk.head.checksum)
+    source.commit(first, Marks(), (), expected_head=None)
+    alone, both = (seal_store(MemoryStore(), holdfast.generate_key()) for _ in range(2))
+    with pytest.raises(UsageError, match="copy the run of that checkpoint first"):
+        copy_runs(source, alone, ["branch"])
+    assert alone.runs() == []
+    copy_runs(source, both, ["branch", "trunk"])
+    assert verify(both).sound
+    assert verify(both).notes == ()

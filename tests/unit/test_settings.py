@@ -4,10 +4,14 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast import Settings, SettingsInvalid
-from holdfast.settings.apply import make_strategy, read_key, watch_options
+from holdfast import RetentionPolicy, Settings, SettingsInvalid
+from holdfast.run_files import options_of
+from holdfast.settings.apply import make_strategy, watch_options
 from holdfast.settings.file import find_settings, load_settings, located, make_settings
+from holdfast.settings.outside import read_key
+from holdfast.settings.values import WorkspaceSettings
 from holdfast.settings.yaml_text import read_yaml
+from holdfast.workspace.options import WorkspaceOptions
 
 EXAMPLE = Path(__file__).parents[2] / "holdfast.example.yaml"
 
@@ -28,6 +32,48 @@ def test_the_defaults_are_those_of_the_ledger():
     assert (settings.retention.live, settings.retention.age_days) == (50, 30)
     assert settings.on_checkpoint_failure == "continue"
     assert watch_options(settings, None).switches.off == frozenset()
+
+
+def test_a_task_keeps_its_last_five_and_cleans_up_by_itself(tmp_path):
+    """Proves D6: 5 per task, enabled, automatic clean-up."""
+    settings = make_settings({"retention": {"preset": "task"}, "session": {"signals": False}})
+    assert settings.policy == RetentionPolicy.for_task()
+    assert (settings.enabled, settings.automatic, settings.retention.enabled) == (True, True, True)
+    with holdfast.open(tmp_path, settings=settings) as hf:
+        with hf.run("task") as run:
+            for step in range(12):
+                run.checkpoint(state={"step": step}, trigger="manual" if step % 2 else "batch_complete")
+        kept = hf.checkpoints("task", archived=True)
+        assert [cp.seq for cp in kept] == [13, 12, 11, 10, 9]
+        assert kept[0].trigger == "shutdown"
+        assert hf.latest("task").section("state") == {"step": 11}
+        hf.mark(kept[-1].id, pinned=True)
+        with hf.run("task") as run:
+            run.checkpoint(state="more")
+        assert [cp.seq for cp in hf.checkpoints("task", archived=True)] == [15, 14, 13, 12, 11, 9]
+        assert hf.verify().sound
+
+
+def test_a_preset_holds_where_nothing_else_is_set():
+    """Proves D6, C13."""
+    task = make_settings({"retention": {"preset": "task", "last": 9, "triggers": {"manual": 2}, "age_days": 3}}).policy
+    assert (task.last, task.age_days, task.live, list(task.triggers)) == (9, 3, None, ["manual"])
+    assert make_settings({"retention": {"preset": "workflow"}}).policy == Settings().policy == RetentionPolicy()
+
+
+def test_a_workspace_is_captured_as_the_settings_say_unless_code_says_otherwise(tmp_path):
+    """Proves C14."""
+    assert options_of(WorkspaceSettings()) == WorkspaceOptions()
+    root = tmp_path / "project"
+    root.mkdir()
+    for name in ("kept.txt", "left.log", "big.bin", ".env"):
+        (root / name).write_bytes(bytes(1 << 20 if name == "big.bin" else 9))
+    data = {"workspace": {"ignore": ["*.log"], "include": [".env"], "max_file_mb": 0.5}}
+    with holdfast.open(tmp_path / "store.db", settings=make_settings(data)) as hf:
+        taken = hf.run("r", workspace=root).checkpoint()
+        assert sorted(file.path for file in taken.files()) == [".env", "kept.txt"]
+        taken = hf.run("code", workspace=root, workspace_options=WorkspaceOptions()).checkpoint()
+        assert sorted(file.path for file in taken.files()) == ["big.bin", "kept.txt", "left.log"]
 
 
 def test_the_example_is_complete_documented_and_states_the_defaults():
@@ -87,6 +133,10 @@ def test_a_yaml_file_and_a_pyproject_table_say_the_same(tmp_path):
     ({"encryption": {"key_file": "a", "key_env": "B"}}, "not both"),
     (["a list"], "a mapping"),
     ({1: 2}, "no setting '1'"),
+    ({"workspace": {"max_file": 5}}, "'workspace.max_file'; did you mean 'max_file"),
+    ({"workspace": {"max_file_mb": 0}}, "workspace.max_file_mb"),
+    ({"workspace": {"ignore": "*.log"}}, "workspace.ignore"),
+    ({"retention": {"preset": "tsk"}}, "use workflow, task"),
 ])  # fmt: skip
 def test_what_cannot_be_followed_is_refused_by_name(data, told):
     """Proves C14."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.encode.chunks import ChunkWriter
 from holdfast.encode.tree import Ref
+from holdfast.errors import IntegrityError
 from holdfast.model.checkpoint import SectionRecord
 from holdfast.model.sections import WORKSPACE
 from holdfast.workspace import snapshot as snapshots
@@ -29,11 +30,21 @@ _MAX_CACHE_BYTES = 256 * 1024 * 1024
 class FileCapture:
     """Captures one workspace for one writer, at the cost of what changed since the head."""
 
-    def __init__(self, workspace: Workspace, reader: ChunkReader, cache: Path) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        reader: ChunkReader,
+        cache: Path,
+        *,
+        lock: Callable[[bytes], bytes] = bytes,
+        unlock: Callable[[bytes], bytes] = bytes,
+    ) -> None:
         self.workspace = workspace
         self.progress: Callable[[int, int, str], None] | None = None
         self.reader = reader
         self._cache = cache
+        self._lock = lock
+        self._unlock = unlock
         self._known: Snapshot | None = None  # the last one that this process captured or has a cache for
         self._cached: bytes = b""
 
@@ -57,6 +68,10 @@ class FileCapture:
             return snapshots.load(self.reader, Ref(record.kind, record.size, record.root))
         return self._known
 
+    def remember(self, head: CheckpointRecord | None) -> None:
+        """Learn from the cache what the head's snapshot was made from, so that a look reads only what changed."""
+        self._previous(head)
+
     def save_cache(self) -> None:
         """Leave what this process knows to the next one; a cache that cannot be written is only missed."""
         blob = self.workspace.dump_cache(self._known) if self._known is not None else b""
@@ -67,7 +82,7 @@ class FileCapture:
             self._cache.parent.mkdir(mode=0o700, exist_ok=True)
             descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             with os.fdopen(descriptor, "wb") as file:
-                file.write(blob)
+                file.write(self._lock(blob))
             beside.replace(self._cache)
             self._cached = self._known.digest
 
@@ -77,14 +92,18 @@ class FileCapture:
         if record is None:
             return None
         if self._known is None or self._known.digest != record.root:
-            self._known = self._from_cache(self.last(head))
+            try:
+                self._known = self._from_cache(self.last(head))
+            except IntegrityError:
+                self._known = None  # damaged: everything is read and stored again, which mends it
         return self._known
 
     def _from_cache(self, snapshot: Snapshot | None) -> Snapshot | None:
         try:
             blob = self._cache.read_bytes() if self._cache.stat().st_size <= _MAX_CACHE_BYTES else b""
-        except OSError:
-            return None
+            blob = self._unlock(blob)
+        except (OSError, ValueError):
+            return None  # it is missing, too large, or not locked with this store's key
         if snapshot is None or not self.workspace.load_cache(blob, snapshot):
             return None
         self._cached = snapshot.digest

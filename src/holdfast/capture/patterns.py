@@ -77,10 +77,22 @@ SHAPES: tuple[Shape, ...] = (
     Shape("password-in-dsn", r"(?i);\s{0,2}(?:pwd|password)\s{0,2}=\s{0,2}([^;\s\"'\[]{3,128})"),
     Shape("bearer", r"(?i)bearer\s{1,4}([A-Za-z0-9+/._~\-]{16,4096}={0,2})", random=True),
     Shape(
+        "curl-user",
+        r"\s(?:-[uU]\s{0,2}|--(?:proxy-)?user[\s=])[\\\"']{0,3}[^\s:\\\"'/@]{1,64}:([^\s\\\"']{1,99})",
+    ),
+    Shape(
         "basic-auth",
         r"(?i)authorization[\\\"']{0,3}\s{0,2}[:=]\s{0,2}[\\\"']{0,3}basic\s{1,4}([A-Za-z0-9+/]{8,1024}={0,2})",
     ),
 )
+# `-u name:password` is a login only for this program; `docker run -u 1000:1000` is none.
+CURL = re.compile(rb"\bcurl(?:\.exe)?[ \t](?:[^\n]|\\\n)*\Z")
+CURL_LOGIN = frozenset({"-u", "-U", "--user", "--proxy-user"})
+
+# A name and its value as two fields of one mapping: {"name": "DB_PASSWORD", "value": "..."}.
+NAME_FIELDS = frozenset({"name", "key", "variable", "header", "field", "option", "parameter"})
+VALUE_FIELDS = frozenset({"value", "val"})
+
 _LABEL = r"[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
 PRIVATE_KEY_BODY = rf"-----BEGIN {_LABEL}[\s\S]*?(?:-----END {_LABEL}|\Z)"
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections import Counter, deque
 from enum import Enum
-from functools import lru_cache, reduce
+from functools import cached_property, lru_cache, reduce
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ormsgpack
 
-from holdfast.capture.patterns import SECRET_KEYS
+from holdfast.capture.markers import register_markers
+from holdfast.capture.patterns import CURL_LOGIN, NAME_FIELDS, SECRET_KEYS, VALUE_FIELDS
 from holdfast.capture.scan import changed_part, make_scan
 from holdfast.capture.secrets import (
     ends_in_secret_key,
@@ -31,12 +32,15 @@ from holdfast.encode.values import Packer, below
 from holdfast.model.redaction import Redacted, Redaction, Secret
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from holdfast.capture.secrets import SecretFinder
     from holdfast.encode.section import SectionMemo
     from holdfast.encode.types import TypeRegistry
 
 _REMEMBERED_BYTES = 1 << 20  # of rope items; its unsettled tail is at most an eighth of this
+_LONGEST_FLAG = 1024
+_PAIR_FIELDS = 32  # a mapping with more fields is no pair of a name and its value
 _ITEM = re.compile(r"(.*)\[(\d+)\]\Z", re.DOTALL)
 
 
@@ -47,36 +51,6 @@ class RedactionRules(NamedTuple):
     paths: tuple[str, ...] = ()
     patterns: tuple[tuple[str, str], ...] = ()
     fill: tuple[tuple[str, str], ...] = ()
-
-
-def register_markers(types: TypeRegistry, fill: Callable[[str], str | None] | None = None) -> None:
-    """Let Secret and Redacted be packed; a Secret leaves its value behind, whatever else is switched off.
-
-    On the way back both are a Redacted marker, or what `fill` returns for the variable that the marker names.
-    """
-
-    def put_together(parts: Any) -> Any:
-        marker = _marker(parts)
-        value = fill(marker.env) if fill is not None and marker.env is not None else None
-        return marker if value is None else value
-
-    types.register(Redacted, name="holdfast.Redacted", take_apart=_marker_parts, put_together=put_together)
-    types.register(Secret, name="holdfast.Secret", take_apart=_secret_parts, put_together=put_together)
-
-
-def _marker_parts(marker: Redacted) -> list[Any]:
-    return [marker.rule, marker.env]
-
-
-def _secret_parts(secret: Secret[Any]) -> list[Any]:
-    return ["marked", secret.env]
-
-
-def _marker(parts: Any) -> Redacted:
-    rule, env = parts
-    if not isinstance(rule, str) or not (env is None or isinstance(env, str)):
-        raise ValueError("a redaction marker with odd parts")
-    return Redacted(rule, env)
 
 
 class _Seen(NamedTuple):
@@ -90,8 +64,7 @@ class RedactingPacker(Packer):
 
     def __init__(self, types: TypeRegistry, rules: RedactionRules) -> None:
         super().__init__(types)
-        self._scan = make_scan(rules.keys, tuple(pattern for _, pattern in rules.patterns))
-        self._finder = make_finder(rules.patterns)
+        self._rules = rules
         self._keys = keys_pattern(rules.keys)
         self._paths = [(path, path_pattern(path)) for path in rules.paths]
         self._fill = [(path_pattern(path), env) for path, env in rules.fill]
@@ -99,6 +72,15 @@ class RedactingPacker(Packer):
         self._taken: list[Redaction] = []
         self._is_walking = False
         self.begin("")
+
+    @cached_property
+    def _scan(self) -> Callable[[bytes], bool]:
+        """The quick look; made when something is first packed, as compiling it takes a while."""
+        return make_scan(self._rules.keys, tuple(pattern for _, pattern in self._rules.patterns))
+
+    @cached_property
+    def _finder(self) -> SecretFinder:
+        return make_finder(self._rules.patterns)
 
     def begin(self, section: str) -> None:
         """Say which section is packed next."""
@@ -111,7 +93,7 @@ class RedactingPacker(Packer):
 
     def end(self, memo: SectionMemo) -> list[Redaction]:
         """Return all that is taken out of the section, also from items that were not packed again."""
-        settled = {reduce(below, path): sum(rope.counts) for path, rope in memo.ropes.items()}
+        settled = {reduce(below, path): rope.packed for path, rope in memo.ropes.items()}
         seen = {where: one for where, one in self._before.items() if where not in self._now and _is_in(where, settled)}
         seen.update(self._now)
         for where in list(seen):
@@ -190,6 +172,8 @@ class RedactingPacker(Packer):
             return self._bytes(bytes(value), where)
         if kind is dict:
             return super()._plain(self._mapping(value, where), where, depth)
+        if kind is list or kind is tuple:
+            return super()._plain(self._sequence(value, where), where, depth)
         if kind is Secret:
             return self._marked("marked", where, value.env)
         if kind is Redacted:
@@ -228,7 +212,53 @@ class RedactingPacker(Packer):
             rule = self._rule_for(key, item)
             env = item.env if isinstance(item, Secret) else None
             clean[name] = self._marked(rule, below(where, name), env) if rule else item
-        return clean
+        return self._pair(clean, where)
+
+    def _pair(self, value: dict[Any, Any], where: str) -> dict[Any, Any]:
+        """Return a mapping without the value that another field gives a telling name: {"name": …, "value": …}."""
+        fields = {key.lower(): key for key in value if type(key) is str} if 1 < len(value) <= _PAIR_FIELDS else {}
+        names = [value[fields[field]] for field in NAME_FIELDS & fields.keys()]
+        for field in VALUE_FIELDS & fields.keys():
+            key = fields[field]
+            rules = (self._rule_for(name, value[key]) for name in names if type(name) is str)
+            rule = next(filter(None, rules), None)
+            if rule is not None and type(value[key]) is not ormsgpack.Ext:
+                value[key] = self._marked(rule, below(where, key))
+        return value
+
+    def _sequence(self, value: list[Any] | tuple[Any, ...], where: str) -> list[Any] | tuple[Any, ...]:
+        """Return a list without what belongs to a telling flag: ["--password", …], ["--password=…"]."""
+        clean: list[Any] | None = None
+        for index, item in enumerate(value):
+            if type(item) is not str or item[:1] != "-" or len(item) > _LONGEST_FLAG:
+                continue
+            flag, joint, given = item.partition("=")
+            at = index if joint else index + 1
+            if at == len(value):
+                break
+            given = given if joint else value[at]
+            taken = self._after_flag(flag, given, f"{where}[{at}]", value, in_text=bool(joint))
+            if taken is not None:
+                clean = list(value) if clean is None else clean
+                clean[at] = f"{flag}={taken}" if joint else taken
+        return value if clean is None else type(value)(clean)
+
+    def _after_flag(self, flag: str, given: Any, where: str, items: Sequence[Any], *, in_text: bool) -> Any:
+        """Return what stands for a flag's value, None if that is no secret, or says where the secret is."""
+        if not isinstance(given, str | bytes | int | float) or (type(given) is str and given[:1] in ("-", "$", "")):
+            return None
+        rule = self._rule_for(flag.lstrip("-"), given)
+        if rule is not None and not in_text:
+            return self._marked(rule, where)
+        user, colon, password = given.partition(":") if type(given) is str else ("", "", "")
+        if rule is None and flag in CURL_LOGIN and colon and password[:1] not in ("$", "") and _is_curl(items):
+            rule, given = "curl-user", f"{user}:"
+        elif rule is not None:
+            given = ""
+        if rule is None:
+            return None
+        self._taken.append(Redaction(where, rule))
+        return f"{given}[redacted:{rule}]"
 
     def _rule_for(self, key: str, item: Any) -> str | None:
         """Return the rule by which a key alone makes a secret of what stands under it."""
@@ -287,6 +317,11 @@ def _is_in(where: str, settled: dict[str, int]) -> bool:
     return match is not None and int(match[2]) < settled.get(match[1], 0)
 
 
+def _is_curl(items: Sequence[Any]) -> bool:
+    """Tell whether a command line calls curl."""
+    return any(type(item) is str and PurePath(item).name in ("curl", "curl.exe") for item in items)
+
+
 def _is_worth_hiding(value: Any) -> bool:
     return not (value is None or isinstance(value, bool | Redacted) or (hasattr(value, "__len__") and len(value) == 0))
 
@@ -311,3 +346,6 @@ def path_pattern(path: str) -> re.Pattern[str]:
 def first_step(path: str) -> str:
     """Return the section that a path is in, which may be a star."""
     return re.split(r"[.\[]", path, maxsplit=1)[0]
+
+
+__all__ = ["RedactingPacker", "RedactionRules", "first_step", "path_pattern", "register_markers"]

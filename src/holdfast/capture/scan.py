@@ -15,12 +15,16 @@ from holdfast.capture.patterns import ASSIGNED_NATIVE, SHAPES, TELLING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_TELLING_VALUE = (
-    rf"(?i){TELLING}[A-Za-z0-9_\-.]*"
-    r"(?:[\xb0-\xbf]|\xd9[\x00-\xff]|\xda[\x00-\xff]{2}|\xdb[\x00-\xff]{4}|\xc4[\x00-\xff]|\xc5[\x00-\xff]{2})"
-    r"[!-~]*[0-9]"
+_LONG = r"(?:[\xb0-\xbf]|\xd9[\x00-\xff]|\xda[\x00-\xff]{2}|\xdb[\x00-\xff]{4}|\xc4[\x00-\xff]|\xc5[\x00-\xff]{2})"
+_FIELD = r"[\xa3\xa5]val(?:ue)?"  # of a pair: {"name": ..., "value": ...}
+_TELLING_VALUE = rf"(?i){TELLING}[A-Za-z0-9_\-.]*(?:{_FIELD})?{_LONG}[!-~]*[0-9]"
+_VALUE_TELLING = (
+    rf"(?i){_FIELD}{_LONG}[!-~]*[0-9][!-~]*"
+    rf"[\xa3-\xa9][a-z]*(?:[\xa1-\xbf]|\xd9[\x00-\xff])[A-Za-z0-9_\-.]*{TELLING}"
 )
+_LOGIN = r"(?:\xa2-[uU]|--(?:proxy-)?user)(?:=|[\xa3-\xbf]|\xd9[\x00-\xff])[!-~]*:"  # one or two items of a list
 _WRAPPED = r"holdfast\.(?:Secret|Redacted)"
+OTHERS = (ASSIGNED_NATIVE, _TELLING_VALUE, _VALUE_TELLING, _LOGIN, _WRAPPED)
 MARGIN = 8 * 1024  # wider than any pattern: what is new is looked at with this much of what stands around it
 
 
@@ -34,8 +38,9 @@ def key_pattern(key: str) -> str:
 def make_scan(keys: tuple[str, ...], patterns: tuple[str, ...]) -> Callable[[bytes], bool]:
     """Return the scan for these excluded keys and further patterns."""
     sources = [shape.native for shape in SHAPES]
-    sources += [ASSIGNED_NATIVE, _TELLING_VALUE, _WRAPPED, *patterns]
+    sources += [*OTHERS, *patterns]
     sources += [_packed_key(key) for key in keys]
+    sources += [_packed_last(keys)] if keys else []
     encoded = [source.encode() for source in sources]
     try:
         return _hyperscan(encoded)
@@ -47,6 +52,11 @@ def _packed_key(key: str) -> str:
     """Return the pattern of a packed key that is followed by a value worth hiding: not nil, a bool or empty text."""
     header = r"(?:[\xa0-\xbf]|[\xd9\xc4][\x00-\xff]|[\xda\xc5][\x00-\xff]{2})"  # text or bytes, short or long
     return rf"(?i){header}[A-Za-z0-9_\-.]*{key_pattern(key)}[^\xa0\xc0\xc2\xc3\x80\x90]"
+
+
+def _packed_last(keys: tuple[str, ...]) -> str:
+    """Return the pattern of an excluded key as the last text of all: the value that it names may stand before it."""
+    return rf"(?i)(?:{'|'.join(map(key_pattern, keys))})\Z"
 
 
 def _plain_scan(sources: list[bytes]) -> Callable[[bytes], bool]:

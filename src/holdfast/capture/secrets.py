@@ -11,7 +11,7 @@ from collections import Counter
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.capture.patterns import ASSIGNED, ASSIGNED_NATIVE, INNOCENT, PRIVATE_KEY_BODY, SHAPES, TELLING
+from holdfast.capture.patterns import ASSIGNED, ASSIGNED_NATIVE, CURL, INNOCENT, PRIVATE_KEY_BODY, SHAPES, TELLING
 from holdfast.capture.scan import key_pattern, make_find
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ _LEAST_BITS = 3.2  # a character; words of a language have less, random hex has 
 _DIGIT_WITHIN = 64
 _BEFORE = 256  # a match begins at most so far before the place where the native scan noticed it
 _AFTER = 512  # and its shortest form ends at most so far behind it
+_COMMAND = 4096  # so far before its login may a command begin
 _PRIVATE_KEY = "private-key"
 _telling = re.compile(rf"(?i){TELLING}[A-Za-z0-9_\-.]*\Z")
 _innocent = re.compile(INNOCENT)
@@ -66,6 +67,8 @@ class SecretFinder:
             for match in _matches(exact.pattern, data, start, end):
                 span = match.span(match.re.groups and 1)
                 if exact.rule == "assigned" and not _is_assigned_secret(data, match):
+                    continue
+                if exact.rule == "curl-user" and not _is_curl_login(data, match):
                     continue
                 if not exact.random or looks_random(data[slice(*span)].decode("latin-1")):
                     found.append(Found(*span, exact.rule))
@@ -169,6 +172,11 @@ def _is_assigned_secret(data: bytes, match: re.Match[bytes]) -> bool:
         return False  # a reference to where the secret is, not the secret
     name = data[match.start() : match.start(1)]
     return _innocent_bytes.search(name) is None and b"[redacted" not in value
+
+
+def _is_curl_login(data: bytes, match: re.Match[bytes]) -> bool:
+    command = data[max(0, match.start() - _COMMAND) : match.start() + 1]
+    return CURL.search(command) is not None and not match[1].startswith((b"$", b"%", b"[redacted"))
 
 
 def _without_overlap(found: list[Found]) -> list[Found]:

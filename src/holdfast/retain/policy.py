@@ -65,6 +65,11 @@ class RetentionPolicy(msgspec.Struct, frozen=True, kw_only=True):
     last: int | None = None
     """Checkpoints in all; the oldest beyond it go."""
 
+    @classmethod
+    def for_task(cls, last: int = 5) -> RetentionPolicy:
+        """Return what suits a task of a person or an agent: its last few checkpoints, whatever their trigger or age."""
+        return cls(triggers={}, live=None, age_days=None, last=last)
+
 
 class Decision(msgspec.Struct, frozen=True, gc=False):
     """What happens to one checkpoint, and why."""

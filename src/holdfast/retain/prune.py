@@ -14,10 +14,12 @@ from holdfast.retain.sweep import sweep
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from holdfast.model.checkpoint import Marks
     from holdfast.retain.policy import RetentionPolicy
     from holdfast.store.api import Store
 
 _PAGE = 500
+_ARCHIVED_AT_ONCE = 64
 _DELETED_AT_ONCE = 32
 _RELEASED_AT_ONCE = 64
 
@@ -76,38 +78,59 @@ def carry_out(
     reader: Store | None = None,
     rest: Callable[[], object] = int,
     reclaims: bool = True,
-) -> None:
-    """Archive and delete as decided, in slices; what vanished meanwhile is passed over. The head is looked at again."""
-    for decision in decisions:
-        if decision.action == "archive":
-            _archive(store, decision.id)
-            rest()
+) -> set[str]:
+    """Archive and delete as decided, in slices, and return the ids that were left alone.
+
+    That is what vanished, was pinned or was marked anew since the decision; the head is looked at again, too.
+    """
+    left: set[str] = set()
+    aside = [decision for decision in decisions if decision.action == "archive"]
+    for start in range(0, len(aside), _ARCHIVED_AT_ONCE):
+        left.update(_archive(store, run, aside[start : start + _ARCHIVED_AT_ONCE]))
+        rest()
     head = store.run(run).head
     doomed = [decision.id for decision in decisions if decision.action == "delete" and decision.id != head]
     for start in range(0, len(doomed), _DELETED_AT_ONCE):
-        _delete(store, run, doomed[start : start + _DELETED_AT_ONCE])
+        left.update(_delete(store, run, doomed[start : start + _DELETED_AT_ONCE]))
         rest()
     if doomed:
         sweep(store, run, reader=reader, slice_of=_RELEASED_AT_ONCE, rest=rest)
         if reclaims:
             store.reclaim()
+    return left
 
 
-def _archive(store: Store, checkpoint: str) -> None:
+def _archive(store: Store, run: str, decisions: Sequence[Decision]) -> list[str]:
+    """Archive in one transaction, each only if its marks are what they were when it was looked at."""
+    left: list[str] = []
+    changes: dict[str, tuple[Marks, Marks]] = {}
+    for decision in decisions:
+        marks = _marks_of(store, run, decision)
+        if marks is None or marks.pinned:
+            left.append(decision.id)
+        elif marks.status == "valid":
+            changes[decision.id] = (marks, msgspec.structs.replace(marks, status="archived"))
+    return [*left, *store.mark_many(run, changes)] if changes else left
+
+
+def _delete(store: Store, run: str, checkpoints: Sequence[str]) -> list[str]:
+    """Delete in one transaction what nobody pinned meanwhile; what vanished is passed over."""
     try:
-        record = store.checkpoint(checkpoint)
+        return store.delete(run, checkpoints, spare_pinned=True)
     except NotFound:
-        return
-    if record.marks.status == "valid" and not record.marks.pinned:
-        store.mark(checkpoint, msgspec.structs.replace(record.marks, status="archived"))
-
-
-def _delete(store: Store, run: str, checkpoints: list[str]) -> None:
-    try:
-        store.delete(run, checkpoints)
-    except NotFound:
+        spared: list[str] = []
         for checkpoint in checkpoints:
             try:
-                store.delete(run, [checkpoint])
+                spared += store.delete(run, [checkpoint], spare_pinned=True)
             except NotFound:
                 continue
+        return spared
+
+
+def _marks_of(store: Store, run: str, decision: Decision) -> Marks | None:
+    """Return the marks as they are now, None if the checkpoint is gone or cannot be read."""
+    try:
+        record = store.checkpoint_at(run, decision.seq)
+    except (NotFound, IntegrityError):
+        return None
+    return record.marks if record is not None and record.envelope.id == decision.id else None

@@ -48,7 +48,7 @@ def sweep(
         while True:
             some = [chunk for chunk in dead[start : start + size] if chunk not in reach.seen]
             try:
-                store.release(run, some, expected_seq=seq)
+                store.release(run, some, expected_seq=seq, created_at=record.created_at)
             except HeadMoved:
                 tries += 1
                 if tries == _TRIES:

@@ -106,10 +106,13 @@ class RetentionWorker:
         # Free pages are used again; giving them back to the file system would make commits wait, so it is done last.
         reader = self._open_reader()
         try:
-            carry_out(self._store, self._run, decisions, reader=reader, rest=self._rest, reclaims=self._stopping)
+            left = carry_out(self._store, self._run, decisions, reader=reader, rest=self._rest, reclaims=self._stopping)
         finally:
             if reader is not None:
                 reader.close()
+        if left:
+            self._rows = None  # somebody marked them meanwhile: they are read anew
+            return
         rows = self._rows or {}
         for decision in decisions:
             row = rows.pop(decision.seq, None)

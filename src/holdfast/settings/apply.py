@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.capture.redact import RedactionRules
 from holdfast.capture.strategy import AnyOf, Condition, Every, On, OnBudgetWarning, OnLoopComplete, OnPhaseComplete
 from holdfast.capture.triggers import TriggerSwitches
 from holdfast.capture.watch import WatchOptions
-from holdfast.errors import SettingsInvalid
-from holdfast.settings.environment import variable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from holdfast.settings.values import RedactionSettings, Settings, StrategySettings
 
 
@@ -57,31 +52,3 @@ def redaction_rules(settings: RedactionSettings) -> RedactionRules | None:
         patterns=tuple(settings.patterns.items()),
         fill=tuple(settings.fill.items()),
     )
-
-
-def refill(settings: RedactionSettings) -> Callable[[str], str | None] | None:
-    """Return what fills redacted values from the environment, for the variables that the user named and no others.
-
-    A stored marker names a variable too, but stored bytes are not to be believed: it must be one of the user's.
-    """
-    names = frozenset((*settings.fill.values(), *settings.fill_env))
-    return (lambda name: variable(name) if name in names else None) if names else None
-
-
-def read_key(settings: Settings) -> str | None:
-    """Return the encryption key's text from its file or variable, None if none is set."""
-    encryption = settings.encryption
-    if encryption.key_file is not None:
-        path = Path(encryption.key_file).expanduser()
-        try:
-            return path.read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            raise SettingsInvalid(f"the key file cannot be read ({error})", str(path)) from error
-    if encryption.key_env is not None:
-        text = variable(encryption.key_env)
-        if text is None:
-            raise SettingsInvalid(
-                f"the environment variable {encryption.key_env} with the key is not set", "encryption"
-            )
-        return text
-    return None

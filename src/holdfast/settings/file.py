@@ -6,9 +6,7 @@ missing.
 
 from __future__ import annotations
 
-import difflib
 import re
-import tomllib
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -16,6 +14,7 @@ import msgspec
 
 from holdfast.errors import SettingsInvalid, UsageError
 from holdfast.model.triggers import Trigger
+from holdfast.model.verdicts import check_verdicts
 from holdfast.settings.values import Part, Settings
 from holdfast.settings.yaml_text import read_yaml
 
@@ -58,6 +57,8 @@ def make_settings(data: Any, file: str = "settings") -> Settings:
 
 def check_settings(settings: Settings, place: str = "holdfast.open()") -> Settings:
     """Return settings that code made, checked like those of a file: constructing a value checks nothing."""
+    if settings == Settings():
+        return settings  # the checks build a type for every part: 8 ms that most calls need not pay
     try:
         data = msgspec.to_builtins(settings)
     except TypeError as error:
@@ -81,8 +82,11 @@ def located(settings: Settings, file: Path | None) -> str | None:
 
 def _choices(refusal: str) -> str:
     """Return what can be chosen where a choice was refused."""
-    match = re.search(r"enum value .* at `\$\.(\w+)`", refusal)
-    return "; use " + ", ".join(get_args(get_type_hints(Settings)[match[1]])) if match else ""
+    match = re.search(r"enum value .* at `\$\.([\w.]+)`", refusal)
+    hint: Any = Settings
+    for name in match[1].split(".") if match else ():
+        hint = get_type_hints(hint)[name]
+    return "; use " + ", ".join(get_args(hint)) if match else ""
 
 
 def _check_names(settings: Settings) -> None:
@@ -99,6 +103,10 @@ def _check_names(settings: Settings) -> None:
         raise UsageError("encryption: give key_file or key_env, not both")
     for name, pattern in settings.redaction.patterns.items():
         _check_pattern(name, pattern)
+    try:
+        check_verdicts(settings.recovery.verdicts)
+    except UsageError as error:
+        raise UsageError(f"recovery.verdicts: {error}") from None
 
 
 def _check_pattern(name: str, pattern: str) -> None:
@@ -126,6 +134,8 @@ def _is_part(hint: Any) -> bool:
 
 
 def _nearest(name: str, known: list[Any]) -> str:
+    import difflib  # noqa: PLC0415 - only for those who mistyped something
+
     near = difflib.get_close_matches(name, [str(one) for one in known], n=1)
     return f"; did you mean {near[0]!a}?" if near else f"; known are {', '.join(sorted(map(str, known)))}"
 
@@ -142,6 +152,8 @@ def _read(path: Path) -> bytes:
 
 
 def _toml(data: bytes, path: Path) -> Any:
+    import tomllib  # noqa: PLC0415 - only for those who keep settings in pyproject.toml
+
     try:
         return tomllib.loads(data.decode()).get("tool", {}).get("holdfast")
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -9,6 +9,7 @@ import msgspec
 from holdfast.capture.patterns import SECRET_KEYS
 from holdfast.capture.protection import OnFailure
 from holdfast.capture.triggers import DESTRUCTIVE_OPERATIONS, WORKSPACE_TRIGGERS
+from holdfast.model.verdicts import Verdict
 from holdfast.retain.policy import DEFAULT_RULES, RetentionPolicy, TriggerRule, check_policy
 
 _MEGABYTE = 1 << 20
@@ -51,11 +52,26 @@ class RetentionSettings(Part, frozen=True):
     """What is kept; see docs/CAPTURE.md."""
 
     enabled: bool = True
+    preset: Literal["workflow", "task"] = "workflow"
+    """What holds where nothing below is set: for a workflow its rules per trigger, for a task the last five."""
     triggers: dict[str, int | TriggerRule] = {}
     live: Annotated[int, msgspec.Meta(ge=1)] | None = 50
     last: Annotated[int, msgspec.Meta(ge=1)] | None = None
     age_days: Annotated[float, msgspec.Meta(gt=0)] | None = 30
     total_mb: Annotated[float, msgspec.Meta(gt=0)] | None = None
+
+
+class WorkspaceSettings(Part, frozen=True):
+    """What is captured of a run's directory; patterns as in a .gitignore, see docs/WORKSPACE.md."""
+
+    ignore: list[str] = []
+    include: list[str] = []
+    """Captured whatever any other rule says."""
+    use_gitignore: bool = True
+    use_git: bool = True
+    max_files: Count = 200_000
+    max_file_mb: Annotated[float, msgspec.Meta(gt=0)] = 512
+    max_total_mb: Annotated[float, msgspec.Meta(gt=0)] = 8192
 
 
 class RedactionSettings(Part, frozen=True):
@@ -70,6 +86,14 @@ class RedactionSettings(Part, frozen=True):
     """From a path to the environment variable that fills it again on restore."""
     fill_env: list[str] = []
     """Variables that a Secret(value, env=NAME) may be filled from."""
+
+
+class RecoverySettings(Part, frozen=True):
+    """What a plan says of things that moved outside the run since the checkpoint was taken."""
+
+    verdicts: dict[str, Verdict] = {}
+    """By kind of change, where it is not the default."""
+    max_age_days: Annotated[float, msgspec.Meta(gt=0)] | None = None
 
 
 class EncryptionSettings(Part, frozen=True):
@@ -99,8 +123,10 @@ class Settings(Part, frozen=True):
     destructive: DestructiveSettings = DestructiveSettings()
     session: SessionSettings = SessionSettings()
     retention: RetentionSettings = RetentionSettings()
+    workspace: WorkspaceSettings = WorkspaceSettings()
     redaction: RedactionSettings = RedactionSettings()
     encryption: EncryptionSettings = EncryptionSettings()
+    recovery: RecoverySettings = RecoverySettings()
 
     @property
     def operations(self) -> tuple[str, ...]:
@@ -116,12 +142,14 @@ class Settings(Part, frozen=True):
             for name, rule in retention.triggers.items()
         }
         total = retention.total_mb
+        base = RetentionPolicy.for_task() if retention.preset == "task" else RetentionPolicy()
+        usual = RetentionSettings()
         return check_policy(
             RetentionPolicy(
-                triggers={**DEFAULT_RULES, **given},
-                live=retention.live,
-                last=retention.last,
-                age_days=retention.age_days,
+                triggers={**base.triggers, **given},
+                live=base.live if retention.live == usual.live else retention.live,
+                last=base.last if retention.last == usual.last else retention.last,
+                age_days=base.age_days if retention.age_days == usual.age_days else retention.age_days,
                 total_bytes=None if total is None else max(1, int(total * _MEGABYTE)),
             )
         )

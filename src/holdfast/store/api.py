@@ -118,11 +118,23 @@ class Store(Protocol):
     def chunk_ids(self) -> Iterator[bytes]:
         """Yield the name of every stored chunk."""
 
-    def mark(self, checkpoint: str, marks: Marks) -> None:
-        """Replace a checkpoint's marks."""
+    def find(self, prefix: str, *, limit: int) -> list[str]:
+        """Return the ids of checkpoints that begin with a prefix, in their order; none for what can begin no id."""
 
-    def delete(self, run: str, checkpoints: Sequence[str]) -> None:
-        """Delete checkpoints of one run, leaving tombstones for the chain; their chunks stay until released."""
+    def mark(self, checkpoint: str, marks: Marks, *, expected: Marks | None = None) -> None:
+        """Replace a checkpoint's marks; Conflict, and nothing changes, if they are not the `expected` ones by now."""
+
+    def mark_many(self, run: str, changes: Mapping[str, tuple[Marks, Marks]]) -> list[str]:
+        """Replace marks of a run's checkpoints in one transaction, each (expected, new); return those left alone.
+
+        Left alone is what is not as expected by now, is damaged, or is not in this run.
+        """
+
+    def delete(self, run: str, checkpoints: Sequence[str], *, spare_pinned: bool = False) -> list[str]:
+        """Delete checkpoints of one run, leaving tombstones for the chain; their chunks stay until released.
+
+        All or none. With `spare_pinned`, those that are pinned by now or cannot be read stay, and are returned.
+        """
 
     def delete_run(self, run: str) -> None:
         """Delete a run with all that no other run holds."""
@@ -130,8 +142,11 @@ class Store(Protocol):
     def held(self, run: str) -> set[bytes]:
         """Return the chunks that a run holds."""
 
-    def release(self, run: str, chunks: Sequence[bytes], *, expected_seq: int) -> None:
-        """Let a run's hold on chunks go, and delete what nobody holds; HeadMoved if the run went on meanwhile."""
+    def release(self, run: str, chunks: Sequence[bytes], *, expected_seq: int, created_at: datetime) -> None:
+        """Let a run's hold on chunks go, and delete what nobody holds; HeadMoved if the run went on meanwhile.
+
+        `created_at` tells a run from another that was begun under its name after it was deleted.
+        """
 
     def reclaim(self) -> None:
         """Give freed space back to the medium."""

@@ -22,6 +22,7 @@ from holdfast.encode.compress import CodecName, Compressor
 from holdfast.encode.tree import Ref
 from holdfast.errors import (
     CheckpointCorrupt,
+    Conflict,
     HeadMoved,
     IntegrityError,
     LimitExceeded,
@@ -35,9 +36,11 @@ from holdfast.model.ids import make_checkpoint_id
 from holdfast.store import files_text
 from holdfast.store.api import Listing, StoreStats, StoreTraits, Tombstone
 from holdfast.store.files_chunks import ChunkFiles, is_sound
+from holdfast.store.files_counters import CounterFile
 from holdfast.store.files_disk import Disk, translated
 from holdfast.store.files_document import Content, Document, RunFacts, document_of, lines_of
-from holdfast.store.files_lease import FileLeases, read_small
+from holdfast.store.files_index import Overview
+from holdfast.store.files_lease import FileLeases
 from holdfast.store.files_names import Location, document_name, is_named_for
 from holdfast.store.files_run import (
     ARCHIVE,
@@ -48,11 +51,14 @@ from holdfast.store.files_run import (
     Graves,
     RunReader,
     RunState,
+    gaps,
+    grave_of,
     is_document,
-    make_index,
+    named,
 )
 from holdfast.store.files_tree import flatten
 from holdfast.store.lease import check_fence, check_terms
+from holdfast.store.prefix import id_range
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -63,14 +69,6 @@ if TYPE_CHECKING:
     from holdfast.store.lease import Lease
 
 _DOCUMENT_BYTES = 8 * 1024 * 1024  # larger sections are chunks beside the document
-_COUNTERS = ".counters.json"
-
-
-class Counters(msgspec.Struct, frozen=True, kw_only=True):
-    """Numbers that never go back: of the run begun last, and of the last lease."""
-
-    runs: int = 0
-    token: int = 0
 
 
 class FilesStore:
@@ -99,12 +97,13 @@ class FilesStore:
         self._suffix = f".{form}{files_text.SUFFIXES[compression]}"
         files_text.write({}, form, compression)  # a missing extra is named now, not at the first commit
         self._location = Location(self.folder, location)
-        self._task_file = task_file
         self._max_document_bytes = max_document_bytes
         self._disk = disk or Disk(self.url)
         self._reader = RunReader()
         self._chunks = ChunkFiles(self._disk)
         self._leases = FileLeases(self._disk, self._location)
+        self._counters = CounterFile(self._disk, self._location, self._leases, self._reader)
+        self._overview = Overview(self._disk, self._reader, form, task_file=task_file)
         self._lock = threading.RLock()
         self._closed = False
         with translated(self.url):
@@ -142,7 +141,7 @@ class FilesStore:
                 self._chunks.put(folder / CHUNKS, loose)
                 document = Document(record=record, facts=facts, contents=contents)
                 self._put_document(folder / document_name(envelope, self._suffix), document)
-                self._refresh(folder)
+                self._overview.refresh(folder)
         return record
 
     def run(self, run: str) -> RunRecord:
@@ -194,11 +193,11 @@ class FilesStore:
             shown = numbers[:limit]
             lowest = shown[-1] if shown and len(shown) < len(numbers) else 1
             if limit != 0:
-                damaged += _gaps(run, state, lowest, upper)
+                damaged += gaps(run, state, lowest, upper)
             for seq in shown:
                 document = state.documents[seq]
                 if document.record is None:
-                    damaged.append(_named(document.error, document.id))
+                    damaged.append(named(document.error, document.id))
                 else:
                     found.append(document.record)
         return Listing(found, damaged)
@@ -223,36 +222,77 @@ class FilesStore:
             names = {name for folder in self._location.all() for name in self._held(folder)}
         yield from sorted(names)
 
-    def mark(self, checkpoint: str, marks: Marks) -> None:
+    def find(self, prefix: str, *, limit: int) -> list[str]:
+        """Return the ids of checkpoints that begin with a prefix."""
+        bounds = id_range(prefix)
+        names: list[str] = []
+        with self._calls():
+            for folder in self._location.all() if bounds else ():
+                try:
+                    state = self._state(folder)
+                except IntegrityError:
+                    continue  # the run's list says what is wrong with it
+                names += [found.id for found in state.documents.values()] if state else []
+        return sorted(name for name in names if bounds and bounds[0] <= name <= bounds[1])[:limit]
+
+    def mark(self, checkpoint: str, marks: Marks, *, expected: Marks | None = None) -> None:
         """Replace a checkpoint's marks; an archived one moves to the archive folder."""
         with self._calls():
             folder, found = self._find(checkpoint)
             with self._disk.locked(folder, alone=True):
-                document = self._reader.document(found.path)
-                record = CheckpointRecord(document.record.envelope, document.record.checksum, marks)
-                place = folder / ARCHIVE if marks.status == "archived" else folder
-                self._disk.make_folder(place)
-                self._put_document(place / found.path.name, msgspec.structs.replace(document, record=record))
-                if place / found.path.name != found.path:
-                    self._disk.remove(found.path)
-                    self._disk.sync_folder(found.path.parent)
-                self._refresh(folder)
+                state = self._reader.state(folder)  # it may have moved before we had the lock
+                now = state.documents.get(found.seq) if state else None
+                if now is None or now.path.name != found.path.name:
+                    raise NotFound("checkpoint", checkpoint)
+                self._put_marks(folder, now, marks, expected)
+                self._overview.refresh(folder)
 
-    def delete(self, run: str, checkpoints: Sequence[str]) -> None:
+    def mark_many(self, run: str, changes: Mapping[str, tuple[Marks, Marks]]) -> list[str]:
+        """Replace the marks that are as expected, and return the ids of the others.
+
+        Nobody sees it half-way; a crash in between leaves some documents marked and others as they were.
+        """
+        left: list[str] = []
+        with self._writing(run) as (folder, state):
+            by_id = {found.id: found for found in state.documents.values()}
+            for checkpoint, (expected, marks) in changes.items():
+                try:
+                    self._put_marks(folder, by_id[checkpoint], marks, expected)
+                except (KeyError, Conflict, IntegrityError):
+                    left.append(checkpoint)
+            self._overview.refresh(folder)
+        return left
+
+    def _put_marks(self, folder: Path, found: Found, marks: Marks, expected: Marks | None) -> None:
+        document = self._reader.document(found.path)
+        if expected is not None and document.record.marks != expected:
+            raise Conflict(document.record.envelope.run)
+        record = CheckpointRecord(document.record.envelope, document.record.checksum, marks)
+        place = folder / ARCHIVE if marks.status == "archived" else folder
+        self._disk.make_folder(place)
+        self._put_document(place / found.path.name, msgspec.structs.replace(document, record=record))
+        if place / found.path.name != found.path:
+            self._disk.remove(found.path)
+            self._disk.sync_folder(found.path.parent)
+
+    def delete(self, run: str, checkpoints: Sequence[str], *, spare_pinned: bool = False) -> list[str]:
         """Delete checkpoints of one run: done when the list of deleted ones names them all."""
         with self._writing(run) as (folder, state):
             by_id = {found.id: found for found in state.documents.values()}
             for checkpoint in checkpoints:
                 if checkpoint not in by_id:
                     raise NotFound("checkpoint", checkpoint)
-            doomed = [by_id[checkpoint] for checkpoint in dict.fromkeys(checkpoints)]
-            graves = [*state.graves.values(), *(_grave(run, found, state) for found in doomed)]
+            asked = [by_id[checkpoint] for checkpoint in dict.fromkeys(checkpoints)]
+            spared = [one for one in asked if spare_pinned and (one.record is None or one.record.marks.pinned)]
+            doomed = [one for one in asked if one not in spared]
+            graves = [*state.graves.values(), *(grave_of(run, found, state) for found in doomed)]
             self._put_graves(folder, state, graves)
             self._disk.make_folder(folder / DELETED)
             for found in doomed:
                 self._disk.move(found.path, folder / DELETED / found.path.name)
             self._disk.sync_folder(folder / DELETED)
-            self._refresh(folder)
+            self._overview.refresh(folder)
+        return [one.id for one in spared]
 
     def delete_run(self, run: str) -> None:
         """Delete a run's folder: done when it has another name."""
@@ -269,11 +309,11 @@ class FilesStore:
         with self._reading(run) as (folder, _):
             return set(self._held(folder))
 
-    def release(self, run: str, chunks: Sequence[bytes], *, expected_seq: int) -> None:
+    def release(self, run: str, chunks: Sequence[bytes], *, expected_seq: int, created_at: datetime) -> None:
         """Let a run's hold on chunks go: with them go deleted documents and chunk files."""
         doomed = set(chunks)
         with self._writing(run) as (folder, state):
-            if state.last_seq != expected_seq:
+            if (state.last_seq, state.created_at) != (expected_seq, created_at):
                 raise HeadMoved(run, f"{run}@{expected_seq}", state.record.head)
             for found in state.documents.values():
                 if found.error is None:
@@ -314,14 +354,14 @@ class FilesStore:
                 if (state.last_seq if state else 0) != tombstone.seq - 1:
                     raise HeadMoved(run, f"{run}@{tombstone.seq - 1}", state.record.head if state else None)
                 if state is None:
-                    state = RunState(run, self._count(runs=1).runs, created_at, created_at, 0, {}, {})
+                    state = RunState(run, self._counters.count(runs=1).runs, created_at, created_at, 0, {}, {})
                 seal = records.seal_tombstone(run, tombstone.seq, tombstone.id, tombstone.checksum).hex()
                 grave = Grave(
                     seq=tombstone.seq, id=tombstone.id, checksum=tombstone.checksum.hex(), seal=seal,
                     created_at=state.updated_at,
                 )  # fmt: skip
                 self._put_graves(folder, state, [*state.graves.values(), grave])
-                self._refresh(folder)
+                self._overview.refresh(folder)
 
     def migrate(self, *, progress: Callable[[str, int], None] | None = None) -> list[int]:  # noqa: ARG002
         """Do nothing: there is one form of documents so far."""
@@ -361,7 +401,7 @@ class FilesStore:
         """Take the right to move a run, LeaseHeld if another owner has it; the clock is this machine's."""
         check_terms(owner, ttl_s)
         with self._calls():
-            return self._leases.take(run, owner, ttl_s, lambda: self._count(tokens=1).token)
+            return self._leases.take(run, owner, ttl_s, lambda: self._counters.count(tokens=1).token)
 
     def renew_lease(self, lease: Lease, *, ttl_s: float) -> Lease:
         """Keep a lease for longer, LeaseLost if somebody took it."""
@@ -467,7 +507,7 @@ class FilesStore:
     def _sound(self, found: Found, checkpoint: str) -> CheckpointRecord:
         """Return a document's record, CheckpointCorrupt if its head or any of its sections was edited."""
         if found.record is None:
-            raise _named(found.error, checkpoint)
+            raise named(found.error, checkpoint)
         damage = self._reader.document(found.path).damage
         if damage:
             raise CheckpointCorrupt(next(iter(damage.values())), checkpoint)
@@ -511,33 +551,6 @@ class FilesStore:
             limit = self._max_document_bytes
             raise LimitExceeded("raise max_document_bytes, or use SQLite", "a document's bytes", len(data), limit)
         self._disk.put(path, data)
-
-    def _refresh(self, folder: Path) -> None:
-        """Write index and `latest` anew; they are no truth, so a disk that refuses now is no failure of the call."""
-        state = self._reader.state(folder)
-        if state is None:
-            return
-        index = msgspec.to_builtins(make_index(state, folder))
-        try:
-            self._disk.put(folder / f"index.{self._form}", files_text.write(index, self._form, "none"))
-            if self._task_file:
-                self._disk.put(folder / f"task.{self._form}", self._task(state))
-            if state.documents:
-                newest = state.documents[max(state.documents)].path
-                self._disk.link(folder / "latest", str(newest.relative_to(folder)))
-        except OSError:
-            return
-
-    def _task(self, state: RunState) -> bytes:
-        """Return all checkpoints of a run as one versioned document, newest first: a file a task."""
-        sound = [found for _, found in sorted(state.documents.items(), reverse=True) if found.record]
-        lines = {
-            "task": state.run,
-            "version": state.last_seq,
-            "last_modified": state.updated_at.isoformat(),
-            "checkpoints": [lines_of(self._reader.document(found.path)) for found in sound],
-        }
-        return files_text.write(lines, self._form, "none")
 
     def _sources(self, wanted: set[bytes]) -> Iterator[Mapping[bytes, Chunk]]:
         """Yield mappings that may have these chunks: chunk files, documents with such a root, then all documents."""
@@ -587,28 +600,7 @@ class FilesStore:
             self._put_document(path, msgspec.structs.replace(document, contents=kept, damage={}))
 
     def _new_facts(self, envelope: Envelope) -> RunFacts:
-        return RunFacts(self._count(runs=1).runs, envelope.created_at)
-
-    def _count(self, *, runs: int = 0, tokens: int = 0) -> Counters:
-        """Move the store's counters on; lost, they are found again from what is there."""
-        with self._disk.locked(self.folder, alone=True):
-            path = self.folder / _COUNTERS
-            now = read_small(path, Counters) or self._recount()
-            now = Counters(runs=now.runs + runs, token=now.token + tokens)
-            self._disk.put(path, msgspec.json.encode(now))
-        return now
-
-    def _recount(self) -> Counters:
-        numbers, tokens = [0], [0]
-        for folder in self._location.all():
-            lease = self._leases.of(folder)
-            tokens.append(lease.token if lease else 0)
-            try:
-                state = self._reader.state(folder)
-            except IntegrityError:
-                continue
-            numbers.append(state.number if state else 0)
-        return Counters(runs=max(numbers), token=max(tokens))
+        return RunFacts(self._counters.count(runs=1).runs, envelope.created_at)
 
     def _put_graves(self, folder: Path, state: RunState, graves: Sequence[Grave]) -> None:
         ordered = sorted(graves, key=lambda grave: grave.seq)
@@ -621,29 +613,3 @@ class FilesStore:
         for folder in {self.folder, *(place.parent for place in self._location.all())}:
             for gone in folder.glob(".gone-*"):
                 shutil.rmtree(gone, ignore_errors=True)
-
-
-def _grave(run: str, found: Found, state: RunState) -> Grave:
-    if found.record is None:
-        checksum, created_at = bytes(32), state.updated_at
-    else:
-        checksum, created_at = found.record.checksum, found.record.envelope.created_at
-    seal = records.seal_tombstone(run, found.seq, found.id, checksum).hex()
-    return Grave(seq=found.seq, id=found.id, checksum=checksum.hex(), seal=seal, created_at=created_at)
-
-
-def _gaps(run: str, state: RunState, lowest: int, upper: int) -> list[IntegrityError]:
-    """Return one error for each stretch of numbers that are neither there nor deleted."""
-    known = sorted(seq for seq in {*state.documents, *state.graves} if lowest <= seq < upper)
-    errors: list[IntegrityError] = []
-    before = lowest - 1
-    for seq in [*known, upper]:
-        if seq > before + 1:
-            name = f"{run}@{before + 1}" if seq == before + 2 else f"{run}@{before + 1}..{seq - 1}"
-            errors.append(CheckpointCorrupt("vanished from the store without having been deleted", name))
-        before = seq
-    return errors
-
-
-def _named(error: IntegrityError | None, checkpoint: str) -> CheckpointCorrupt:
-    return CheckpointCorrupt(error.detail if error else "cannot be read", checkpoint)

@@ -29,7 +29,8 @@ def run_name(run: str) -> str:
 
 def document_name(envelope: Envelope, suffix: str) -> str:
     """Return a checkpoint's file name: phase, time, and the end of its id."""
-    phase = _ODD.sub("-", envelope.summary.state or envelope.trigger).strip("-").lower()[:40] or "checkpoint"
+    at = envelope.summary.phase or envelope.summary.state or envelope.trigger
+    phase = _ODD.sub("-", at).strip("-").lower()[:40] or "checkpoint"
     return f"{phase}-{envelope.created_at:%Y%m%dT%H%M%SZ}-{envelope.id[-12:]}{suffix}"
 
 

@@ -10,7 +10,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
-from blake3 import blake3
 
 from holdfast.encode import records
 from holdfast.encode.chunks import Chunk
@@ -18,12 +17,14 @@ from holdfast.errors import CheckpointCorrupt, IntegrityError
 from holdfast.model.checkpoint import FORMAT_VERSION, RunRecord
 from holdfast.store import files_text
 from holdfast.store.files_document import Document, document_of, record_of
+from holdfast.store.files_index import known_by_index, read_index
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from holdfast.model.checkpoint import CheckpointRecord
     from holdfast.store.files_document import RunFacts
+    from holdfast.store.files_index import Index
 
 ARCHIVE, DELETED, CHUNKS = "archive", "deleted", "chunks"
 GRAVES = "deleted.json"
@@ -104,7 +105,7 @@ class RunReader:
         documents: dict[int, Found] = {}
         nameless: list[Found] = []
         for each in found:
-            document = _known_by_index(each, index) if each.error else each
+            document = known_by_index(each, index) if each.error else each
             if document.id in buried:
                 continue
             if document.seq < 1:
@@ -156,7 +157,7 @@ class RunReader:
                 continue
             known = self._indexes.get(path)
             if known is None or known[0] != key:
-                known = self._indexes[path] = (key, _read_index(path))
+                known = self._indexes[path] = (key, read_index(path))
             return known[1]
         return None
 
@@ -180,58 +181,6 @@ def is_document(name: str) -> bool:
     return name.endswith(_DOCUMENT_ENDS) and not name.startswith((".", "index.", "task.")) and name != GRAVES
 
 
-class IndexEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the index."""
-
-    seq: int
-    id: str
-    file: str
-    trigger: str
-    state: str | None
-    created_at: str
-    status: str
-    label: str | None
-
-
-class Index(msgspec.Struct, frozen=True, kw_only=True):
-    """A run's checkpoints at a glance, newest first."""
-
-    run: str
-    last_seq: int
-    last_modified: str
-    seal: str
-    checkpoints: list[IndexEntry]
-
-
-def make_index(state: RunState, folder: Path) -> Index:
-    """Return the index of a run as it was found."""
-    entries = [
-        IndexEntry(
-            seq=found.seq, id=found.id, file=str(found.path.relative_to(folder)),
-            trigger=found.record.envelope.trigger, state=found.record.envelope.summary.state,
-            created_at=found.record.envelope.created_at.isoformat(), status=found.record.marks.status,
-            label=found.record.marks.label,
-        )
-        for _, found in sorted(state.documents.items(), reverse=True)
-        if found.record is not None
-    ]  # fmt: skip
-    modified = state.updated_at.isoformat()
-    seal = _index_seal(state.run, state.last_seq)
-    return Index(run=state.run, last_seq=state.last_seq, last_modified=modified, seal=seal, checkpoints=entries)
-
-
-def _index_seal(run: str, last_seq: int) -> str:
-    return blake3(f"{run}\0{last_seq}".encode()).hexdigest(length=8)
-
-
-def _read_index(path: Path) -> Index | None:
-    try:
-        index = msgspec.convert(files_text.read(path.read_bytes(), path.name), Index)
-    except (OSError, ValueError):
-        return None
-    return index if index.seal == _index_seal(index.run, index.last_seq) else None
-
-
 def _chunks(document: Document) -> dict[bytes, Chunk]:
     found: dict[bytes, Chunk] = {}
     for section in document.record.envelope.sections:
@@ -241,14 +190,6 @@ def _chunks(document: Document) -> dict[bytes, Chunk]:
             if section.root not in chunks:
                 data = document.contents[section.name].data
                 found[section.root] = Chunk(section.root, 0, len(data), data)
-    return found
-
-
-def _known_by_index(found: Found, index: Index | None) -> Found:
-    """Return a broken document with the number and id that the index had for it, if its own are gone."""
-    for entry in index.checkpoints if index else ():
-        if entry.file.rpartition("/")[2] == found.path.name:
-            return found._replace(seq=entry.seq, id=entry.id)
     return found
 
 
@@ -311,3 +252,31 @@ def _state(
 def _stat_key(path: Path) -> _StatKey:
     status = path.stat()
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def grave_of(run: str, found: Found, state: RunState) -> Grave:
+    """Return what a document leaves when it is deleted."""
+    if found.record is None:
+        checksum, created_at = bytes(32), state.updated_at
+    else:
+        checksum, created_at = found.record.checksum, found.record.envelope.created_at
+    seal = records.seal_tombstone(run, found.seq, found.id, checksum).hex()
+    return Grave(seq=found.seq, id=found.id, checksum=checksum.hex(), seal=seal, created_at=created_at)
+
+
+def gaps(run: str, state: RunState, lowest: int, upper: int) -> list[IntegrityError]:
+    """Return one error for each stretch of numbers that are neither there nor deleted."""
+    known = sorted(seq for seq in {*state.documents, *state.graves} if lowest <= seq < upper)
+    errors: list[IntegrityError] = []
+    before = lowest - 1
+    for seq in [*known, upper]:
+        if seq > before + 1:
+            name = f"{run}@{before + 1}" if seq == before + 2 else f"{run}@{before + 1}..{seq - 1}"
+            errors.append(CheckpointCorrupt("vanished from the store without having been deleted", name))
+        before = seq
+    return errors
+
+
+def named(error: IntegrityError | None, checkpoint: str) -> CheckpointCorrupt:
+    """Return what is wrong with a document as an error of its checkpoint."""
+    return CheckpointCorrupt(error.detail if error else "cannot be read", checkpoint)

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from holdfast.encode import records
-from holdfast.errors import HeadMoved, NotFound, UsageError
+from holdfast.errors import Conflict, HeadMoved, NotFound, UsageError
 from holdfast.model.checkpoint import FORMAT_VERSION, CheckpointRecord, RunRecord
 from holdfast.store.api import Listing, StoreStats, StoreTraits, Tombstone
 from holdfast.store.bell import SharedCounter
 from holdfast.store.lease import Lease, check_current, check_fence, check_takeable, check_terms
+from holdfast.store.prefix import id_range
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from holdfast.encode.chunks import Chunk
     from holdfast.model.checkpoint import Envelope, Marks
@@ -128,31 +129,54 @@ class MemoryStore:
         with self._open():
             yield from list(self._chunks)
 
-    def mark(self, checkpoint: str, marks: Marks) -> None:
+    def find(self, prefix: str, *, limit: int) -> list[str]:
+        """Return the ids of checkpoints that begin with a prefix."""
+        bounds = id_range(prefix)
+        with self._open():
+            names = [record.envelope.id for line in self._checkpoints.values() for record in line.values()]
+        return sorted(name for name in names if bounds and bounds[0] <= name <= bounds[1])[:limit]
+
+    def mark(self, checkpoint: str, marks: Marks, *, expected: Marks | None = None) -> None:
         """Replace a checkpoint's marks."""
         with self._open():
             record = self.checkpoint(checkpoint)
-            line = self._checkpoints[record.envelope.run]
-            line[record.envelope.seq] = CheckpointRecord(record.envelope, record.checksum, marks)
+            if expected is not None and record.marks != expected:
+                raise Conflict(record.envelope.run)
+            self._put_marks(record, marks)
 
-    def delete(self, run: str, checkpoints: Sequence[str]) -> None:
+    def mark_many(self, run: str, changes: Mapping[str, tuple[Marks, Marks]]) -> list[str]:
+        """Replace the marks that are as expected, and return the ids of the others."""
+        with self._open():
+            self.run(run)
+            there = {record.envelope.id: record for record in self._checkpoints[run].values()}
+            left = [name for name, (was, _) in changes.items() if name not in there or there[name].marks != was]
+            for name in changes.keys() - set(left):
+                self._put_marks(there[name], changes[name][1])
+            return left
+
+    def _put_marks(self, record: CheckpointRecord, marks: Marks) -> None:
+        line = self._checkpoints[record.envelope.run]
+        line[record.envelope.seq] = CheckpointRecord(record.envelope, record.checksum, marks)
+
+    def delete(self, run: str, checkpoints: Sequence[str], *, spare_pinned: bool = False) -> list[str]:
         """Delete checkpoints of one run, leaving tombstones; all or none."""
         with self._open():
             record = self.run(run)
             line = self._checkpoints[run]
             numbers = {found.envelope.id: seq for seq, found in line.items()}
-            doomed = {checkpoint: numbers.pop(checkpoint, None) for checkpoint in checkpoints}
-            for checkpoint, seq in doomed.items():
-                if seq is None:
+            for checkpoint in checkpoints:
+                if checkpoint not in numbers:
                     raise NotFound("checkpoint", checkpoint)
+            spared = [name for name in checkpoints if spare_pinned and line[numbers[name]].marks.pinned]
+            doomed = {name: numbers[name] for name in checkpoints if name not in spared}
             for checkpoint, seq in doomed.items():
-                if seq is not None:
-                    self._tombstones[run][checkpoint] = line.pop(seq).checksum
-                    self._buried.setdefault(run, {})[checkpoint] = seq
+                self._tombstones[run][checkpoint] = line.pop(seq).checksum
+                self._buried.setdefault(run, {})[checkpoint] = seq
             head = record.head
-            if head in checkpoints:
+            if head in doomed:
                 head = line[max(line)].envelope.id if line else None
             self._runs[run] = msgspec.structs.replace(record, head=head, checkpoints=len(line))
+            return spared
 
     def delete_run(self, run: str) -> None:
         """Delete a run with all that no other run holds."""
@@ -170,11 +194,11 @@ class MemoryStore:
             self.run(run)
             return set(self._holds[run])
 
-    def release(self, run: str, chunks: Sequence[bytes], *, expected_seq: int) -> None:
+    def release(self, run: str, chunks: Sequence[bytes], *, expected_seq: int, created_at: datetime) -> None:
         """Let a run's hold on chunks go, and delete what nobody holds."""
         with self._open():
             record = self.run(run)
-            if record.last_seq != expected_seq:
+            if (record.last_seq, record.created_at) != (expected_seq, created_at):
                 raise HeadMoved(run, f"{run}@{expected_seq}", record.head)
             self._holds[run].difference_update(chunks)
             self._drop_unheld(set(chunks))
@@ -265,10 +289,12 @@ class MemoryStore:
         """Count what is stored."""
         with self._open():
             stored = sum(len(chunk.data) for chunk in self._chunks.values())
+            times = [record.envelope.created_at for line in self._checkpoints.values() for record in line.values()]
             return StoreStats(
                 url=self.url, engine="memory", runs=len(self._runs),
                 checkpoints=sum(map(len, self._checkpoints.values())), chunks=len(self._chunks),
                 chunk_bytes=sum(chunk.size for chunk in self._chunks.values()), stored_bytes=stored, file_bytes=stored,
+                oldest_at=min(times, default=None), newest_at=max(times, default=None),
             )  # fmt: skip
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ saw of it is only a guess that saves a round trip.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 from psycopg.types.numeric import Int8
@@ -15,6 +15,7 @@ from psycopg.types.numeric import Int8
 from holdfast.encode import records
 from holdfast.errors import (
     CheckpointCorrupt,
+    Conflict,
     HeadMoved,
     IntegrityError,
     LeaseHeld,
@@ -34,9 +35,10 @@ from holdfast.store.postgres_chunks import ChunkRows, holds_sum, of_64_bits
 from holdfast.store.postgres_errors import translated
 from holdfast.store.postgres_pool import Connections, Settings
 from holdfast.store.postgres_url import PostgresPlace
+from holdfast.store.prefix import id_range
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from holdfast.encode.chunks import Chunk
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
 _Q = queries("postgres.sql")
 _REMEMBERED_RUNS = 4096
 _EVERYTHING = 1 << 62
+T = TypeVar("T")
 
 
 class _Known(NamedTuple):
@@ -223,20 +226,62 @@ class PostgresStore:
             yield from (row[1] for row in rows)
             after = rows[-1][0]
 
-    def mark(self, checkpoint: str, marks: Marks) -> None:
+    def find(self, prefix: str, *, limit: int) -> list[str]:
+        """Return the ids of checkpoints that begin with a prefix."""
+        bounds = id_range(prefix)
+        low, high = bounds or ("", "")
+        return [row[0] for row in self._rows("find", low=low, high=high, limit=Int8(limit if bounds else 0))]
+
+    def mark(self, checkpoint: str, marks: Marks, *, expected: Marks | None = None) -> None:
         """Replace a checkpoint's marks."""
+        if expected is not None:
+            if self._mark_expected(None, {checkpoint: (expected, marks)}):
+                raise Conflict(self.checkpoint(checkpoint).envelope.run)
+            return
         data, checksum = records.seal_marks(checkpoint, marks)
         if not self._rows("mark", id=checkpoint, marks=data, checksum=checksum):
             raise NotFound("checkpoint", checkpoint)
 
-    def delete(self, run: str, checkpoints: Sequence[str]) -> None:
+    def mark_many(self, run: str, changes: Mapping[str, tuple[Marks, Marks]]) -> list[str]:
+        """Replace the marks that are as expected, and return the ids of the others."""
+        left = self._mark_expected(run, changes)
+        if len(left) == len(changes):
+            self.run(run)  # NotFound if that is why
+        return left
+
+    def _mark_expected(self, run: str | None, changes: Mapping[str, tuple[Marks, Marks]]) -> list[str]:
+        """Replace marks that are as expected, of one run or of any; two statements, the rows locked in between."""
+
+        def work(connection: TimedConnection, again: bool) -> list[str]:  # noqa: FBT001
+            with connection.transaction():
+                fit: list[str] = []
+                for row in self._on(connection, "lock_checkpoints", run=run, ids=list(changes)):
+                    try:
+                        marks = records.open_checkpoint(*row).marks
+                    except IntegrityError:
+                        continue
+                    expected, new = changes[row[0]]
+                    if marks == expected or (again and marks == new):
+                        fit.append(row[0])
+                sealed = [records.seal_marks(checkpoint, changes[checkpoint][1]) for checkpoint in fit]
+                if fit:
+                    marks_of, checksums = (list(column) for column in zip(*sealed, strict=True))
+                    self._on(connection, "mark_many", ids=fit, marks=marks_of, checksums=checksums)
+                return [checkpoint for checkpoint in changes if checkpoint not in set(fit)]
+
+        return self._connections.call(work)
+
+    def delete(self, run: str, checkpoints: Sequence[str], *, spare_pinned: bool = False) -> list[str]:
         """Delete checkpoints of one run; if its head is among them, the highest one left becomes the head."""
 
-        def work(connection: TimedConnection, again: bool) -> None:  # noqa: FBT001
+        def work(connection: TimedConnection, again: bool) -> list[str]:  # noqa: FBT001
             with connection.transaction():
                 known = self._locked(connection, run)
-                gone = self._on(connection, "delete_checkpoints", run=run, ids=list(checkpoints))
-                missing = set(checkpoints) - {row[0] for row in gone}
+                rows = self._on(connection, "lock_checkpoints", run=run, ids=list(checkpoints)) if spare_pinned else []
+                spared = [row[0] for row in rows if _may_be_pinned(row)]
+                doomed = [checkpoint for checkpoint in checkpoints if checkpoint not in spared]
+                gone = self._on(connection, "delete_checkpoints", run=run, ids=doomed)
+                missing = set(doomed) - {row[0] for row in gone}
                 for checkpoint in missing:
                     if not again or not self._on(connection, "tombstone", run=run, id=checkpoint):
                         raise NotFound("checkpoint", checkpoint)
@@ -246,13 +291,14 @@ class PostgresStore:
                         connection, "put_tombstone", run=run, seq=Int8(seq), id=checkpoint, checksum=checksum, seal=seal
                     )
                 head = known.record.head
-                if head in checkpoints:
+                if head in doomed:
                     left = self._on(connection, "newest_id", run=run)
                     head = left[0][0] if left else None
                 count = known.record.checkpoints - len(gone)
                 self._put_run(connection, known, head=head, checkpoints=count)
+                return spared
 
-        self._forgetting(run, work)
+        return self._forgetting(run, work)
 
     def delete_run(self, run: str) -> None:
         """Delete a run with all that no other run holds."""
@@ -281,13 +327,13 @@ class PostgresStore:
             raise NotFound("run", run)
         return {row[0] for row in self._rows("held", n=Int8(known.n))}
 
-    def release(self, run: str, chunks: Sequence[bytes], *, expected_seq: int) -> None:
+    def release(self, run: str, chunks: Sequence[bytes], *, expected_seq: int, created_at: datetime) -> None:
         """Let a run's hold on chunks go, and delete what nobody holds; writers elsewhere are waited for."""
 
         def work(connection: TimedConnection, _again: bool) -> None:  # noqa: FBT001
             with connection.transaction():
                 known = self._locked(connection, run)
-                if known.record.last_seq != expected_seq:
+                if (known.record.last_seq, known.record.created_at) != (expected_seq, created_at):
                     raise HeadMoved(run, f"{run}@{expected_seq}", known.record.head)
                 self._check_holds(connection, run, known)
                 gone = self._chunks.let_go(connection, known.n, list(chunks))
@@ -431,10 +477,10 @@ class PostgresStore:
         else:
             self._known.pop(run, None)
 
-    def _forgetting(self, run: str, work: Callable[[TimedConnection, bool], None]) -> None:
+    def _forgetting(self, run: str, work: Callable[[TimedConnection, bool], T]) -> T:
         """Do work that changes a run's record, and forget what was known of it."""
         try:
-            self._connections.call(work)
+            return self._connections.call(work)
         finally:
             self._known.pop(run, None)
 
@@ -480,6 +526,13 @@ def _is_at(known: _Known | None, head: str | None, envelope: Envelope) -> bool:
     if known is None:
         return head is None and envelope.seq == 1
     return known.record.head == head and known.record.last_seq == envelope.seq - 1
+
+
+def _may_be_pinned(row: tuple[Any, ...]) -> bool:
+    try:
+        return records.open_checkpoint(*row).marks.pinned
+    except IntegrityError:
+        return True
 
 
 def _new_run(run: str, created_at: datetime) -> RunRecord:

@@ -25,6 +25,11 @@ _ALTERED = (
     errors.NotNullViolation,
     errors.CheckViolation,
 )
+_READ_ONLY = ("session is read-only", "server is in hot standby mode")
+_NO_PRIMARY = (
+    "this server takes no writes: it is a standby, or its transactions are read-only; nothing was written. Give the "
+    "primary's address, or all of them (host=one,two): the one that takes writes is found"
+)
 
 
 def can_be_repeated(error: psycopg.Error) -> bool:
@@ -61,7 +66,7 @@ def _ours(store: str, error: psycopg.Error) -> HoldfastError:
             store, f"the role may not do that ({said}); grant it the tables, or migrate once as their owner"
         )
     if isinstance(error, errors.ReadOnlySqlTransaction):
-        return StoreUnavailable(store, "this server is a read-only standby; give the primary's address")
+        return StoreUnavailable(store, _NO_PRIMARY)
     if isinstance(error, _ALTERED):
         return StoreCorrupt(f"its tables are not those of a Holdfast store ({said}): they were altered", store)
     if isinstance(error, (errors.DataCorrupted, errors.IndexCorrupted)):
@@ -73,6 +78,8 @@ def _ours(store: str, error: psycopg.Error) -> HoldfastError:
 
 def _cannot_reach(said: str) -> str:
     """Say what to do about a connection that did not come about or broke; libpq gives only words for it."""
+    if any(words in said for words in _READ_ONLY):
+        return _NO_PRIMARY
     if "password" in said or "authentication" in said:
         return f"the server refused the login ({said}); check user and password"
     if "database" in said and "does not exist" in said:

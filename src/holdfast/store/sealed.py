@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 from datetime import UTC, datetime
-from hmac import compare_digest
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
@@ -24,7 +23,7 @@ from holdfast.model.recovery import RecoveryInfo
 from holdfast.store.api import Listing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from holdfast.model.checkpoint import RunRecord
     from holdfast.store.api import Store, StoreStats
@@ -134,7 +133,21 @@ class SealedStore:
 
     def shares_key_with(self, other: SealedStore) -> bool:
         """Tell whether two stores lock alike, so that a run's checksums are the same in both."""
+        from hmac import compare_digest  # noqa: PLC0415 - it loads OpenSSL, which few need
+
         return compare_digest(self._data_key, other._data_key) and self.mode == other.mode
+
+    def lock_beside(self, data: bytes, about: bytes) -> bytes:
+        """Return what a file beside the store holds, locked as the contents are; as it is if those are readable."""
+        return data if self.mode == "sign" else self._vault.encrypt(data, b"beside\0" + about)
+
+    def unlock_beside(self, data: bytes, about: bytes) -> bytes:
+        """Return what was locked; ValueError if that was with another key, or about something else."""
+        return data if self.mode == "sign" else self._vault.decrypt(data, b"beside\0" + about)
+
+    def hidden_name(self, name: bytes) -> bytes:
+        """Return a name of 32 bytes as the medium may see it."""
+        return name if self.mode == "sign" else self._vault.hide(name)
 
     def add_key(self, key: str) -> None:
         """Let one more key open the store; those in use go on."""
@@ -186,10 +199,10 @@ class SealedStore:
         found = self.inner.runs(limit=None if limit is None else limit + 1)
         return Listing([run for run in found if run.id != KEYS_RUN][:limit], found.damaged)
 
-    def delete(self, run: str, checkpoints: Sequence[str]) -> None:
+    def delete(self, run: str, checkpoints: Sequence[str], *, spare_pinned: bool = False) -> list[str]:
         """Delete checkpoints; the keys are no run of the user's."""
         self.run(run)
-        self.inner.delete(run, checkpoints)
+        return self.inner.delete(run, checkpoints, spare_pinned=spare_pinned)
 
     def delete_run(self, run: str) -> None:
         """Delete a run; the keys are none of the user's."""
@@ -238,20 +251,51 @@ class SealedStore:
         held = self.inner.held(run)
         return set(map(self._vault.show, held)) if self.mode == "encrypt" else held
 
-    def release(self, run: str, chunks: Sequence[bytes], *, expected_seq: int) -> None:
+    def release(self, run: str, chunks: Sequence[bytes], *, expected_seq: int, created_at: datetime) -> None:
         """Let a run's hold on chunks go."""
         names = list(map(self._vault.hide, chunks)) if self.mode == "encrypt" else chunks
-        self.inner.release(run, names, expected_seq=expected_seq)
+        self.inner.release(run, names, expected_seq=expected_seq, created_at=created_at)
 
-    def mark(self, checkpoint: str, marks: Marks) -> None:
+    def find(self, prefix: str, *, limit: int) -> list[str]:
+        """Return the ids of checkpoints that begin with a prefix, without those that hold the keys."""
+        keys = {record.envelope.id for record in self.inner.checkpoints(KEYS_RUN)}
+        found = self.inner.find(prefix, limit=limit + len(keys))
+        return [checkpoint for checkpoint in found if checkpoint not in keys][:limit]
+
+    def mark(self, checkpoint: str, marks: Marks, *, expected: Marks | None = None) -> None:
         """Replace a checkpoint's marks."""
-        self.inner.mark(checkpoint, self._locked_marks(checkpoint, marks))
+        was = None if expected is None else self._locked_marks(checkpoint, expected)
+        self.inner.mark(checkpoint, self._locked_marks(checkpoint, marks), expected=was)
+
+    def mark_many(self, run: str, changes: Mapping[str, tuple[Marks, Marks]]) -> list[str]:
+        """Replace the marks that are as expected, and return the ids of the others."""
+        self.run(run)
+        locked = {
+            checkpoint: (self._locked_marks(checkpoint, expected), self._locked_marks(checkpoint, marks))
+            for checkpoint, (expected, marks) in changes.items()
+        }
+        return self.inner.mark_many(run, locked)
 
     def stats(self) -> StoreStats:
         """Count what is stored, without the keys."""
         stats = self.inner.stats()
         engine = f"{stats.engine}, {'AES-256-GCM' if self.mode == 'encrypt' else 'signed'}"
-        return msgspec.structs.replace(stats, runs=stats.runs - 1, checkpoints=stats.checkpoints - 1, engine=engine)
+        keys = {record.envelope.created_at for record in self.inner.checkpoints(KEYS_RUN)}
+        oldest, newest = stats.oldest_at, stats.newest_at
+        if oldest in keys:
+            first = self.find("", limit=1)
+            oldest = self.inner.checkpoint(first[0]).envelope.created_at if first else None
+        if newest in keys:
+            heads = [run.head for run in self.runs() if run.head is not None]
+            newest = max((self.inner.checkpoint(head).envelope.created_at for head in heads), default=None)
+        return msgspec.structs.replace(
+            stats,
+            runs=stats.runs - 1,
+            checkpoints=stats.checkpoints - 1,
+            engine=engine,
+            oldest_at=oldest,
+            newest_at=newest,
+        )
 
     def _locked_envelope(self, envelope: Envelope) -> Envelope:
         if self.mode == "sign":

@@ -22,6 +22,7 @@ from holdfast.encode import records
 from holdfast.encode.chunks import Chunk
 from holdfast.errors import (
     CheckpointCorrupt,
+    Conflict,
     HeadMoved,
     IntegrityError,
     NotFound,
@@ -31,15 +32,37 @@ from holdfast.errors import (
     StoreUnavailable,
     UsageError,
 )
-from holdfast.model.checkpoint import FORMAT_VERSION, CheckpointRecord, RunRecord
+from holdfast.model.checkpoint import CheckpointRecord, RunRecord
 from holdfast.store import sqlite_lease
 from holdfast.store.api import Listing, StoreStats, StoreTraits, Tombstone
 from holdfast.store.bell import CountedBell
 from holdfast.store.lease import check_terms
+from holdfast.store.prefix import id_range
+from holdfast.store.sqlite_chunks import add_chunks, check_holds
 from holdfast.store.sqlite_file import Durability, connect, translated
+from holdfast.store.sqlite_rows import (
+    CHECKPOINT_COLUMNS,
+    CHUNK_COLUMNS,
+    RUN_COLUMNS,
+    as_bytes,
+    as_number,
+    bad_tombstones,
+    begin_run,
+    checkpoint_of,
+    count_tombstones,
+    lost_runs,
+    may_be_pinned,
+    opened,
+    opened_run,
+    placed,
+    put_marks,
+    put_run,
+    run_of,
+    taken_at,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from holdfast.model.checkpoint import Envelope, Marks
@@ -48,28 +71,6 @@ if TYPE_CHECKING:
 
 _FETCH_AT_ONCE = 200
 _RECLAIM_PAGES = 2_000  # pages given back in one transaction: about 10 ms for other writers to wait
-
-
-def _bytes(column: str) -> str:
-    """Read a column as bytes whatever damage made of its type: the checksum decides whether they are right."""
-    return f"coalesce(CAST({column} AS BLOB), x'')"
-
-
-def _number(column: str) -> str:
-    return f"coalesce(CAST({column} AS INTEGER), -1)"
-
-
-_CHECKPOINT_COLUMNS = ", ".join(map(_bytes, ("id", "envelope", "checksum", "marks", "marks_checksum")))
-_RUN_COLUMNS = ", ".join(map(_bytes, ("id", "record", "checksum")))
-_CHUNK_COLUMNS = ", ".join((_bytes("id"), _number("codec"), _number("size"), _bytes("data")))
-_TOMBSTONE_COLUMNS = ", ".join((_bytes("run"), _number("seq"), _bytes("id"), _bytes("checksum"), _bytes("seal")))
-_BEGUN_RUNS = """
-    WITH RECURSIVE begun (id) AS (
-        SELECT min(run) FROM checkpoint
-        UNION ALL SELECT (SELECT min(run) FROM checkpoint WHERE run > begun.id) FROM begun WHERE begun.id IS NOT NULL
-    )
-    SELECT CAST(id AS BLOB) FROM begun WHERE id IS NOT NULL AND id NOT IN (SELECT id FROM run)
-"""  # steps from run to run in the index, so it costs nothing for each checkpoint
 
 
 _stores: WeakSet[SQLiteStore] = WeakSet()
@@ -137,7 +138,7 @@ class SQLiteStore:
         with self._writing() as execute:
             sqlite_lease.check_fenced(execute, envelope.run, fence)
             number, run = self._run_to_extend(execute, envelope, expected_head)
-            added, added_sum = _add_chunks(execute, number, chunks)
+            added, added_sum = add_chunks(execute, number, chunks)
             execute(
                 "INSERT INTO checkpoint (id, run, seq, envelope, checksum, marks, marks_checksum) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -152,26 +153,26 @@ class SQLiteStore:
                 holds=run.holds + added,
                 holds_sum=run.holds_sum + added_sum,
             )
-            _put_run(execute, number, extended)
+            put_run(execute, number, extended)
         return CheckpointRecord(envelope, checksum, marks)
 
     def run(self, run: str) -> RunRecord:
         """Return a run, NotFound if there is none."""
         with self._reading() as execute:
-            return _run(execute, run)[1]
+            return run_of(execute, run)[1]
 
     def runs(self, *, limit: int | None = None) -> Listing[RunRecord]:
         """Return the runs, the last begun first."""
         with self._reading() as execute:
             rows = execute(
-                f"SELECT {_RUN_COLUMNS} FROM run ORDER BY n DESC LIMIT ?",  # noqa: S608 - our columns
+                f"SELECT {RUN_COLUMNS} FROM run ORDER BY n DESC LIMIT ?",  # noqa: S608 - our columns
                 (-1 if limit is None else limit,),
             ).fetchall()
-            damaged = list(_lost_runs(execute, self.url))
+            damaged = list(lost_runs(execute, self.url))
         found: dict[str, RunRecord] = {}
         for row in rows:
             try:
-                record = _opened_run(row)
+                record = opened_run(row)
                 if found.setdefault(record.id, record) is not record:
                     raise RunCorrupt("its record is there twice", record.id)
             except IntegrityError as error:
@@ -181,18 +182,18 @@ class SQLiteStore:
     def checkpoint(self, checkpoint: str) -> CheckpointRecord:
         """Return a checkpoint, NotFound if there is none."""
         with self._reading() as execute:
-            return _checkpoint(execute, checkpoint)
+            return checkpoint_of(execute, checkpoint)
 
     def checkpoint_at(self, run: str, seq: int) -> CheckpointRecord | None:
         """Return the checkpoint with this number, None if it was deleted."""
         with self._reading() as execute:
             rows = execute(
-                f"SELECT {_CHECKPOINT_COLUMNS} FROM checkpoint WHERE run = ? AND seq = ?",  # noqa: S608 - our columns
+                f"SELECT {CHECKPOINT_COLUMNS} FROM checkpoint WHERE run = ? AND seq = ?",  # noqa: S608 - our columns
                 (run, seq),
             ).fetchall()
             if rows:
-                return _placed(_opened(rows[0]), run, seq)
-            if _count_tombstones(execute, run, seq, seq):
+                return placed(opened(rows[0]), run, seq)
+            if count_tombstones(execute, run, seq, seq):
                 return None
         raise CheckpointCorrupt("it vanished from the store without having been deleted", f"{run}@{seq}")
 
@@ -201,10 +202,10 @@ class SQLiteStore:
     ) -> Listing[CheckpointRecord]:
         """Return a run's checkpoints, highest number first; numbers that vanished are reported as damage."""
         with self._reading() as execute:
-            upper = _run(execute, run)[1].last_seq + 1
+            upper = run_of(execute, run)[1].last_seq + 1
             upper = upper if before_seq is None else min(before_seq, upper)
             rows = execute(
-                f"SELECT {_CHECKPOINT_COLUMNS}, {_number('seq')} FROM checkpoint WHERE run = ? AND seq < ? "  # noqa: S608
+                f"SELECT {CHECKPOINT_COLUMNS}, {as_number('seq')} FROM checkpoint WHERE run = ? AND seq < ? "  # noqa: S608
                 "ORDER BY seq DESC LIMIT ?",
                 (run, upper, -1 if limit is None else limit),
             ).fetchall()
@@ -213,13 +214,13 @@ class SQLiteStore:
             complete = limit is None or len(rows) < limit
             for *row, seq in [*rows, (None, 0)] if complete else rows:
                 gap = upper - seq - 1
-                if gap and gap != _count_tombstones(execute, run, seq + 1, upper - 1):
+                if gap and gap != count_tombstones(execute, run, seq + 1, upper - 1):
                     name = f"{run}@{seq + 1}..{upper - 1}"
                     damaged.append(CheckpointCorrupt("vanished from the store without having been deleted", name))
                 upper = seq
                 if seq:
                     try:
-                        found.append(_placed(_opened(row), run, seq))
+                        found.append(placed(opened(row), run, seq))
                     except IntegrityError as error:
                         damaged.append(error)
         return Listing(found, damaged)
@@ -231,7 +232,7 @@ class SQLiteStore:
             for start in range(0, len(ids), _FETCH_AT_ONCE):
                 some = ids[start : start + _FETCH_AT_ONCE]
                 marks = ",".join("?" * len(some))
-                query = f"SELECT {_CHUNK_COLUMNS} FROM chunk WHERE id IN ({marks})"  # noqa: S608 - only ? marks
+                query = f"SELECT {CHUNK_COLUMNS} FROM chunk WHERE id IN ({marks})"  # noqa: S608 - only ? marks
                 for row in execute(query, tuple(some)):
                     found[row[0]] = Chunk(*row)
         return found
@@ -242,7 +243,7 @@ class SQLiteStore:
         while True:
             with self._reading() as execute:
                 rows = execute(
-                    f"SELECT n, {_bytes('id')} FROM chunk WHERE n > ? ORDER BY n LIMIT 1000",  # noqa: S608 - our column
+                    f"SELECT n, {as_bytes('id')} FROM chunk WHERE n > ? ORDER BY n LIMIT 1000",  # noqa: S608 - our column
                     (last,),
                 ).fetchall()
             if not rows:
@@ -252,24 +253,47 @@ class SQLiteStore:
             yield from (row[1] for row in rows)
             last = rows[-1][0]
 
-    def mark(self, checkpoint: str, marks: Marks) -> None:
+    def find(self, prefix: str, *, limit: int) -> list[str]:
+        """Return the ids of checkpoints that begin with a prefix."""
+        bounds = id_range(prefix)
+        with self._reading() as execute:
+            query = "SELECT id FROM checkpoint WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?"
+            return [row[0] for row in execute(query, (*bounds, limit)).fetchall()] if bounds else []
+
+    def mark(self, checkpoint: str, marks: Marks, *, expected: Marks | None = None) -> None:
         """Replace a checkpoint's marks."""
-        data, checksum = records.seal_marks(checkpoint, marks)
         with self._writing() as execute:
-            changed = execute(
-                "UPDATE checkpoint SET marks = ?, marks_checksum = ? WHERE id = ? RETURNING id",
-                (data, checksum, checkpoint),
-            ).fetchall()
-            if not changed:
+            if expected is not None:
+                record = checkpoint_of(execute, checkpoint)
+                if record.marks != expected:
+                    raise Conflict(record.envelope.run)
+            if not put_marks(execute, checkpoint, marks):
                 raise NotFound("checkpoint", checkpoint)
 
-    def delete(self, run: str, checkpoints: Sequence[str]) -> None:
+    def mark_many(self, run: str, changes: Mapping[str, tuple[Marks, Marks]]) -> list[str]:
+        """Replace the marks that are as expected, and return the ids of the others."""
+        left: list[str] = []
+        with self._writing() as execute:
+            run_of(execute, run)
+            for checkpoint, (expected, marks) in changes.items():
+                try:
+                    record = checkpoint_of(execute, checkpoint)
+                    is_expected = record.envelope.run == run and record.marks == expected
+                except (NotFound, IntegrityError):
+                    is_expected = False
+                if not is_expected or not put_marks(execute, checkpoint, marks):
+                    left.append(checkpoint)
+        return left
+
+    def delete(self, run: str, checkpoints: Sequence[str], *, spare_pinned: bool = False) -> list[str]:
         """Delete checkpoints of one run; if its head is among them, the highest one left becomes the head."""
         with self._writing() as execute:
-            number, record = _run(execute, run)
-            for checkpoint in checkpoints:
+            number, record = run_of(execute, run)
+            spared = [one for one in checkpoints if spare_pinned and may_be_pinned(execute, one)]
+            doomed = [one for one in checkpoints if one not in spared]
+            for checkpoint in doomed:
                 rows = execute(
-                    f"DELETE FROM checkpoint WHERE id = ? AND run = ? RETURNING seq, {_bytes('checksum')}",  # noqa: S608
+                    f"DELETE FROM checkpoint WHERE id = ? AND run = ? RETURNING seq, {as_bytes('checksum')}",  # noqa: S608
                     (checkpoint, run),
                 ).fetchall()
                 if not rows:
@@ -280,17 +304,18 @@ class SQLiteStore:
                     (run, seq, checkpoint, checksum, records.seal_tombstone(run, seq, checkpoint, checksum)),
                 )
             head = record.head
-            if head in checkpoints:
+            if head in doomed:
                 left = execute("SELECT id FROM checkpoint WHERE run = ? ORDER BY seq DESC LIMIT 1", (run,)).fetchall()
                 head = left[0][0] if left else None
-            count = record.checkpoints - len(checkpoints)
-            _put_run(execute, number, msgspec.structs.replace(record, head=head, checkpoints=count))
+            count = record.checkpoints - len(doomed)
+            put_run(execute, number, msgspec.structs.replace(record, head=head, checkpoints=count))
+        return spared
 
     def delete_run(self, run: str) -> None:
         """Delete a run with all that no other run holds; what it held is overwritten, not just unlinked."""
         with self._writing(erase=True) as execute:
-            number, _ = _run(execute, run)
-            _check_holds(execute)
+            number, _ = run_of(execute, run)
+            check_holds(execute)
             execute("DELETE FROM checkpoint WHERE run = ?", (run,))
             execute("DELETE FROM tombstone WHERE run = ?", (run,))
             execute("DELETE FROM ring WHERE run = ?", (run,))
@@ -307,7 +332,7 @@ class SQLiteStore:
     def held(self, run: str) -> set[bytes]:
         """Return the chunks that a run holds."""
         with self._reading() as execute:
-            number, _ = _run(execute, run)
+            number, _ = run_of(execute, run)
             return {
                 row[0]
                 for row in execute(
@@ -316,13 +341,13 @@ class SQLiteStore:
                 )
             }
 
-    def release(self, run: str, chunks: Sequence[bytes], *, expected_seq: int) -> None:
+    def release(self, run: str, chunks: Sequence[bytes], *, expected_seq: int, created_at: datetime) -> None:
         """Let a run's hold on chunks go, and delete what nobody holds."""
         with self._writing(erase=True) as execute:
-            number, record = _run(execute, run)
-            if record.last_seq != expected_seq:
+            number, record = run_of(execute, run)
+            if (record.last_seq, record.created_at) != (expected_seq, created_at):
                 raise HeadMoved(run, f"{run}@{expected_seq}", record.head)
-            _check_holds(execute)
+            check_holds(execute)
             holds, holds_sum = record.holds, record.holds_sum
             for chunk in chunks:
                 gone = execute(
@@ -332,7 +357,7 @@ class SQLiteStore:
                 for (n,) in gone:
                     holds, holds_sum = holds - 1, holds_sum - n
                     execute("DELETE FROM chunk WHERE n = ?1 AND NOT EXISTS (SELECT 1 FROM hold WHERE chunk = ?1)", (n,))
-            _put_run(execute, number, msgspec.structs.replace(record, holds=holds, holds_sum=holds_sum))
+            put_run(execute, number, msgspec.structs.replace(record, holds=holds, holds_sum=holds_sum))
 
     def reclaim(self) -> None:
         """Give freed pages back to the file system, a slice at a time so that writers get in between."""
@@ -350,7 +375,7 @@ class SQLiteStore:
         """Return the checksum of a deleted checkpoint, None if none was deleted under this id."""
         with self._reading() as execute:
             rows = execute(
-                f"SELECT seq, {_bytes('checksum')}, seal FROM tombstone WHERE run = ? AND id = ?",  # noqa: S608
+                f"SELECT seq, {as_bytes('checksum')}, seal FROM tombstone WHERE run = ? AND id = ?",  # noqa: S608
                 (run, checkpoint),
             )
             for seq, checksum, seal in rows.fetchall():
@@ -362,20 +387,20 @@ class SQLiteStore:
     def tombstones(self, run: str) -> list[Tombstone]:
         """Return all that a run's deleted checkpoints left."""
         with self._reading() as execute:
-            _run(execute, run)
+            run_of(execute, run)
             return sqlite_lease.tombstones(execute, run)
 
     def bury(self, run: str, tombstone: Tombstone, *, created_at: datetime) -> None:
         """Take over a checkpoint that was deleted elsewhere as the run's next number."""
         with self._writing() as execute:
             try:
-                number, record = _run(execute, run)
+                number, record = run_of(execute, run)
             except NotFound:
-                number, record = _begin_run(execute, run, created_at)
+                number, record = begin_run(execute, run, created_at)
             if record.last_seq != tombstone.seq - 1:
                 raise HeadMoved(run, f"{run}@{tombstone.seq - 1}", record.head)
             sqlite_lease.bury(execute, run, tombstone)
-            _put_run(execute, number, msgspec.structs.replace(record, last_seq=tombstone.seq))
+            put_run(execute, number, msgspec.structs.replace(record, last_seq=tombstone.seq))
 
     def migrate(self, *, progress: Callable[[str, int], None] | None = None) -> list[int]:  # noqa: ARG002
         """Do nothing: there is one version of the schema so far."""
@@ -423,10 +448,10 @@ class SQLiteStore:
                 if line != "ok":
                     yield str(line)
             try:
-                _check_holds(execute)
+                check_holds(execute)
             except IntegrityError as error:
                 yield str(error)
-            yield from _bad_tombstones(execute)
+            yield from bad_tombstones(execute)
 
     def stats(self) -> StoreStats:
         """Count what is stored."""
@@ -438,11 +463,13 @@ class SQLiteStore:
             chunks, plain, stored = execute(
                 "SELECT count(*), coalesce(sum(size), 0), coalesce(sum(length(data)), 0) FROM chunk"
             ).fetchall()[0]
+            oldest, newest = (taken_at(execute, order) for order in ("ASC", "DESC"))
         size = sum(file.stat().st_size for file in (self.path, Path(f"{self.path}-wal")) if file.exists())
         engine = f"SQLite {apsw.sqlite_lib_version()}"
         return StoreStats(
             url=self.url, engine=engine, runs=runs, checkpoints=checkpoints,
             chunks=chunks, chunk_bytes=plain, stored_bytes=stored, file_bytes=size,
+            oldest_at=oldest, newest_at=newest,
         )  # fmt: skip
 
     def close(self) -> None:
@@ -522,143 +549,11 @@ class SQLiteStore:
     def _run_to_extend(self, execute: Any, envelope: Envelope, expected_head: str | None) -> tuple[int, RunRecord]:
         """Return the run that a commit extends, begun if it is new; HeadMoved if it is not where the writer thinks."""
         try:
-            number, run = _run(execute, envelope.run)
+            number, run = run_of(execute, envelope.run)
         except NotFound:
             if expected_head is not None:
                 raise HeadMoved(envelope.run, expected_head, None) from None
-            number, run = _begin_run(execute, envelope.run, envelope.created_at)
+            number, run = begin_run(execute, envelope.run, envelope.created_at)
         if run.head != expected_head or run.last_seq != envelope.seq - 1:
             raise HeadMoved(envelope.run, expected_head, run.head)
         return number, run
-
-
-def _begin_run(execute: Any, run: str, created_at: datetime) -> tuple[int, RunRecord]:
-    """Return a new run's number and record; its row is filled by whoever begins it."""
-    record = RunRecord(
-        format_version=FORMAT_VERSION, id=run, head=None, last_seq=0, checkpoints=0,
-        created_at=created_at, updated_at=created_at,
-    )  # fmt: skip
-    rows = execute("INSERT INTO run (id, record, checksum) VALUES (?, ?, ?) RETURNING n", (run, b"", b""))
-    return rows.fetchall()[0][0], record
-
-
-def _run(execute: Any, run: str) -> tuple[int, RunRecord]:
-    rows = execute(
-        f"SELECT n, {_RUN_COLUMNS}, (SELECT max(seq) FROM checkpoint WHERE run = ?1) FROM run WHERE id = ?1",  # noqa: S608
-        (run,),
-    ).fetchall()
-    if rows:
-        number, *row, highest = rows[0]
-        record = _opened_run(row)
-        if isinstance(highest, int) and highest > record.last_seq:
-            raise RunCorrupt(f"its record ends at {record.last_seq}, its checkpoints at {highest}: it is stale", run)
-        return number, record
-    if execute("SELECT 1 FROM checkpoint WHERE run = ? LIMIT 1", (run,)).fetchall():
-        raise RunCorrupt("its record vanished while its checkpoints are there", run)
-    raise NotFound("run", run)
-
-
-def _put_run(execute: Any, number: int, run: RunRecord) -> None:
-    record, checksum = records.seal(run)
-    execute("UPDATE run SET record = ?, checksum = ? WHERE n = ?", (record, checksum, number))
-
-
-def _checkpoint(execute: Any, checkpoint: str) -> CheckpointRecord:
-    rows = execute(f"SELECT {_CHECKPOINT_COLUMNS} FROM checkpoint WHERE id = ?", (checkpoint,)).fetchall()  # noqa: S608
-    if not rows:
-        if execute("SELECT 1 FROM checkpoint NOT INDEXED WHERE id = ?", (checkpoint,)).fetchall():
-            raise CheckpointCorrupt("it is there, but the index of checkpoints does not know it", checkpoint)
-        raise NotFound("checkpoint", checkpoint)
-    record = _opened(rows[0])
-    if record.envelope.id != checkpoint:
-        raise CheckpointCorrupt("the index of checkpoints leads to another one", checkpoint)
-    return record
-
-
-def _opened(row: Sequence[bytes]) -> CheckpointRecord:
-    return records.open_checkpoint(row[0].decode(errors="replace"), *row[1:])
-
-
-def _opened_run(row: Sequence[bytes]) -> RunRecord:
-    return records.open_run(row[0].decode(errors="replace"), *row[1:])
-
-
-def _lost_runs(execute: Any, store: str) -> Iterator[IntegrityError]:
-    """Find what a list of runs lacks: runs that have checkpoints but no record, or are in the index only."""
-    for (run,) in execute(_BEGUN_RUNS).fetchall():
-        yield RunCorrupt("its record vanished while its checkpoints are there", run.decode(errors="replace"))
-    listed = execute("SELECT count(*) FROM run NOT INDEXED").fetchall()
-    if listed != execute("SELECT count(*) FROM run INDEXED BY sqlite_autoindex_run_1").fetchall():
-        yield StoreCorrupt("its list of runs does not match its index: some may be missing", store)
-
-
-def _bad_tombstones(execute: Any) -> Iterator[str]:
-    for row in execute(f"SELECT {_TOMBSTONE_COLUMNS} FROM tombstone").fetchall():  # noqa: S608 - our columns
-        if not _is_tombstone(row):
-            yield f"what deleted checkpoint {row[2]!a} of run {row[0]!a} left does not match its checksum"
-
-
-def _placed(record: CheckpointRecord, run: str, seq: int) -> CheckpointRecord:
-    if (record.envelope.run, record.envelope.seq) != (run, seq):
-        raise CheckpointCorrupt(f"its record stands in the place of {run}@{seq}", record.envelope.id)
-    return record
-
-
-def _count_tombstones(execute: Any, run: str, low: int, high: int) -> int:
-    """Count the checkpoints in a range that were deleted by us: what only stands where a tombstone would is none."""
-    query = f"SELECT {_TOMBSTONE_COLUMNS} FROM tombstone WHERE run = ? AND seq BETWEEN ? AND ?"  # noqa: S608 - our columns
-    return sum(_is_tombstone(row) for row in execute(query, (run, low, high)).fetchall())
-
-
-def _is_tombstone(row: Sequence[Any]) -> bool:
-    run, seq, checkpoint, checksum, seal = row
-    names = run.decode(errors="replace"), checkpoint.decode(errors="replace")
-    return bool(seal == records.seal_tombstone(names[0], seq, names[1], checksum))
-
-
-def _add_chunks(execute: Any, run: int, chunks: Collection[Chunk]) -> tuple[int, int]:
-    """Add chunks and the run's hold on them; return how many holds are new and the sum of their numbers."""
-    before = execute("SELECT coalesce(max(n), 0) FROM chunk").fetchall()[0][0]
-    number, added, added_sum = before, 0, 0
-    for chunk in chunks:
-        fresh = execute(
-            "INSERT INTO chunk (n, id, codec, size, data) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING n",
-            (number + 1, *chunk),
-        ).fetchall()
-        if fresh:
-            number += 1
-        else:
-            known = _share_chunk(execute, run, chunk)
-            added, added_sum = added + bool(known), added_sum + known
-    if number > before:
-        execute("INSERT INTO hold (run, chunk) SELECT ?, n FROM chunk WHERE n > ?", (run, before))
-        added += number - before
-        added_sum += sum(range(before + 1, number + 1))
-    return added, added_sum
-
-
-def _share_chunk(execute: Any, run: int, chunk: Chunk) -> int:
-    """Hold a chunk that is there already, mending its bytes if they differ; return its number if the hold is new."""
-    number, codec, size, data = execute("SELECT n, codec, size, data FROM chunk WHERE id = ?", (chunk.id,)).fetchall()[
-        0
-    ]
-    if (codec, size, data) != chunk[1:]:
-        execute("UPDATE chunk SET codec = ?, size = ?, data = ? WHERE n = ?", (*chunk[1:], number))
-    fresh = execute(
-        "INSERT INTO hold (run, chunk) VALUES (?, ?) ON CONFLICT DO NOTHING RETURNING chunk", (run, number)
-    ).fetchall()
-    return number if fresh else 0
-
-
-def _check_holds(execute: Any) -> None:
-    """Raise unless every run's holds add up: nothing is swept by damaged bookkeeping."""
-    counted = {
-        number: (count, total)
-        for number, count, total in execute("SELECT run, count(*), sum(chunk) FROM hold GROUP BY run").fetchall()
-    }
-    for number, *row in execute(f"SELECT n, {_RUN_COLUMNS} FROM run").fetchall():  # noqa: S608 - our columns
-        opened = _opened_run(row)
-        if counted.pop(number, (0, 0)) != (opened.holds, opened.holds_sum):
-            raise RunCorrupt("the list of chunks that it holds is damaged, so nothing is swept", opened.id)
-    if counted:
-        raise StoreCorrupt("chunks are held for runs that are not there, so nothing is swept", "")

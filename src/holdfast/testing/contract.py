@@ -16,7 +16,7 @@ import pytest
 
 from holdfast.encode.chunks import Chunk
 from holdfast.encode.tree import LEAF, Ref, leaf_id
-from holdfast.errors import CheckpointCorrupt, HeadMoved, IntegrityError, NotFound, UsageError
+from holdfast.errors import CheckpointCorrupt, Conflict, HeadMoved, IntegrityError, NotFound, UsageError
 from holdfast.model.checkpoint import FORMAT_VERSION, CheckpointRecord, Envelope, Marks, SectionRecord, Summary
 from holdfast.model.ids import make_checkpoint_id
 from holdfast.model.recovery import RecoveryInfo
@@ -300,9 +300,10 @@ class StoreContract:
             lambda: store.checkpoints("no"),
             lambda: store.delete_run("no"),
             lambda: store.held("no"),
-            lambda: store.release("no", [], expected_seq=0),
+            lambda: store.release("no", [], expected_seq=0, created_at=NOON),
             lambda: store.checkpoint(unknown),
             lambda: store.mark(unknown, Marks()),
+            lambda: store.mark_many("no", {known.envelope.id: (Marks(), Marks())}),
             lambda: store.delete("run", [unknown]),
             lambda: store.delete("no", [known.envelope.id]),
         ]
@@ -325,6 +326,84 @@ class StoreContract:
         assert store.checkpoint(first.envelope.id) == CheckpointRecord(first.envelope, first.checksum, marks)
         assert store.checkpoint(second.envelope.id) == second
 
+    def test_marks_that_are_not_as_expected_by_now_stay(self, store: Store) -> None:
+        """Proves D10."""
+        line = Line(store)
+        record = line.commit(marks=Marks(label="one"))
+        name = record.envelope.id
+        store.mark(name, Marks(label="two"), expected=Marks(label="one"))
+        with pytest.raises(Conflict):
+            store.mark(name, Marks(label="three"), expected=Marks(label="one"))
+        assert store.checkpoint(name).marks == Marks(label="two")
+        with pytest.raises(NotFound):
+            store.mark(line.envelope(()).id, Marks(), expected=Marks())
+
+    def test_many_marks_are_replaced_where_they_are_as_expected(self, store: Store) -> None:
+        """Proves D10."""
+        line, other = Line(store), Line(store, "other")
+        records = [line.commit(marks=Marks(label=f"{n}")) for n in range(4)]
+        foreign, unknown = other.commit(), line.envelope(())
+        gone = records.pop()
+        store.delete("run", [gone.envelope.id])
+        store.mark(records[1].envelope.id, Marks(pinned=True, label="1"))
+        changes = {r.envelope.id: (r.marks, Marks(status="archived", label=r.marks.label)) for r in records}
+        strangers = [gone.envelope.id, foreign.envelope.id, unknown.id]
+        left = store.mark_many("run", {**changes, **{name: (Marks(), Marks(pinned=True)) for name in strangers}})
+        assert sorted(left) == sorted([records[1].envelope.id, *strangers])
+        assert [r.marks for r in store.checkpoints("run")] == [
+            Marks(status="archived", label="2"), Marks(pinned=True, label="1"), Marks(status="archived", label="0"),
+        ]  # fmt: skip
+        assert store.checkpoint(foreign.envelope.id) == foreign
+        assert store.mark_many("run", {}) == []
+        with pytest.raises(NotFound):
+            store.mark_many("no", {gone.envelope.id: (Marks(), Marks())})
+
+    def test_of_threads_that_race_for_marks_one_wins(self, store: Store) -> None:
+        """Proves D10."""
+        name = Line(store).commit().envelope.id
+        outcomes: list[str] = []
+        start = threading.Barrier(6)
+
+        def race(text: str) -> None:
+            start.wait()
+            try:
+                store.mark(name, Marks(label=text), expected=Marks())
+            except Conflict:
+                return
+            outcomes.append(text)
+
+        threads = [threading.Thread(target=race, args=(f"{n}",)) for n in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert [store.checkpoint(name).marks.label] == outcomes
+
+    def test_checkpoints_are_found_by_the_beginning_of_their_id(self, store: Store) -> None:
+        """Proves D11."""
+        line = Line(store)
+        names = []
+        for hours in range(4):
+            line.at = NOON + timedelta(hours=hours * 400)
+            names.append(line.commit().envelope.id)
+        names.append(Line(store, "other", at=line.at).commit().envelope.id)
+        names.sort()
+        for prefix in ("", "c", "cp_", *(name[:length] for name in names for length in (8, 15, 34, 35))):
+            wanted = [name for name in names if name.startswith(prefix)]
+            assert store.find(prefix, limit=99) == wanted
+            assert store.find(prefix, limit=2) == wanted[:2]
+        assert store.find("cp_", limit=0) == []
+
+    def test_what_can_begin_no_id_finds_nothing(self, store: Store) -> None:
+        """Proves D11."""
+        Line(store).commit()
+        for prefix in (
+            *("%", "_", "cp%", "c__", "cp_%", "'", "cp_' OR 1=1 --", "\0", "cp_\0", "cp_0\0", "CP_", "cp_A", "cp-"),
+            *(" ", "cp_ ", "cp_0\n", "\n", "*", "cp_*", "cp_[0-9]", "x", "cp_g", "\ud800", "cp_\uff10"),
+            *("cp_" + "0" * 33, "cp_" * 9999),
+        ):
+            assert store.find(prefix, limit=99) == []
+
     def test_a_deleted_checkpoint_is_gone_and_leaves_its_checksum(self, store: Store) -> None:
         """Proves D5, E2."""
         line = Line(store)
@@ -339,6 +418,21 @@ class StoreContract:
         assert (store.run("run").head, store.run("run").checkpoints) == (third.envelope.id, 2)
         with pytest.raises(NotFound):
             store.checkpoint(second.envelope.id)
+
+    def test_deleting_spares_what_is_pinned_by_now_if_asked(self, store: Store) -> None:
+        """Proves A9: the head may be among them, and nothing is half done."""
+        line = Line(store)
+        first, second, third = (line.commit() for _ in range(3))
+        names = [record.envelope.id for record in (first, second, third)]
+        store.mark(names[0], Marks(pinned=True))
+        store.mark(names[2], Marks(pinned=True))
+        assert sorted(store.delete("run", names, spare_pinned=True)) == sorted([names[0], names[2]])
+        assert (self.raw_numbers(store, "run"), self.raw_tombstones(store, "run")) == ([1, 3], {names[1]})
+        assert (store.run("run").head, store.run("run").checkpoints) == (names[2], 2)
+        with pytest.raises(NotFound):
+            store.delete("run", [names[0], names[1]], spare_pinned=True)
+        assert list(store.delete("run", [names[0], names[2]])) == []
+        assert store.run("run").head is None
 
     def test_when_the_head_goes_the_newest_one_left_is_the_head(self, store: Store) -> None:
         line = Line(store)
@@ -377,7 +471,7 @@ class StoreContract:
         mine, shared = chunk_of("mine"), chunk_of("shared")
         Line(store).commit(mine, shared)
         Line(store, "other").commit(shared)
-        store.release("run", [mine.id, shared.id, chunk_of("unknown").id], expected_seq=1)
+        store.release("run", [mine.id, shared.id, chunk_of("unknown").id], expected_seq=1, created_at=NOON)
         assert self.raw_chunk_ids(store) == {shared.id}
         assert (self.raw_holds(store, "run"), self.raw_holds(store, "other")) == (set(), {shared.id})
 
@@ -386,8 +480,20 @@ class StoreContract:
         line.commit(chunk_of("one"))
         line.commit(chunk_of("two"))
         with pytest.raises(HeadMoved):
-            store.release("run", [chunk_of("one").id], expected_seq=1)
+            store.release("run", [chunk_of("one").id], expected_seq=1, created_at=NOON)
         assert self.raw_holds(store, "run") == {chunk_of("one").id, chunk_of("two").id}
+
+    def test_a_release_worked_out_for_another_run_of_the_name_is_refused(self, store: Store) -> None:
+        """A run that was deleted and begun again during a sweep has the same number, and is another."""
+        Line(store).commit(chunk_of("shared"), chunk_of("old"))
+        store.delete_run("run")
+        later = NOON + timedelta(microseconds=1)
+        Line(store, at=later).commit(chunk_of("shared"))
+        with pytest.raises(HeadMoved):
+            store.release("run", [chunk_of("shared").id], expected_seq=1, created_at=NOON)
+        assert self.raw_holds(store, "run") == self.raw_chunk_ids(store) == {chunk_of("shared").id}
+        store.release("run", [chunk_of("shared").id], expected_seq=1, created_at=later)
+        assert self.raw_chunk_ids(store) == set()
 
     def test_deleting_a_run_is_complete_and_spares_the_chunks_of_others(self, store: Store) -> None:
         """Proves E2."""
@@ -470,20 +576,23 @@ class StoreContract:
         doomed = line.commit(chunk_of("one"))
         line.commit(chunk_of("two"))
         store.delete("run", [doomed.envelope.id])
-        store.release("run", [chunk_of("one").id], expected_seq=2)
+        store.release("run", [chunk_of("one").id], expected_seq=2, created_at=NOON)
         store.reclaim()
         assert list(store.check()) == []
 
     def test_statistics_count_what_is_there(self, store: Store) -> None:
         empty = store.stats()
         assert (empty.runs, empty.checkpoints, empty.chunks, empty.stored_bytes) == (0, 0, 0, 0)
+        assert (empty.oldest_at, empty.newest_at) == (None, None)
         line = Line(store)
         line.commit(chunk_of("12345"))
+        line.at = NOON + timedelta(days=2)
         line.commit(chunk_of("1234567"))
-        Line(store, "other").commit()
+        Line(store, "other", at=NOON + timedelta(days=1)).commit()
         stats = store.stats()
         assert (stats.runs, stats.checkpoints, stats.chunks) == (2, 3, 2)
         assert (stats.chunk_bytes, stats.stored_bytes) == (12, 12)
+        assert (stats.oldest_at, stats.newest_at) == (NOON, line.at)
         assert stats.url == store.url
         assert stats.engine
 
@@ -502,11 +611,14 @@ class StoreContract:
             lambda: store.checkpoints("run"),
             lambda: store.fetch([chunk_of("one").id]),
             lambda: list(store.chunk_ids()),
+            lambda: store.find("cp_", limit=1),
             lambda: store.mark(name, Marks()),
+            lambda: store.mark(name, Marks(), expected=Marks()),
+            lambda: store.mark_many("run", {name: (Marks(), Marks())}),
             lambda: store.delete("run", [name]),
             lambda: store.delete_run("run"),
             lambda: store.held("run"),
-            lambda: store.release("run", [], expected_seq=1),
+            lambda: store.release("run", [], expected_seq=1, created_at=NOON),
             lambda: store.tombstone("run", name),
             store.stats,
         ]

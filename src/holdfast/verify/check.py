@@ -8,7 +8,8 @@ import msgspec
 
 from holdfast.encode.chunks import ChunkReader, verified
 from holdfast.encode.tree import LEAF, NODE, Ref
-from holdfast.errors import ChunkCorrupt, HoldfastError, IntegrityError, NotFound
+from holdfast.errors import ChunkCorrupt, HoldfastError, IntegrityError
+from holdfast.store.lineage import is_fork, parent_checksum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 FaultKind = Literal["store", "run", "checkpoint", "link", "head", "chunk"]
 _BATCH = 256
+_BATCH_BYTES = 4 * 1024 * 1024
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +40,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     checkpoints: int
     chunks: int
     faults: tuple[Fault, ...]
+    notes: tuple[str, ...] = ()
+    """What could not be checked because it is in another store: no fault of this one."""
 
     @property
     def sound(self) -> bool:
@@ -50,9 +54,14 @@ def verify(store: Store, *, progress: Callable[[str, int], None] | None = None) 
     return _Check(store, progress or (lambda _what, _count: None)).report()
 
 
-def faults_in(store: Store, record: CheckpointRecord) -> list[Fault]:
-    """Check one checkpoint down to its last chunk."""
+def faults_in(store: Store, record: CheckpointRecord, *, since: CheckpointRecord | None = None) -> list[Fault]:
+    """Check one checkpoint down to its last chunk, or only the sections that are others than in `since`."""
     check = _Check(store, lambda _what, _count: None)
+    if since is not None:
+        known = {section.root for section in since.envelope.sections}
+        changed = tuple(section for section in record.envelope.sections if section.root not in known)
+        envelope = msgspec.structs.replace(record.envelope, sections=changed)
+        record = msgspec.structs.replace(record, envelope=envelope)
     return list(check.sections(record))
 
 
@@ -62,6 +71,7 @@ class _Check:
         self._progress = progress
         self._bad: dict[bytes, str | None] = {}  # a chunk, or one below it, is bad: why; None: checked and sound
         self._checkpoints = 0
+        self._notes: list[str] = []
 
     def report(self) -> Report:
         """Check all there is; what cannot be read at all is a fault, and the rest is still checked."""
@@ -80,7 +90,13 @@ class _Check:
             faults += self._strays()
         except HoldfastError as error:
             faults.append(Fault(kind="store", detail=str(error)))
-        return Report(runs=runs, checkpoints=self._checkpoints, chunks=len(self._bad), faults=tuple(faults))
+        return Report(
+            runs=runs,
+            checkpoints=self._checkpoints,
+            chunks=len(self._bad),
+            faults=tuple(faults),
+            notes=tuple(self._notes),
+        )
 
     def _run(self, run: RunRecord) -> Iterator[Fault]:
         try:
@@ -112,22 +128,18 @@ class _Check:
             return
         try:
             parent = by_id.get(envelope.parent)
-            checksum = parent.checksum if parent else self._parent_checksum(envelope.run, envelope.parent)
+            checksum = parent.checksum if parent else parent_checksum(self._store, envelope)
         except IntegrityError as error:
             yield Fault(kind="link", detail=str(error), run=envelope.run, checkpoint=envelope.id)
             return
-        if checksum != envelope.parent_checksum:
+        if checksum is None and is_fork(envelope):
+            self._notes.append(
+                f"run {envelope.run!a} was forked from {envelope.parent}, which is not in this store: the link to it "
+                "cannot be checked. Copy that run here, too"
+            )
+        elif checksum != envelope.parent_checksum:
             detail = f"its parent {envelope.parent} " + ("is missing" if checksum is None else "is not the one it had")
             yield Fault(kind="link", detail=detail, run=envelope.run, checkpoint=envelope.id)
-
-    def _parent_checksum(self, run: str, parent: str) -> bytes | None:
-        tombstone = self._store.tombstone(run, parent)
-        if tombstone is not None:
-            return tombstone
-        try:
-            return self._store.checkpoint(parent).checksum
-        except NotFound:
-            return None
 
     def sections(self, record: CheckpointRecord) -> Iterator[Fault]:
         """Check the trees of a checkpoint; chunks that were checked for another one are not read again."""
@@ -161,10 +173,28 @@ class _Check:
                 continue
             self._bad[ref.id] = None
             if below:
+                self._leaves([child for child in below if child.kind == LEAF and child.id not in self._bad])
                 stack.append((ref, below))
                 stack.extend((child, None) for child in below)
             self._progress("chunks", len(self._bad))
         return self._bad[root.id]
+
+    def _leaves(self, leaves: list[Ref]) -> None:
+        """Check many leaves with few reads, a few megabytes each; one that looks wrong is left to be read alone."""
+        while leaves:
+            batch: list[Ref] = []
+            size = 0
+            while leaves and len(batch) < _BATCH and size < _BATCH_BYTES:
+                batch.append(leaves.pop())
+                size += batch[-1].size
+            try:
+                stored = self._store.fetch([leaf.id for leaf in batch])
+            except HoldfastError:
+                continue
+            for leaf in batch:
+                chunk = stored.get(leaf.id)
+                if chunk is not None and chunk.size == leaf.size and _is_sound(LEAF, leaf.id, chunk):
+                    self._bad[leaf.id] = None
 
     def _children(self, ref: Ref) -> list[Ref]:
         reader = ChunkReader(self._store.fetch)

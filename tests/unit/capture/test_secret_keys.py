@@ -24,3 +24,23 @@ def test_text_under_a_key_that_ends_in_an_excluded_one_is_taken_out(key):
 )  # fmt: skip
 def test_what_only_resembles_it_stays(value):
     assert saved(value) == value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [["docker", "run", "-u", "1000:1000"], "docker run -u 1000:1000 x", ["--password", "--user", "me"], ["--password"],
+     ["--password", "$PASSWORD"], ["--password=$PASSWORD"], ["--password", ""], {"name": "bob", "value": "swordfish"},
+     {"name": "password_rules", "value": "long"}, "curl --user-agent 'a:b' x", "curl -u me:$PASSWORD x", "curl -u me x",
+     ["curl", "-u", "me"], ["- password", "is a bullet"], {"name": "DB_PASSWORD", "value": None},
+     "see curl\n then run it -u a:b"],
+)  # fmt: skip
+def test_flags_and_pairs_that_hold_no_secret_stay(value):
+    assert saved(value) == value
+
+
+def test_a_flags_value_and_a_pairs_value_come_back_as_markers():
+    assert saved([["--password", "x"], {"name": "DB_PASSWORD", "value": "y"}, ["curl", "-u", "me:z"]]) == [
+        ["--password", Redacted("key")],
+        {"name": "DB_PASSWORD", "value": Redacted("key")},
+        ["curl", "-u", "me:[redacted:curl-user]"],
+    ]

@@ -6,7 +6,9 @@ import pytest
 
 from holdfast import Holdfast, RetentionPolicy, UsageError
 from holdfast.errors import StoreUnavailable
+from holdfast.model.checkpoint import Marks
 from holdfast.retain.policy import TriggerRule
+from holdfast.retain.prune import carry_out, plan
 from holdfast.retain.worker import RetentionWorker
 from holdfast.settings.file import make_settings
 from holdfast.store.memory import MemoryStore
@@ -61,6 +63,49 @@ def test_archived_checkpoints_leave_the_daily_list_but_can_be_read(hf):
     assert (old.status, old.section("state")) == ("archived", big(0))
     hf.mark(made[0].id, status="valid")
     assert hf.checkpoints("r")[-1].id == made[0].id
+
+
+def test_a_pin_set_between_decision_and_archiving_stays(hf):
+    """Proves A9: nothing that somebody pinned meanwhile leaves the daily list, or is deleted."""
+    run = hf.run("r")
+    made = [run.checkpoint(state=n, trigger="batch_complete" if n < 3 else "manual") for n in range(12)]
+    decided = plan(hf.store, "r", RetentionPolicy(live=5, triggers={"batch_complete": TriggerRule(0)}), Clock.now)
+    assert {one.action for one in decided} == {"keep", "archive", "delete"}
+    hf.mark(made[0].id, pinned=True)
+    hf.mark(made[4].id, pinned=True, label="good")
+    left = carry_out(hf.store, "r", decided)
+    assert left == {made[0].id, made[4].id}
+    kept = hf.get(made[4].id)
+    assert (kept.status, kept.pinned, kept.label) == ("valid", True, "good")
+    assert [cp.seq for cp in hf.checkpoints("r")] == [12, 11, 10, 9, 8, 5, 1]
+    assert {hf.get(cp.id).status for cp in made[3:7]} == {"archived", "valid"}
+
+
+class PinnedAtTheLastMoment(MemoryStore):
+    """A store in which somebody pins a checkpoint after retention looked at it and before it acts."""
+
+    def mark_many(self, run, changes):
+        self.pinned = next(iter(changes))
+        self.mark(self.pinned, Marks(pinned=True))
+        return super().mark_many(run, changes)
+
+    def delete(self, run, checkpoints, **options):
+        self.also_pinned = checkpoints[0]
+        self.mark(self.also_pinned, Marks(pinned=True))
+        return super().delete(run, checkpoints, **options)
+
+
+def test_a_pin_set_while_retention_is_at_work_is_not_overwritten():
+    """Proves A9, D10."""
+    hf = Holdfast(PinnedAtTheLastMoment(), clock=Clock())
+    run = hf.run("r")
+    for n in range(10):
+        run.checkpoint(state=n, trigger="batch_complete" if n < 2 else "manual")
+    hf.prune(policy=RetentionPolicy(live=5, triggers={"batch_complete": TriggerRule(0)}))
+    assert hf.store.checkpoint(hf.store.pinned).marks == Marks(pinned=True)
+    assert hf.store.checkpoint(hf.store.also_pinned).marks == Marks(pinned=True)
+    assert [cp.seq for cp in hf.checkpoints("r")] == [10, 9, 8, 7, 6, 5, 2]
+    assert hf.verify().sound
 
 
 def test_a_limit_counts_only_what_is_shown(hf):
@@ -121,10 +166,10 @@ def test_housekeeping_that_fails_does_not_stop_the_run_and_is_tried_again():
     class Refusing(MemoryStore):
         refuses = True
 
-        def delete(self, run, checkpoints):
+        def delete(self, run, checkpoints, **options):
             if self.refuses:
                 raise StoreUnavailable("refusing:", "not now")
-            super().delete(run, checkpoints)
+            return super().delete(run, checkpoints, **options)
 
     store = Refusing()
     hf = Holdfast(store, clock=Clock())
@@ -173,10 +218,10 @@ def test_housekeeping_goes_on_after_an_error_that_nobody_foresaw(caplog):
     class Odd(MemoryStore):
         breaks = True
 
-        def delete(self, run, checkpoints):
+        def delete(self, run, checkpoints, **options):
             if self.breaks:
                 raise RuntimeError("a bug")
-            super().delete(run, checkpoints)
+            return super().delete(run, checkpoints, **options)
 
     store = Odd()
     hf = Holdfast(store, clock=Clock())

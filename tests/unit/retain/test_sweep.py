@@ -11,11 +11,11 @@ class Overtaken(MemoryStore):
 
     times = 0
 
-    def release(self, run, chunks, *, expected_seq):
+    def release(self, run, chunks, **expected):
         if self.times:
             self.times -= 1
             raise HeadMoved(run, "before", "after")
-        super().release(run, chunks, expected_seq=expected_seq)
+        super().release(run, chunks, **expected)
 
 
 def filled(store):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from urllib.parse import urlsplit
@@ -17,7 +18,7 @@ from holdfast.store.named_sql import FOLDER, queries
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.postgres_url import PostgresPlace
 from holdfast.testing.contract import Line, chunk_of
-from postgres_server import shared_server
+from postgres_server import Server, shared_server
 
 _EMPTY_FUNCTION = (
     "CREATE FUNCTION put_chunks(text, bytea[], integer[], integer[], integer[], bytea[]) "
@@ -286,3 +287,89 @@ def test_a_commit_in_many_batches_is_one_transaction(database, monkeypatch):
             late.commit(*[chunk_of(f"refused {n}") for n in range(60)])
         assert len(list(store.chunk_ids())) == 60
         assert list(store.check()) == []
+
+
+@pytest.fixture(scope="module")
+def pair():
+    """Yield a primary and its hot standby."""
+    primary = Server()
+    standby = Server(standby_of=primary)
+    yield primary, standby
+    standby.stop()
+    primary.stop()
+
+
+def test_a_standby_is_refused_and_the_primary_is_found_among_several(pair):
+    """Proves A10: decisions are made only where they hold."""
+    primary, standby = pair
+    url = primary.database()
+    name = urlsplit(url).path[1:]
+    with closing(PostgresStore(url)) as store:
+        record = Line(store).commit(chunk_of("one"))
+    behind = wait_for(standby, name, record.envelope.id)
+    with pytest.raises(StoreUnavailable, match=r"takes no writes.*primary's address"):
+        PostgresStore(behind)
+    both = f"{url}%2C{behind.partition('?host=')[2]}&port=5432,5432"
+    with closing(PostgresStore(both)) as store:
+        line = Line(store)
+        line.follow()
+        line.commit(chunk_of("two"))
+
+
+def test_a_standby_that_somebody_insists_on_can_be_read_and_not_written(pair):
+    """Proves A10."""
+    primary, standby = pair
+    url = primary.database()
+    with closing(PostgresStore(url)) as store:
+        line = Line(store)
+        record = line.commit(chunk_of("one"))
+    behind = wait_for(standby, urlsplit(url).path[1:], record.envelope.id)
+    with closing(PostgresStore(f"{behind}&target_session_attrs=any")) as store:
+        assert list(store.checkpoints("run")) == [record]
+        line.store = store
+        calls = [
+            lambda: line.commit(chunk_of("two")),
+            lambda: Line(store, "new").commit(),
+            lambda: store.mark(record.envelope.id, Marks(pinned=True)),
+            lambda: store.mark_many("run", {record.envelope.id: (Marks(), Marks(pinned=True))}),
+            lambda: store.delete("run", [record.envelope.id]),
+            lambda: store.delete_run("run"),
+            lambda: store.take_lease("run", owner="me", ttl_s=9),
+            lambda: store.wake("run"),
+        ]
+        for call in calls:
+            with pytest.raises(StoreUnavailable, match="takes no writes"):
+                call()
+        assert list(store.checkpoints("run")) == [record]
+
+
+def wait_for(standby, name, checkpoint):
+    """Return a database's URL on the standby, once that has a checkpoint."""
+    url = standby.url(name, "app")
+    query = "SELECT 1 FROM holdfast.checkpoint WHERE id = %s"
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        try:
+            with standby.admin(name) as connection:
+                if connection.execute(query, (checkpoint,)).fetchone():
+                    return url
+        except (psycopg.OperationalError, psycopg.errors.UndefinedTable):
+            pass  # the database itself is not there yet
+        time.sleep(0.01)
+    raise AssertionError("the standby did not follow")
+
+
+def test_a_server_that_became_read_only_refuses_writes_in_a_store_that_is_open(database):
+    """Proves A10: a primary that was made to step down."""
+    name = urlsplit(database).path[1:]
+    with closing(PostgresStore(f"{database}&target_session_attrs=any")) as store:
+        line = Line(store)
+        record = line.commit()
+        with shared_server().admin() as admin:
+            admin.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+            admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
+        with pytest.raises(StoreUnavailable, match="takes no writes"):
+            line.commit()
+        assert list(store.checkpoints("run")) == [record]
+    with pytest.raises(StoreUnavailable, match="takes no writes"):
+        PostgresStore(database)

@@ -1,5 +1,6 @@
 """A store behind a key, on a real SQLite file that the tests read and damage behind its back."""
 
+import os
 import threading
 from contextlib import closing
 
@@ -17,6 +18,7 @@ from holdfast import (
     UsageError,
     generate_key,
 )
+from holdfast.encode.tree import leaf_id
 from holdfast.store.sealed import KEYS_RUN
 
 KEY, NEW_KEY = generate_key(), generate_key()
@@ -224,3 +226,59 @@ def test_two_processes_that_begin_a_store_at_once_share_one_key(tmp_path):
     assert [hf.latest("r").section("state") for hf in opened_stores] == ["from one"] * 4
     for hf in opened_stores:
         hf.close()
+
+
+def a_project(folder):
+    """Make a directory whose names and contents nobody shall read; return what must not be found."""
+    inside = folder / f"{CANARY}-folder"
+    inside.mkdir(parents=True)
+    told = [CANARY.encode(), b"outline", b"secret-plan", os.fsencode(folder)]
+    for n in range(40):
+        data = f"{CANARY} content {n} ".encode() * 300
+        (inside / f"{CANARY}-{n}-secret-plan.txt").write_bytes(data)
+        (folder / f"outline-{n}.md").write_bytes(data[::-1])
+        for written in (data, data[::-1]):
+            told += [leaf_id(written), leaf_id(written).hex().encode()]
+    return told
+
+
+def every_byte(folder):
+    found = b""
+    for path in folder.rglob("*"):
+        found += os.fsencode(path.relative_to(folder)) + (path.read_bytes() if path.is_file() else b"")
+    return found
+
+
+def test_a_workspace_leaves_no_name_content_or_hash_in_an_encrypted_stores_folder(tmp_path):
+    """Proves E7; threat 13: the cache of what is known of the files is locked, too."""
+    project, place = tmp_path / "project", tmp_path / "store"
+    told = a_project(project)
+    for _ in range(2):
+        with opened(place, key=KEY, compression="none") as hf:
+            hf.run("r", workspace=project).checkpoint(state=1)
+        (project / "outline-0.md").write_text("changed")
+    assert [path.name for path in place.rglob("*.cache")] != []
+    data = every_byte(place)
+    assert [text for text in told if text in data] == []
+    signed = tmp_path / "signed"
+    with opened(signed, key=KEY, sign=True, compression="none") as hf:
+        hf.run("r", workspace=project).checkpoint(state=1)
+    assert CANARY.encode() in every_byte(signed), "what is only signed is readable, and this test finds it"
+
+
+def test_a_locked_cache_serves_the_next_process_and_no_other_store(tmp_path):
+    """Whoever has the key captures without reading a file again; a cache of another store is only missed."""
+    project, place = tmp_path / "project", tmp_path / "store"
+    a_project(project)
+    with opened(place, key=KEY) as hf:
+        hf.run("r", workspace=project).checkpoint(state=1)
+    (cache,) = place.rglob("*.cache")
+    with opened(place, key=KEY) as hf:
+        run = hf.run("r", workspace=project)
+        capture = run.workspace._capture
+        assert capture._previous(run.head_record) is not None
+    cache.write_bytes(cache.read_bytes()[:-1] + b"\0")
+    with opened(place, key=KEY) as hf:
+        run = hf.run("r", workspace=project)
+        assert run.workspace._capture._previous(run.head_record) is None
+        assert run.checkpoint(state=2).changes(hf.get(hf.checkpoints("r")[-1].id)) == []

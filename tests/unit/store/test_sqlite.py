@@ -2,13 +2,14 @@
 
 import os
 import stat
+from functools import partial
 
 import apsw
 import pytest
 
 from holdfast.errors import FormatTooNew, RunCorrupt, StoreCorrupt, StoreUnavailable
 from holdfast.store.sqlite import SQLiteStore
-from holdfast.testing.contract import Line, chunk_of
+from holdfast.testing.contract import NOON, Line, chunk_of
 
 
 def behind(path, *statements):
@@ -115,7 +116,8 @@ def test_damaged_bookkeeping_stops_every_sweep_before_it_takes_anything(store, p
     Line(store, "one").commit(shared)
     Line(store, "two").commit(shared)
     behind(path, "DELETE FROM hold WHERE run = (SELECT n FROM run WHERE id = 'two')")
-    for sweep in (lambda: store.delete_run("one"), lambda: store.release("one", [shared.id], expected_seq=1)):
+    release = partial(store.release, "one", [shared.id], expected_seq=1, created_at=NOON)
+    for sweep in (lambda: store.delete_run("one"), release):
         with pytest.raises(RunCorrupt, match="nothing is swept"):
             sweep()
     assert dict(store.fetch([shared.id])) == {shared.id: shared}

@@ -48,12 +48,12 @@ WHERE c.relnamespace = current_schema()::regnamespace AND NOT t.tgisinternal
 -- name: commit
 SELECT commit_checkpoint(
     %(tenant)s, %(run)s, %(was)s, %(record)s, %(record_checksum)s, %(seq)s, %(id)s, %(created_at)s,
-    %(envelope)s, %(checksum)s, %(marks)s, %(marks_checksum)s, %(fence)s, %(held)s,
-    %(ids)s, %(codecs)s::integer[], %(sizes)s::integer[], %(stored_sizes)s::integer[], %(datas)s
+    %(envelope)s, %(checksum)s, %(marks)s, %(marks_checksum)s, %(fence)s, %(held)b,
+    %(ids)b, %(codecs)s::integer[], %(sizes)s::integer[], %(stored_sizes)s::integer[], %(datas)b
 )
 
 -- name: put_chunks
-SELECT put_chunks(%(tenant)s, %(ids)s, %(codecs)s::integer[], %(sizes)s::integer[], %(stored_sizes)s::integer[], %(datas)s)
+SELECT put_chunks(%(tenant)s, %(ids)b, %(codecs)s::integer[], %(sizes)s::integer[], %(stored_sizes)s::integer[], %(datas)b)
 
 -- name: run
 SELECT n, record, checksum FROM run WHERE tenant = %(tenant)s AND id = %(run)s
@@ -108,6 +108,24 @@ SELECT n, id FROM chunk WHERE tenant = %(tenant)s AND n > %(after)s ORDER BY n L
 UPDATE checkpoint SET marks = %(marks)s, marks_checksum = %(checksum)s
 WHERE tenant = %(tenant)s AND id = %(id)s
 RETURNING id
+
+-- name: find
+SELECT id FROM checkpoint
+WHERE tenant = %(tenant)s AND id BETWEEN %(low)s AND %(high)s
+ORDER BY id
+LIMIT %(limit)s
+
+-- name: lock_checkpoints
+SELECT id, envelope, checksum, marks, marks_checksum
+FROM checkpoint
+WHERE tenant = %(tenant)s AND id = ANY (%(ids)s) AND (%(run)s::text IS NULL OR run = %(run)s)
+ORDER BY id
+FOR UPDATE
+
+-- name: mark_many
+UPDATE checkpoint SET marks = given.marks, marks_checksum = given.checksum
+FROM unnest(%(ids)s::text[], %(marks)s::bytea[], %(checksums)s::bytea[]) AS given (id, marks, checksum)
+WHERE checkpoint.tenant = %(tenant)s AND checkpoint.id = given.id
 
 -- name: delete_checkpoints
 DELETE FROM checkpoint

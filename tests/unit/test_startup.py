@@ -1,0 +1,49 @@
+"""What a short command pays for: nothing that it does not use."""
+
+import subprocess
+import sys
+
+import holdfast
+
+_LOOK = """
+import sys
+import holdfast
+with holdfast.open(sys.argv[1]) as hf:
+    assert len(hf.checkpoints("r", limit=50)) == 3
+"""
+_READ = """
+import sys
+import holdfast
+with holdfast.open(sys.argv[1]) as hf:
+    assert hf.run("r").head.section("state") == 2
+"""
+
+
+def loaded_by(script, folder):
+    """Return the modules that a fresh process has at the end of a script."""
+    command = [sys.executable, "-c", script + "print(*sorted(sys.modules))", str(folder)]
+    return set(subprocess.run(command, check=True, capture_output=True, text=True, cwd=folder).stdout.split())
+
+
+def fill(folder):
+    with holdfast.open(folder) as hf:
+        for n in range(3):
+            hf.run("r").checkpoint(state=n)
+
+
+def test_opening_and_listing_loads_only_what_it_needs(tmp_path):
+    fill(tmp_path)
+    loaded = loaded_by(_LOOK, tmp_path)
+    assert "holdfast.store.sqlite" in loaded
+    unneeded = {
+        "hyperscan", "yaml", "tomllib", "psycopg", "obstore", "cryptography", "_hashlib", "holdfast.store.memory",
+        "holdfast.store.files", "holdfast.store.postgres", "holdfast.transfer.copy", "holdfast.verify.check",
+        "holdfast.retain.sweep", "holdfast.retain.worker", "holdfast.capture.redact", "holdfast.capture.watch",
+        "holdfast.workspace.workspace", "holdfast.run_files", "holdfast.settings.apply",
+    }  # fmt: skip
+    assert loaded & unneeded == set()
+
+
+def test_a_run_that_is_only_read_compiles_no_patterns(tmp_path):
+    fill(tmp_path)
+    assert "hyperscan" not in loaded_by(_READ, tmp_path)
