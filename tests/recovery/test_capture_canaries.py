@@ -66,10 +66,28 @@ IN_TEXT = {
     "env file": ("export DATABASE_PASSWORD={}", some(16)),
     "json": ('{{"client_secret": "{}"}}', some(32)),
     "command line": ("deploy --token {} --now", some(24)),
+    "curl login": ("curl -sS -u deploy:{} https://api.example.com/v1", some(14)),
+    "curl user": ("curl -X POST \\\n  --data a=b \\\n  --user 'deploy:{}' https://api.example.com", some(14)),
     "slack hook": ("https://hooks.slack.com/services/{}", f"T{some(8, UPPER)}/B{some(8, UPPER)}/{some(24)}"),
 }
 ALL = {**SHAPED, **{name: text.format(secret) for name, (text, secret) in IN_TEXT.items()}}
 NEEDLES = {**SHAPED, **{name: secret for name, (_, secret) in IN_TEXT.items()}}
+
+
+# Words without any shape, which only the structure around them tells: a list of arguments, a name and its value.
+WORDS = [f"{word}fish" for word in ("sword", "dragon", "angel", "clown", "jelly", "star", "cat", "gold", "king")]
+STRUCTURED = [
+    ["mysql", "--password", WORDS[0], "db"],
+    ("deploy", "--db-password", WORDS[1]),
+    {"argv": ["pg", f"--password={WORDS[2]}"]},
+    {"env": [{"name": "DB_PASSWORD", "value": WORDS[3]}]},
+    {"value": WORDS[4], "name": "CLIENT_SECRET"},
+    {"Key": "password", "Value": WORDS[5], "PropagateAtLaunch": True},
+    ["curl", "-s", "-u", f"me:{WORDS[6]}", "https://api.example.com"],
+    ["/usr/bin/curl", f"--user=me:{WORDS[7]}"],
+    f"curl --user me:{WORDS[8]} https://api.example.com",
+]
+NEEDLES |= {f"word {number}": word for number, word in enumerate(WORDS)}
 
 
 @dataclass
@@ -145,6 +163,13 @@ def test_no_canary_is_found_in_any_byte_of_store_log_or_output(tmp_path, caplog,
             taken = run.checkpoint(reason=f"because of {text}", label=f"about {text}"[:60_000], **sections)
             print(taken, taken.reason, taken.label, taken.redacted, taken.summary, taken.recovery)
             run.checkpoint(sections={"own": {"a": text}}, state={"grown": ["x" * 3000] * 40 + [text]})
+        for number, value in enumerate(STRUCTURED):
+            hf.run(f"structured-{number}").checkpoint(
+                state={"call": value, "again": [[value]]},
+                sections={"alone": value},
+                agents=[{"id": "a", "status": "failed", "input": {"call": value}, "output": [value]}],
+                messages={"pending": [{"to": "b", "call": value}]},
+            )
         with pytest.raises(RuntimeError), hf.run("live") as run:  # noqa: PT012 - what happens in the block is the test
             run.register("tool", Tool())
             run.maybe_checkpoint("agent_complete", reason=ALL["github"])
@@ -165,7 +190,7 @@ def test_a_store_without_redaction_does_hold_them(tmp_path):
     settings = holdfast.open("memory:").settings
     off = type(settings)(redaction=type(settings.redaction)(enabled=False))
     hf = holdfast.open(tmp_path, compression="none", settings=off)
-    hf.run("r").checkpoint(state=list(ALL.values()), sections={"marked": Secret("canary-of-its-own-4711")})
+    hf.run("r").checkpoint(state=[*ALL.values(), STRUCTURED], sections={"marked": Secret("canary-of-its-own-4711")})
     hf.close()
     data = bytes_of(tmp_path)
     assert len(found_in(data, "")) == len(NEEDLES)

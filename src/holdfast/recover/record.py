@@ -1,0 +1,66 @@
+"""What a recovery leaves in the run: the section `recovery`, and in an undo point what is about to be done."""
+
+from __future__ import annotations
+
+import zlib
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+if TYPE_CHECKING:
+    from holdfast.model.checkpoint import CheckpointRecord
+
+SECTION = "recovery"
+INTENT = "recovering"  # in an undo point: the plan that was being carried out, so that a kill leaves nothing half done
+TRIGGER = "recovery"
+_MAX_BYTES = 256 * 1024 * 1024
+
+
+class RecoveryRecord(msgspec.Struct, frozen=True, kw_only=True, rename={"source": "from"}):
+    """The last recovery of a line: from which checkpoint, and which one to go back to in order to undo it."""
+
+    source: str | None
+    undo: str | None
+    at: datetime
+    plan: str = ""
+    kind: Literal["recover", "undo", "afresh", "fork"] = "recover"
+    run: str = ""  # of a fork: the run that it came from
+    workspace: str = ""  # the directory whose files were changed with it
+    warnings: tuple[str, ...] = ()
+    skipped_agents: tuple[str, ...] = ()
+
+    def value(self) -> dict[str, Any]:
+        """Return it as the section's value."""
+        plain: dict[str, Any] = msgspec.to_builtins(self, builtin_types=(datetime,))
+        return plain | {"warnings": list(self.warnings), "skipped_agents": list(self.skipped_agents)}
+
+
+def read_record(value: Any) -> RecoveryRecord | None:
+    """Return a stored section as a record, None if it is none: what is stored is not trusted."""
+    try:
+        return msgspec.convert(value, RecoveryRecord)
+    except msgspec.ValidationError:
+        return None
+
+
+def is_undo_point(record: CheckpointRecord) -> bool:
+    """Tell whether a checkpoint was taken before a recovery, with what was about to be done."""
+    envelope = record.envelope
+    return envelope.trigger == TRIGGER and any(section.name == INTENT for section in envelope.sections)
+
+
+def intent_value(plan: bytes) -> dict[str, Any]:
+    """Return a plan as JSON as the section's value: packed, so that redaction has no text to change in it."""
+    return {"plan": zlib.compress(plan)}
+
+
+def read_intent(value: Any) -> bytes | None:
+    """Return the plan's JSON of a stored section, None if there is none: what is stored is not trusted."""
+    packed = value.get("plan") if isinstance(value, dict) else None
+    if not isinstance(packed, bytes):
+        return None
+    try:
+        return zlib.decompressobj().decompress(packed, _MAX_BYTES)
+    except zlib.error:
+        return None

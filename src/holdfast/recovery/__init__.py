@@ -1,0 +1,1 @@
+"""Recovery: joins what `recover/` decides with the engine that reads and writes."""

@@ -1,0 +1,400 @@
+"""From what a person asked for to the plan of a recovery: reads all that it takes, touches nothing."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from holdfast.encode.chunks import ChunkReader
+from holdfast.encode.tree import Ref
+from holdfast.errors import CheckpointCorrupt, IntegrityError, NotFound, RestoreRefused, UsageError
+from holdfast.model.sections import WORKSPACE
+from holdfast.recover.locate import locate
+from holdfast.recover.plan import PlanFinding, RecoveryPlan, Request, from_json
+from holdfast.recover.planning import Facts, make_plan
+from holdfast.recover.record import INTENT, is_undo_point, read_intent
+from holdfast.runtime.log import segment_names
+from holdfast.verify.check import faults_in
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from holdfast.capture.files import FileCapture
+    from holdfast.checkpoint import Checkpoint
+    from holdfast.engine import Holdfast
+    from holdfast.model.checkpoint import CheckpointRecord
+    from holdfast.model.verdicts import Verdict
+    from holdfast.recover.locate import Damage
+    from holdfast.recover.outcomes import Treatment
+    from holdfast.recover.plan import Kind
+    from holdfast.recover.subject import SubjectProvider
+    from holdfast.workspace.decide import Decisions
+    from holdfast.workspace.options import WorkspaceOptions
+    from holdfast.workspace.plan import RestorePlan
+    from holdfast.workspace.snapshot import Snapshot
+
+Files = Literal["auto"] | bool | list[str] | tuple[str, ...]
+_TELLING = ("workflow", "agents", "graph", "status", "budget", "phases")
+_TREATMENTS = ("retry", "skip", "ask")
+
+
+def find(hf: Holdfast, spec: str, *, run: str | None = None, sound: bool = True) -> Checkpoint:
+    """Return the checkpoint that a spec names; what was passed over as damaged is in its `skipped`."""
+    located = locate(hf.store, spec, run=run, sound=sound)
+    passed = [CheckpointCorrupt(each.detail, each.checkpoint or f"{each.run}@{each.seq}") for each in located.skipped]
+    return hf.opened(located.record, passed)
+
+
+def plan_recovery(
+    hf: Holdfast,
+    spec: str,
+    *,
+    run: str | None = None,
+    skip_failed: bool = False,
+    reset_to: str | None = None,
+    files: Files = "auto",
+    git: bool = False,
+    decisions: Decisions | None = None,
+    unknown: Mapping[str, Treatment] | None = None,
+    workspace: str | os.PathLike[str] | None = None,
+    workspace_options: WorkspaceOptions | None = None,
+    into: str | os.PathLike[str] | None = None,
+    allow_outside_links: bool = False,
+    subject: SubjectProvider | None = None,
+    verdicts: Mapping[str, Verdict] | None = None,
+    freshness: Freshness | Literal[False] | None = None,
+    now: datetime | None = None,
+) -> RecoveryPlan:
+    """Return what going back to a checkpoint would do; NotFound or IntegrityError if there is none to go back to."""
+    located = locate(hf.store, spec, run=run, sound=True)
+    record, interrupted = _intended(hf, located.record, spec)
+    name = record.envelope.run
+    place = _place(hf, name, workspace)
+    wants = _wants_files(record, files, place, into, git=git)
+    request = Request(
+        skip_failed=skip_failed,
+        reset_to=_checked_state(reset_to),
+        files=wants,
+        paths=tuple(files) if isinstance(files, (list, tuple)) else (),
+        git=git,
+        decisions=decisions,
+        unknown=_checked_unknown(unknown),
+        workspace=place,
+        into=os.path.abspath(os.fspath(into)) if into is not None else None,  # noqa: PTH100 - not there yet
+        allow_outside_links=allow_outside_links,
+    )
+    warnings = []
+    if interrupted:
+        warnings.append(f"a recovery from {record.envelope.id} was interrupted: this plan carries it on")
+    if files == "auto" and not wants and _section(record, WORKSPACE) is not None:
+        warnings.append("its files are not put back: no workspace was named")
+    return gather(
+        hf,
+        record,
+        request,
+        damage=located.skipped,
+        warnings=warnings,
+        freshness=None if freshness is False else _freshness(hf, freshness or Freshness(), subject, verdicts),
+        options=workspace_options,
+        now=now,
+    )
+
+
+def gather(
+    hf: Holdfast,
+    record: CheckpointRecord,
+    request: Request,
+    *,
+    damage: Sequence[Damage] = (),
+    warnings: Sequence[str] = (),
+    freshness: Freshness | None = None,
+    options: WorkspaceOptions | None = None,
+    kind: Kind = "recover",
+    now: datetime | None = None,
+) -> RecoveryPlan:
+    """Read what a plan is made of, and make it."""
+    run = record.envelope.run
+    at = now or present(hf, run)
+    head = hf.store.run(run).head
+    checkpoint = hf.opened(record)
+    sections = {name: checkpoint.section(name) for name in _TELLING if name in checkpoint.sections}
+    if request.reset_to is not None and "workflow" not in sections:
+        raise UsageError(f"reset_to={request.reset_to!a}: checkpoint {record.envelope.id} has no workflow to reset")
+    steps = log_of(checkpoint, "steps")
+    look = look_at_files(hf, record, head, request, options)
+    facts = Facts(
+        record=record,
+        head=head,
+        damage=tuple(damage),
+        sections=sections,
+        steps=steps,
+        steps_now=steps if head == record.envelope.id else _head_steps(hf, head),
+        files=look.plan,
+        git=look.git,
+        findings=_findings(checkpoint, look.plan, request, freshness, at) if freshness is not None else (),
+        warnings=(*warnings, *look.warnings),
+        blockers=look.blockers,
+        suggestions=look.suggestions,
+    )
+    return make_plan(facts, request, now=at, kind=kind)
+
+
+def _findings(
+    checkpoint: Checkpoint, files: RestorePlan | None, request: Request, freshness: Freshness, at: datetime
+) -> tuple[PlanFinding, ...]:
+    """Return what moved outside the run since the checkpoint was taken."""
+    from holdfast.recover.freshness import facts_now, facts_then, findings  # noqa: PLC0415
+
+    changed = None
+    if files is not None and request.into is None:
+        changed = [item.path for item in files.items if item.last is not None and item.disk != item.last]
+    then = facts_then(checkpoint, flow=freshness.flow_then)
+    now = facts_now(
+        then,
+        request.workspace,
+        at=at,
+        changed_paths=changed,
+        provider=freshness.subject,
+        flow=freshness.flow,
+    )
+    found = findings(then, now, verdicts=freshness.verdicts, older_than=freshness.older_than)
+    return tuple(PlanFinding(kind=one.kind, verdict=one.verdict, detail=one.detail) for one in found)
+
+
+class Freshness(NamedTuple):
+    """How a plan looks at what moved outside the run since the checkpoint was taken."""
+
+    verdicts: Mapping[str, Verdict] | None = None
+    """What follows from each kind of change, where it is not the default: resume, warn, ask or afresh."""
+    older_than: timedelta | None = None
+    subject: SubjectProvider | None = None
+    """Who knows how the issue or task that the run is about is now."""
+    flow: str | None = None
+    """The digest of the flow's definition now, and when the checkpoint was taken."""
+    flow_then: str | None = None
+
+
+def _freshness(
+    hf: Holdfast, given: Freshness, subject: SubjectProvider | None, verdicts: Mapping[str, Verdict] | None
+) -> Freshness:
+    """Return how to look: what is given over what the settings say."""
+    settings = hf.settings.recovery
+    days = settings.max_age_days
+    return given._replace(
+        verdicts={**settings.verdicts, **(given.verdicts or {}), **(verdicts or {})},
+        older_than=given.older_than or (timedelta(days=days) if days is not None else None),
+        subject=subject or given.subject,
+    )
+
+
+class Look(NamedTuple):
+    """What a recovery would do to a directory, or why it cannot."""
+
+    plan: RestorePlan | None = None
+    git: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    blockers: tuple[str, ...] = ()
+    suggestions: tuple[str, ...] = ()
+
+
+def look_at_files(
+    hf: Holdfast, record: CheckpointRecord, head: str | None, request: Request, options: WorkspaceOptions | None
+) -> Look:
+    """Compare the directory with a checkpoint; what refuses the restore is a blocker, not an error."""
+    if not request.files:
+        return Look()
+    from holdfast.recover.files import is_interrupted, plan_files  # noqa: PLC0415 - only runs with files pay for it
+    from holdfast.workspace.checkout import plan_checkout  # noqa: PLC0415
+
+    capture = file_capture(hf, record.envelope.run, request.workspace, options)
+    root = capture.workspace.root if capture is not None else ""
+    if capture is not None and request.into is None and is_interrupted(root):
+        advice = f"hf.run({record.envelope.run!a}, workspace={root!a}) finishes or undoes it"
+        return Look(blockers=(f"an earlier restore in {root!a} was interrupted",), suggestions=(advice,))
+    reader = ChunkReader(hf.store.fetch)
+    warnings: tuple[str, ...] = ()
+    try:
+        wanted = hf.opened(record).workspace
+        known = _last_known(hf, head)
+        last = snapshot_of(hf, known)
+        if capture is not None and last is not None and known is not None:
+            capture.remember(hf.store.checkpoint(known))
+        if last is None and request.into is None and head != record.envelope.id:
+            warnings = (
+                "what the run last knew of its files is damaged: those that differ are taken from the checkpoint",
+            )
+        planned = plan_files(reader, capture.workspace if capture else None, wanted, last, request)
+        words = plan_checkout(root, wanted.git, safe=last.git if last else None) if request.git else ()
+    except (RestoreRefused, IntegrityError) as error:
+        return Look(blockers=(str(error),), warnings=warnings)
+    ways = 'decisions=Decisions(conflicts="keep"), or "take", "both", "merge"; paths={"path": "take"} for some'
+    return Look(planned, tuple(words), warnings, (), (ways,) if planned.conflicts else ())
+
+
+def file_capture(hf: Holdfast, run: str, root: str | None, options: WorkspaceOptions | None) -> FileCapture | None:
+    """Return the capture of a directory: that of the run's open handle, or one that has touched nothing yet."""
+    if root is None:
+        return None
+    from holdfast.run_files import capture_of, options_of  # noqa: PLC0415
+
+    opened = hf.open_run(run)
+    if opened is not None and opened.has_workspace and str(opened.workspace.path) == os.path.realpath(root):
+        return opened.workspace.capture
+    chosen = options or options_of(hf.settings.workspace)
+    return capture_of(hf.store, ChunkReader(hf.store.fetch), root, chosen)
+
+
+def snapshot_of(hf: Holdfast, checkpoint: str | None) -> Snapshot | None:
+    """Return a checkpoint's snapshot of the workspace, None if it has none or it cannot be read."""
+    from holdfast.workspace import snapshot as snapshots  # noqa: PLC0415
+
+    try:
+        record = hf.store.checkpoint(checkpoint) if checkpoint is not None else None
+        section = _section(record, WORKSPACE) if record is not None else None
+        if section is None:
+            return None
+        return snapshots.load(ChunkReader(hf.store.fetch), Ref(section.kind, section.size, section.root))
+    except (IntegrityError, NotFound):
+        return None
+
+
+def _last_known(hf: Holdfast, head: str | None) -> str | None:
+    """Return the checkpoint of what the run last knew of its files: not the undo point of a killed recovery.
+
+    That one holds what others made since, too, and a restore would take it for the run's own.
+    """
+    seen: set[str] = set()
+    while head is not None and head not in seen:
+        seen.add(head)
+        try:
+            plan = intent_of(hf, hf.store.checkpoint(head))
+        except (IntegrityError, NotFound):
+            break
+        if plan is None:
+            break
+        head = plan.head
+    return head
+
+
+def log_of(checkpoint: Checkpoint, name: str) -> list[Any]:
+    """Return all records of a log, oldest first."""
+    return [record for section in segment_names(name, checkpoint.sections) for record in checkpoint.section(section)]
+
+
+def present(hf: Holdfast, run: str) -> datetime:
+    """Return the time."""
+    return datetime.fromtimestamp(hf.services(run).clock(), UTC)
+
+
+def intent_of(hf: Holdfast, record: CheckpointRecord) -> RecoveryPlan | None:
+    """Return the plan that was being carried out when this undo point was taken, None if it is none."""
+    if not is_undo_point(record):
+        return None
+    try:
+        intent = read_intent(hf.opened(record).section(INTENT))
+        plan = from_json(intent) if intent is not None else None
+    except (IntegrityError, UsageError):
+        return None
+    return plan if plan is not None and plan.run == record.envelope.run else None
+
+
+def are_files_changed(plan: RecoveryPlan) -> bool:
+    """Tell whether a plan that was being carried out had come as far as its files."""
+    if plan.files is None or not plan.files.changes or plan.request.into is not None:
+        return False
+    from holdfast.recover.files import is_interrupted, progress_of  # noqa: PLC0415
+
+    return not is_interrupted(plan.files.target) and progress_of(plan.files) == "done"
+
+
+def _intended(hf: Holdfast, record: CheckpointRecord, spec: str) -> tuple[CheckpointRecord, bool]:
+    """Return where a recovery that was killed was going, or stood if it had not begun, for the undo point it left."""
+    is_passed = hf.store.run(record.envelope.run).head != record.envelope.id  # what it led to is there, and damaged
+    found, is_begun = record, False
+    while spec != record.envelope.id:
+        plan = intent_of(hf, record)
+        if plan is None:
+            break
+        is_begun = is_passed or are_files_changed(plan)
+        target = plan.checkpoint if is_begun else record.envelope.parent
+        try:
+            if target is None or target == record.envelope.id:
+                break
+            record, is_passed = hf.store.checkpoint(target), False
+        except (NotFound, IntegrityError):
+            break
+        if is_begun:
+            break
+    is_sound = record is found or not faults_in(hf.store, record)
+    return (record, is_begun and record is not found) if is_sound else (found, False)
+
+
+def _head_steps(hf: Holdfast, head: str | None) -> list[Any] | None:
+    if head is None:
+        return []
+    try:
+        return log_of(hf.opened(hf.store.checkpoint(head)), "steps")
+    except (IntegrityError, NotFound):
+        return None
+
+
+def _place(hf: Holdfast, run: str, workspace: str | os.PathLike[str] | None) -> str | None:
+    if workspace is not None:
+        return os.path.realpath(os.fspath(workspace))
+    opened = hf.open_run(run)
+    return str(opened.workspace.path) if opened is not None and opened.has_workspace else None
+
+
+def _wants_files(
+    record: CheckpointRecord, files: Files, place: str | None, into: str | os.PathLike[str] | None, *, git: bool
+) -> bool:
+    has_files = _section(record, WORKSPACE) is not None
+    if git and (files is False or into is not None):
+        raise UsageError("git=True puts the repository of the run's own workspace back, with its files: leave files on")
+    if files is False:
+        return False
+    if files == "auto" and not git and (not has_files or (place is None and into is None)):
+        return False
+    if not isinstance(files, (bool, list, tuple)) and files != "auto":
+        raise UsageError(f"files={files!a}: give 'auto', True, False or a list of paths")
+    if not has_files:
+        raise UsageError(f"checkpoint {record.envelope.id} holds no files: leave files= out")
+    if place is None and into is None:
+        raise UsageError("to put files back, name their directory: workspace=..., or into=... for another one")
+    return True
+
+
+def _checked_state(state: str | None) -> str | None:
+    if state is not None and (not isinstance(state, str) or not state.strip()):
+        raise UsageError(f"reset_to={state!a}: name a state of the workflow")
+    return state
+
+
+def _checked_unknown(unknown: Mapping[str, Treatment] | None) -> dict[str, Treatment]:
+    for step, treatment in (unknown or {}).items():
+        if treatment not in _TREATMENTS:
+            raise UsageError(f"unknown={{{step!a}: {treatment!a}}}: use 'retry', 'skip' or 'ask'")
+    return dict(unknown or {})
+
+
+def _section(record: CheckpointRecord, name: str) -> Any:
+    return next((section for section in record.envelope.sections if section.name == name), None)
+
+
+def world_moved(hf: Holdfast, plan: RecoveryPlan, options: WorkspaceOptions | None) -> list[str]:
+    """Return what is no longer as a plan saw it; empty if it can be carried out as it is."""
+    moved: list[str] = []
+    if plan.files is None:
+        return moved
+    record = hf.store.checkpoint(plan.checkpoint)
+    look = look_at_files(hf, record, plan.head, plan.request, options)
+    if look.plan is None:
+        return list(look.blockers)
+    if look.plan.digest != plan.files.digest:
+        before, now = ({item.path: item for item in each.items} for each in (plan.files, look.plan))
+        differing = [path for path in {**before, **now} if before.get(path) != now.get(path)]
+        moved += [f"file {path!a} is not as it was" for path in differing] or [f"{plan.files.target!a} is elsewhere"]
+    if look.git != plan.git:
+        moved.append("the git position is not as it was")
+    return moved

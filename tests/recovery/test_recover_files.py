@@ -1,0 +1,406 @@
+"""Recoveries of runs with files: state and files together, or neither."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import subprocess
+
+import pytest
+
+import holdfast
+from holdfast import Holdfast, PlanOutdated, StoreFull, StoreUnavailable, UsageError
+from holdfast.encode.tree import leaf_id
+from holdfast.recover.plan import RecoveryPlan
+from holdfast.recover.record import INTENT, intent_value
+from holdfast.recovery.gather import Freshness
+from holdfast.store.sqlite import SQLiteStore
+from holdfast.workspace.decide import Decisions
+from holdfast.workspace.ops import FileOps
+from recovery.recovery_kit import Notes, contents, damage_record, damage_section, execute, tree
+
+
+@pytest.fixture
+def place(tmp_path):
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def hf(place):
+    with holdfast.open(place) as opened:
+        yield opened
+
+
+@pytest.fixture
+def project(tmp_path):
+    root = tmp_path / "project"
+    (root / "src").mkdir(parents=True)
+    (root / "src" / "main.py").write_text("one\n")
+    (root / "notes.txt").write_text("a\nb\nc\n")
+    return root
+
+
+def two_moments(hf, project, run="r"):
+    """Return a run with two checkpoints: a file changed, one added and one deleted in between."""
+    opened = hf.run(run, workspace=project)
+    first = opened.checkpoint(state=1)
+    (project / "src" / "main.py").write_text("two\n")
+    (project / "src" / "new.py").write_text("new\n")
+    (project / "notes.txt").unlink()
+    opened.checkpoint(state=2)
+    return opened, first
+
+
+def test_state_and_files_come_back_together_and_are_undone_together(hf, project):
+    """Proves X1, X4, A12."""
+    before = tree(project)
+    run, first = two_moments(hf, project)
+    (project / "mine.txt").write_text("by hand\n")
+    after = tree(project)
+    plan = hf.plan(first.id, workspace=project)
+    assert plan.files.counts() == {"delete": 1, "replace": 1, "write": 1, "keep": 1}
+    assert "src/main.py" in str(plan)
+    assert tree(project) == after
+    result = hf.recover(plan)
+    assert result.success, result.errors
+    assert result.files.verified
+    assert tree(project) == before | {"mine.txt": after["mine.txt"]}
+    assert hf.latest("r").section("state") == 1
+    assert {record.path for record in hf.latest("r").files()} == {"mine.txt", "notes.txt", "src", "src/main.py"}
+    assert run.workspace.changes() == []
+    assert hf.undo("r").success
+    assert tree(project) == after
+    assert hf.latest("r").section("state") == 2
+    assert hf.undo("r").success
+    assert tree(project) == before | {"mine.txt": after["mine.txt"]}
+    assert hf.verify().sound
+
+
+def test_it_works_from_a_fresh_process_with_the_plan_as_json(hf, project, place):
+    before = tree(project)
+    _, first = two_moments(hf, project)
+    plan = hf.plan(first.id, workspace=project).to_json()
+    with holdfast.open(place) as other:
+        assert other.recover(RecoveryPlan.from_json(plan)).success
+        assert tree(project) == before
+        assert other.undo("r").success
+    assert (project / "src" / "new.py").exists()
+
+
+def test_a_file_that_changed_since_the_plan_refuses_it(hf, project):
+    """Proves X4."""
+    _, first = two_moments(hf, project)
+    plan = hf.plan(first.id, workspace=project)
+    (project / "src" / "main.py").write_text("three\n")
+    picture, files = contents(hf), tree(project)
+    with pytest.raises(PlanOutdated, match=r"main\.py"):
+        hf.recover(plan)
+    assert (contents(hf), tree(project)) == (picture, files)
+
+
+def test_a_file_that_both_sides_changed_waits_for_a_decision(hf, project):
+    """Proves C15, X4."""
+    _, first = two_moments(hf, project)
+    (project / "src" / "main.py").write_text("theirs\n")
+    picture, files = contents(hf), tree(project)
+    plan = hf.plan(first.id, workspace=project)
+    assert "main.py" in plan.blockers[0]
+    assert any("Decisions" in each for each in plan.suggestions)
+    result = hf.recover(plan)
+    assert not result.success
+    assert (contents(hf), tree(project)) == (picture, files)
+    assert hf.recover(first.id, workspace=project, decisions=Decisions(conflicts="both")).success
+    assert (project / "src" / "main.py").read_text() == "theirs\n"
+    assert (project / "src" / "main.py.checkpoint").read_text() == "one\n"
+    assert hf.undo("r").success
+    assert tree(project) == files
+
+
+def test_only_named_paths_come_back(hf, project):
+    _, first = two_moments(hf, project)
+    assert hf.recover(first.id, workspace=project, files=["notes.txt"]).success
+    assert (project / "notes.txt").read_text() == "a\nb\nc\n"
+    assert (project / "src" / "main.py").read_text() == "two\n"
+
+
+def test_without_files_the_directory_is_left_alone_and_the_plan_says_so(hf, project):
+    two_moments(hf, project)
+    before = tree(project)
+    hf.close()
+    with holdfast.open(project.parent / "store") as other:
+        plan = other.plan("r@1")
+        assert any("files are not put back" in warning for warning in plan.warnings)
+        assert other.recover(plan).success
+        assert tree(project) == before
+        with pytest.raises(UsageError, match="workspace="):
+            other.plan("r@1", files=True)
+
+
+def test_files_go_into_another_directory(hf, project, tmp_path):
+    before = tree(project)
+    _, first = two_moments(hf, project)
+    now = tree(project)
+    result = hf.recover(first.id, into=tmp_path / "elsewhere")
+    assert result.success, result.errors
+    assert tree(tmp_path / "elsewhere") == before
+    assert tree(project) == now
+
+
+def test_a_store_that_is_full_at_the_last_commit_leaves_everything_as_it_was(hf, project, monkeypatch):
+    """A failure half-way puts files, objects and state back, and says so."""
+    notes = Notes("one")
+    run, first = two_moments(hf, project)
+    run.register("notes", notes)
+    commits = []
+    commit = type(hf.store).commit
+
+    def full(self, envelope, *args, **named):
+        commits.append(envelope.reason)
+        if "recovered" in envelope.reason:
+            raise StoreFull("no room", hf.store.url)
+        return commit(self, envelope, *args, **named)
+
+    monkeypatch.setattr(type(hf.store), "commit", full)
+    before = tree(project)
+    result = hf.recover(hf.plan(first.id), run=run)
+    assert not result.success
+    assert "no room" in result.errors[0]
+    assert "put back" in result.errors[-1]
+    assert tree(project) == before
+    assert hf.latest("r").section("state") == 2
+    assert notes.lines == ["one"]
+    monkeypatch.undo()
+    assert hf.recover(first.id).success
+    assert hf.latest("r").section("state") == 1
+
+
+def test_a_file_that_is_damaged_in_the_store_changes_nothing(hf, project, place):
+    """Proves A12, X3: the damage is met while files are staged, before one is touched."""
+    run = hf.run("r", workspace=project)
+    first = run.checkpoint(state=1)
+    (project / "src" / "main.py").write_text("two\n")
+    run.checkpoint(state=2)
+    plan = hf.plan(first.id)
+    execute(place, "UPDATE chunk SET data = x'00' WHERE id = ?", leaf_id(b"one\n"))
+    before, picture = tree(project), contents(hf)
+    result = hf.recover(plan)
+    assert not result.success
+    assert (tree(project), contents(hf)) == (before, picture)
+
+
+@pytest.mark.parametrize("way", ["record", "workspace"])
+def test_with_the_newest_checkpoint_damaged_its_files_go_back_with_the_state(hf, project, place, way):
+    """Proves X3, X1: what is on disk is kept in the undo point."""
+    before = tree(project)
+    two_moments(hf, project)
+    now = tree(project)
+    head = hf.latest("r")
+    damage_record(place, head.id) if way == "record" else damage_section(place, head, "workspace")
+    hf.close()
+    with holdfast.open(place) as other:
+        plan = other.plan("r", workspace=project)
+        assert plan.checkpoint != head.id
+        result = other.recover(plan)
+        assert result.success, result.errors
+        assert tree(project) == before | {"src/new.py": now["src/new.py"]}  # never known to a sound checkpoint
+        assert other.latest("r").section("state") == 1
+        assert other.undo("r", workspace=project).success
+        assert tree(project) == now
+
+
+def test_an_interrupted_restore_blocks_a_plan_until_it_is_brought_to_an_end(hf, project):
+    _, first = two_moments(hf, project)
+    (project / ".holdfast" / "restore-0123").mkdir(parents=True)
+    plan = hf.plan(first.id, workspace=project)
+    assert "interrupted" in plan.blockers[0]
+    assert "hf.run" in plan.suggestions[-1]
+
+
+def test_the_git_position_comes_back_when_asked(hf, project):
+    """Proves A6."""
+
+    def git(*arguments):
+        named = ["git", "-c", "user.name=t", "-c", "user.email=t@t", *arguments]
+        return subprocess.run(named, cwd=project, check=True, capture_output=True, text=True).stdout
+
+    git("init", "-q", "-b", "main")
+    git("add", ".")
+    git("commit", "-qm", "first")
+    run = hf.run("r", workspace=project)
+    first = run.checkpoint(state=1)
+    git("checkout", "-qb", "work")
+    (project / "src" / "main.py").write_text("two\n")
+    git("commit", "-qam", "second")
+    run.checkpoint(state=2)
+    plan = hf.plan(first.id, git=True)
+    assert plan.git
+    assert hf.recover(plan).success
+    assert git("branch", "--show-current").strip() == "main"
+    assert git("status", "--porcelain") == ""
+    assert hf.latest("r").git.branch == "main"
+
+
+def test_files_that_are_no_text_survive_the_plans_json(hf, project):
+    name = os.fsdecode(b"caf\xe9.txt")
+    (project / name).write_text("latin\n")
+    run = hf.run("r", workspace=project)
+    first = run.checkpoint(state=1)
+    (project / name).write_text("changed\n")
+    run.checkpoint(state=2)
+    plan = hf.plan(first.id)
+    again = RecoveryPlan.from_json(plan.to_json())
+    assert again == plan
+    assert again.digest == plan.digest
+    assert hf.recover(again).success
+    assert (project / name).read_text() == "latin\n"
+
+
+def test_on_another_machine_the_files_come_into_an_empty_directory(hf, project, place, tmp_path):
+    """Proves X1: nothing was deleted there, there was nothing yet."""
+    two_moments(hf, project)
+    now = tree(project)
+    hf.close()
+    (tmp_path / "elsewhere").mkdir()
+    with holdfast.open(place) as other:
+        result = other.recover("r", workspace=tmp_path / "elsewhere")
+        assert result.success, result.errors
+        assert tree(tmp_path / "elsewhere") == now
+        run = other.run("r", workspace=tmp_path / "elsewhere")
+        assert run.workspace.changes() == []
+        assert run.checkpoint(state=3).section("state") == 3
+
+
+def test_what_moved_outside_the_run_is_found_and_says_what_follows(hf, project):
+    """Proves C15."""
+    two_moments(hf, project)
+    (project / "src" / "main.py").write_text("by others\n")
+    plan = hf.plan("r", workspace=project)
+    assert [(found.kind, found.verdict) for found in plan.findings] == [("files-changed", "ask")]
+    assert plan.verdict == "ask"
+    assert "main.py" in str(plan)
+    assert hf.plan("r", workspace=project, freshness=False).findings == ()
+    mild = Freshness(verdicts={"files-changed": "resume"})
+    assert hf.plan("r", workspace=project, freshness=mild).verdict == "resume"
+
+
+def test_a_branch_that_is_gone_says_to_start_afresh(hf, project):
+    """Proves C15."""
+
+    def git(*arguments):
+        named = ["git", "-c", "user.name=t", "-c", "user.email=t@t", *arguments]
+        subprocess.run(named, cwd=project, check=True, capture_output=True)
+
+    git("init", "-q", "-b", "main")
+    git("add", ".")
+    git("commit", "-qm", "first")
+    git("checkout", "-qb", "work")
+    hf.run("r", workspace=project).checkpoint(state=1)
+    git("checkout", "-q", "main")
+    git("branch", "-D", "work")
+    plan = hf.plan("r", workspace=project)
+    assert plan.verdict == "afresh"
+    assert any("work" in found.detail for found in plan.findings)
+
+
+def test_a_recovery_that_cannot_be_finished_any_more_does_not_keep_the_run_from_being_opened(hf, project, place):
+    _, first = two_moments(hf, project)
+    plan = hf.plan(first.id)
+    run = hf.run("r", workspace=project)
+    undo = run.checkpoint(trigger="recovery", sections={INTENT: intent_value(plan.to_json())})
+    assert hf.recover(first.id, workspace=project).success  # another plan; the files are as the first one wanted them
+    hf.delete(*(one.id for one in hf.checkpoints("r") if one.seq > undo.seq))
+    execute(place, "UPDATE checkpoint SET envelope = x'00' WHERE id = ?", first.id)
+    hf.close()
+    with holdfast.open(place) as other:
+        assert other.run("r", workspace=project).checkpoint(state=5).section("state") == 5
+
+
+def test_an_answer_that_was_lost_on_the_way_is_a_recovery_that_was_done(hf, project, monkeypatch):
+    before = tree(project)
+    run, first = two_moments(hf, project)
+    commit = type(hf.store).commit
+
+    def lost(self, envelope, *args, **named):
+        done = commit(self, envelope, *args, **named)
+        if "recovered" in envelope.reason:
+            raise StoreUnavailable("the line went dead", hf.store.url)
+        return done
+
+    monkeypatch.setattr(type(hf.store), "commit", lost)
+    result = hf.recover(hf.plan(first.id), run=run)
+    assert result.success, result.errors
+    assert (hf.latest("r").section("state"), tree(project)) == (1, before)
+    assert run.head.id == hf.latest("r").id
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_a_store_that_is_gone_at_the_last_commit_leaves_it_to_the_next_opening(hf, project, monkeypatch, is_stored):
+    """State and files are never of two moments, also where nobody can say whether the commit was stored."""
+    before = tree(project)
+    run, first = two_moments(hf, project)
+    commit, look = type(hf.store).commit, type(hf.store).run
+    gone = []
+
+    def lost(self, envelope, *args, **named):
+        if "recovered" not in envelope.reason:
+            return commit(self, envelope, *args, **named)
+        if is_stored:
+            commit(self, envelope, *args, **named)
+        gone.append(True)
+        raise StoreUnavailable("the line went dead", hf.store.url)
+
+    def nothing(self, name):
+        if gone:
+            raise StoreUnavailable("the line is dead", hf.store.url)
+        return look(self, name)
+
+    monkeypatch.setattr(type(hf.store), "commit", lost)
+    monkeypatch.setattr(type(hf.store), "run", nothing)
+    result = hf.recover(hf.plan(first.id), run=run)
+    assert not result.success
+    assert "not known" in result.errors[-1]
+    monkeypatch.undo()
+    run.close()
+    hf.run("r", workspace=project).close()
+    assert (hf.latest("r").section("state"), tree(project)) == (1, before)
+
+
+def test_a_disk_that_fails_from_any_moment_on_leaves_state_and_files_of_one_moment(tmp_path, monkeypatch):
+    """Every file operation of the restore from the nth on fails, also those that would undo it; then the disk heals."""
+    seen = 0
+    for number in range(1, 200):
+        folder = tmp_path / str(number)
+        project = folder / "project"
+        (project / "src").mkdir(parents=True)
+        (project / "src" / "main.py").write_text("one\n")
+        (project / "notes.txt").write_text("a\n")
+        before = tree(project)
+        with Holdfast(SQLiteStore(folder / "x.db", durability="process")) as hf:
+            _, first = two_moments(hf, project)
+            after = tree(project)
+            plan = hf.plan(first.id)
+            calls = itertools.count(1)
+
+            def failing(call, calls=calls, number=number):
+                def maybe(*args, **named):
+                    if next(calls) >= number:
+                        raise OSError(errno.EIO, "failing")
+                    return call(*args, **named)
+
+                return maybe
+
+            with monkeypatch.context() as broken:
+                for name in [name for name in vars(FileOps) if not name.startswith("_")]:
+                    broken.setattr(FileOps, name, failing(getattr(FileOps, name)))
+                result = hf.recover(plan)
+            if result.success:
+                seen = number
+                break
+        with Holdfast(SQLiteStore(folder / "x.db", durability="process")) as hf:
+            hf.run("r", workspace=project).close()
+            found = (hf.latest("r").section("state"), tree(project))
+            assert found in ((1, before), (2, after)), f"at {number}: {result.errors}"
+            assert hf.recover(first.id, workspace=project).success
+            assert (hf.latest("r").section("state"), tree(project)) == (1, before)
+    assert seen > 15

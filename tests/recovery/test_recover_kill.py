@@ -1,0 +1,158 @@
+"""kill -9 at every write of a recovery: state and files are both as before or both as planned."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import signal
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from crash.children import TORTURE, Child, scratch, spread
+from holdfast import Holdfast
+from holdfast.store.sqlite import SQLiteStore
+from holdfast.workspace.ops import FileOps
+from recovery.recovery_kit import tree
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from holdfast.recover.plan import RecoveryPlan
+
+WRITES = [name for name in vars(FileOps) if not name.startswith("_")]
+STORED = ["commit", "mark", "mark_many", "take_lease", "end_lease"]
+
+
+def prepare(folder: Path) -> RecoveryPlan:
+    """Make a run with two moments, and return the plan to go back to the first."""
+    project = folder / "project"
+    (project / "src").mkdir(parents=True)
+    (project / "src" / "main.py").write_text("one\n")
+    (project / "gone.txt").write_text("back again\n")
+    with Holdfast(SQLiteStore(folder / "x.db", durability="process")) as hf:
+        run = hf.run("r", workspace=project)
+        first = run.checkpoint(state=1)
+        (project / "src" / "main.py").write_text("two\n")
+        (project / "new").mkdir()
+        (project / "new" / "file.txt").write_text("new\n")
+        (project / "gone.txt").unlink()
+        run.checkpoint(state=2)
+        (project / "mine.txt").write_text("by hand\n")
+        return hf.plan(first.id, workspace=project)
+
+
+def recover_counting(folder: Path, plan: RecoveryPlan, kill_at: int | None, *, undo: bool = False) -> int:
+    """Recover, or undo, and die at a numbered moment: before or after one of its writes. Return how many there are."""
+    moments = itertools.count()
+    seen = [0]
+
+    def moment() -> None:
+        seen[0] = number = next(moments)
+        if number == kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def watched(call: Callable[..., Any]) -> Callable[..., Any]:
+        def around(*args: Any, **named: Any) -> Any:
+            moment()
+            done = call(*args, **named)
+            moment()
+            return done
+
+        return around
+
+    with Holdfast(SQLiteStore(folder / "x.db", durability="process")) as hf:
+        for owner, names in ((FileOps, WRITES), (SQLiteStore, STORED)):
+            for name in names:
+                setattr(owner, name, watched(getattr(owner, name)))
+        result = hf.undo("r", workspace=folder / "project") if undo else hf.recover(plan)
+        assert result.success, result.errors
+    return seen[0] + 1
+
+
+def states(folder: Path) -> tuple[Any, Any]:
+    with Holdfast(SQLiteStore(folder / "x.db", durability="process")) as hf:
+        hf.run("r", workspace=folder / "project").close()
+        assert hf.verify().sound
+        return hf.latest("r").section("state"), tree(folder / "project")
+
+
+def killed(folder: Path, plan: RecoveryPlan, at: int, *, undo: bool = False) -> None:
+    ended = Child(lambda report: report(recover_counting(folder, plan, at, undo=undo))).join()
+    assert ended.signal == signal.SIGKILL, ended
+
+
+def outcome(point: tuple[str, int]) -> str:
+    way, at = point
+    with scratch() as folder:
+        plan = prepare(folder)
+        project = folder / "project"
+        after = tree(project)
+        before = {name: entry for name, entry in after.items() if not name.startswith("new")}
+        before["src/main.py"] = (after["src/main.py"][0], b"one\n")
+        before["gone.txt"] = (after["src/main.py"][0], b"back again\n")
+        if way == "undo":
+            with Holdfast(SQLiteStore(folder / "x.db", durability="process")) as hf:
+                assert hf.recover(plan).success
+            assert tree(project) == before
+        killed(folder, plan, at, undo=way == "undo")
+        if way == "recover":
+            with Holdfast(SQLiteStore(folder / "x.db", durability="process")) as hf:
+                assert hf.recover(plan).success
+            assert states(folder) == (1, before)
+            return "again"
+        if way == "plan":
+            with Holdfast(SQLiteStore(folder / "x.db", durability="process")) as hf:
+                hf.run("r", workspace=project).close()
+                hf.recover("r", workspace=project)
+        found = states(folder)
+        assert found in ((1, before), (2, after)), found
+        return "planned" if found[0] == 1 else "as it was"
+
+
+@cache
+def moments(*, undo: bool) -> int:
+    with scratch() as folder:
+        plan = prepare(folder)
+        if undo:
+            with Holdfast(SQLiteStore(folder / "x.db", durability="process")) as hf:
+                assert hf.recover(plan).success
+        [count] = Child(lambda report: report(recover_counting(folder, plan, None, undo=undo))).join().reports
+        assert isinstance(count, int), count
+        return count
+
+
+def points(way: str) -> list[tuple[str, int]]:
+    count = moments(undo=way == "undo")
+    return [(way, at) for at in range(0, count, 1 if TORTURE or way == "open" else 3)]
+
+
+def test_killed_anywhere_state_and_files_are_both_as_before_or_both_as_planned() -> None:
+    """Proves X1, A12, D9: the next opening of the run finishes what had come as far as its files."""
+    found = spread(points("open"), outcome)
+    assert len(found) > 40
+    assert set(found) == {"planned", "as it was"}
+
+
+def test_killed_anywhere_the_same_plan_is_carried_out_when_it_is_done_again() -> None:
+    """Proves D9."""
+    assert set(spread(points("recover"), outcome)) == {"again"}
+
+
+def test_killed_anywhere_a_new_plan_finds_a_whole_state() -> None:
+    assert set(spread(points("plan"), outcome)) == {"planned", "as it was"}
+
+
+def test_an_undo_that_is_killed_anywhere_leaves_both_or_neither() -> None:
+    assert set(spread(points("undo"), outcome)) == {"planned", "as it was"}
+
+
+def test_what_a_killed_recovery_leaves_can_be_cleaned_away(tmp_path) -> None:
+    """No staging, no lock and no lease stays after the next start."""
+    plan = prepare(tmp_path)
+    killed(tmp_path, plan, moments(undo=False) // 2)
+    states(tmp_path)
+    leftovers = list((tmp_path / "project" / ".holdfast").glob("restore-*")) if (tmp_path / "project").exists() else []
+    assert leftovers == []
+    shutil.rmtree(tmp_path / "project")
