@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 import holdfast
-from holdfast import Holdfast, PlanOutdated, StoreFull, StoreUnavailable, UsageError
+from holdfast import ChunkCorrupt, Holdfast, PlanOutdated, StoreFull, StoreUnavailable, UsageError
 from holdfast.encode.tree import leaf_id
 from holdfast.recover.plan import RecoveryPlan
 from holdfast.recover.record import INTENT, intent_value
@@ -187,6 +187,32 @@ def test_a_file_that_is_damaged_in_the_store_changes_nothing(hf, project, place)
     result = hf.recover(plan)
     assert not result.success
     assert (tree(project), contents(hf)) == (before, picture)
+
+
+def test_a_content_that_is_damaged_in_the_store_and_whole_on_disk_is_not_missed(hf, project, place):
+    """Proves X3: only what would be written has to be read."""
+    _, first = two_moments(hf, project)
+    (project / "src" / "main.py").write_text("one\n")
+    execute(place, "UPDATE chunk SET data = x'00' WHERE id = ?", leaf_id(b"one\n"))
+    plan = hf.plan(first.id, workspace=project)
+    assert plan.checkpoint == first.id
+    assert hf.recover(plan).success
+    assert (project / "notes.txt").read_text() == "a\nb\nc\n"
+    assert hf.verify().sound  # the file that is whole was captured again, and mended what was stored of it
+
+
+def test_a_content_that_would_be_written_and_is_damaged_sends_the_plan_further_back(hf, project, place):
+    """Proves X3."""
+    run, first = two_moments(hf, project)
+    (project / "src" / "new.py").write_text("newer\n")
+    run.checkpoint(state=3)
+    (project / "src" / "new.py").write_text("newest\n")
+    execute(place, "UPDATE chunk SET data = x'00' WHERE id IN (?, ?)", leaf_id(b"newer\n"), leaf_id(b"new\n"))
+    plan = hf.plan("r", workspace=project, decisions=Decisions(edits="take", conflicts="take"))
+    assert plan.checkpoint == first.id
+    assert len(plan.damage) == 2
+    with pytest.raises(ChunkCorrupt):
+        hf.plan("r@3", workspace=project, decisions=Decisions(edits="take"))
 
 
 @pytest.mark.parametrize("way", ["record", "workspace"])

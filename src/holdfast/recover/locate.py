@@ -27,7 +27,7 @@ from holdfast.recover.specs import Reading, Spec, parse
 from holdfast.verify.check import faults_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Container, Iterable, Iterator, Sequence
 
     from holdfast.store.api import Store
 
@@ -63,14 +63,16 @@ class Located(msgspec.Struct, frozen=True, kw_only=True):
     skipped: tuple[Damage, ...] = ()
 
 
-def locate(store: Store, spec: str, *, run: str | None = None, sound: bool = True) -> Located:
+def locate(
+    store: Store, spec: str, *, run: str | None = None, sound: bool = True, without: Container[str] = ()
+) -> Located:
     """Return the checkpoint that a spec names; with `run`, the spec is relative to that run.
 
     A spec that names one checkpoint gives that one, or IntegrityError if it is damaged. A spec that names a run or a
     place on its line gives the newest checkpoint there that is sound; with `sound` off, the newest whose record can be
-    read. Changes nothing.
+    read. Sections named in `without` are not looked at. Changes nothing.
     """
-    return _Search(store, parse(spec), run, sound=sound).result()
+    return _Search(store, parse(spec), run, sound=sound, without=without).result()
 
 
 def mark_corrupted(store: Store, damages: Iterable[Damage]) -> list[str]:
@@ -97,8 +99,9 @@ def mark_corrupted(store: Store, damages: Iterable[Damage]) -> list[str]:
 class _Search:
     """One look-up: the readings in order, the first that leads to a checkpoint wins."""
 
-    def __init__(self, store: Store, spec: Spec, run: str | None, *, sound: bool) -> None:
+    def __init__(self, store: Store, spec: Spec, run: str | None, *, sound: bool, without: Container[str]) -> None:
         self._store = store
+        self._without = without
         self._spec = spec
         self._run = run
         self._sound = sound
@@ -281,7 +284,7 @@ class _Search:
         if self._sound and row.marks.status == "corrupted":
             detail = "it is marked as corrupted"
         elif self._sound:
-            faults = faults_in(self._store, row)
+            faults = faults_in(self._store, row, without=self._without)
             detail = f"section {faults[0].section}: {faults[0].detail}" if faults else None
         if detail is None:
             return None
@@ -290,7 +293,7 @@ class _Search:
 
     def _checked(self, record: CheckpointRecord) -> CheckpointRecord:
         """Return a checkpoint that was asked for by name; ChunkCorrupt if it is not whole."""
-        faults = faults_in(self._store, record) if self._sound else []
+        faults = faults_in(self._store, record, without=self._without) if self._sound else []
         if faults:
             raise ChunkCorrupt(faults[0].detail, faults[0].chunk or "", record.envelope.id, faults[0].section)
         return record

@@ -6,6 +6,8 @@ import os
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+import msgspec
+
 from holdfast.encode.chunks import ChunkReader
 from holdfast.encode.tree import Ref
 from holdfast.errors import CheckpointCorrupt, IntegrityError, NotFound, RestoreRefused, UsageError
@@ -15,7 +17,7 @@ from holdfast.recover.plan import PlanFinding, RecoveryPlan, Request, from_json
 from holdfast.recover.planning import Facts, make_plan
 from holdfast.recover.record import INTENT, is_undo_point, read_intent
 from holdfast.runtime.log import segment_names
-from holdfast.verify.check import faults_in
+from holdfast.verify.check import are_sound, faults_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -67,38 +69,56 @@ def plan_recovery(
     now: datetime | None = None,
 ) -> RecoveryPlan:
     """Return what going back to a checkpoint would do; NotFound or IntegrityError if there is none to go back to."""
-    located = locate(hf.store, spec, run=run, sound=True)
-    record, interrupted = _intended(hf, located.record, spec)
-    name = record.envelope.run
-    place = _place(hf, name, workspace)
-    wants = _wants_files(record, files, place, into, git=git)
     request = Request(
         skip_failed=skip_failed,
         reset_to=_checked_state(reset_to),
-        files=wants,
         paths=tuple(files) if isinstance(files, (list, tuple)) else (),
         git=git,
         decisions=decisions,
         unknown=_checked_unknown(unknown),
-        workspace=place,
         into=os.path.abspath(os.fspath(into)) if into is not None else None,  # noqa: PTH100 - not there yet
         allow_outside_links=allow_outside_links,
     )
-    warnings = []
-    if interrupted:
-        warnings.append(f"a recovery from {record.envelope.id} was interrupted: this plan carries it on")
-    if files == "auto" and not wants and _section(record, WORKSPACE) is not None:
-        warnings.append("its files are not put back: no workspace was named")
-    return gather(
-        hf,
-        record,
-        request,
-        damage=located.skipped,
-        warnings=warnings,
-        freshness=None if freshness is False else _freshness(hf, freshness or Freshness(), subject, verdicts),
-        options=workspace_options,
-        now=now,
-    )
+    fresh = None if freshness is False else _freshness(hf, freshness or Freshness(), subject, verdicts)
+
+    def planned(without: frozenset[str]) -> RecoveryPlan | None:
+        """Return the plan, None if a section that was left out has to be looked at first."""
+        located = locate(hf.store, spec, run=run, sound=True, without=without)
+        record, interrupted = _intended(hf, located.record, spec)
+        place = _place(hf, record.envelope.run, workspace)
+        wants = _wants_files(record, files, place, into, git=git)
+        has_files = _section(record, WORKSPACE) is not None
+        if without and has_files and not wants:
+            return None
+        warnings = []
+        if interrupted:
+            warnings.append(f"a recovery from {record.envelope.id} was interrupted: this plan carries it on")
+        if files == "auto" and has_files and not wants:
+            warnings.append("its files are not put back: no workspace was named")
+        plan = gather(
+            hf,
+            record,
+            msgspec.structs.replace(request, files=wants, workspace=place),
+            damage=located.skipped,
+            warnings=warnings,
+            freshness=fresh,
+            options=workspace_options,
+            now=now,
+        )
+        return plan if not (without and wants) or _are_contents_sound(hf, plan) else None
+
+    # Of the files only what would be written is read: what stands on disk as in the checkpoint needs no copy.
+    plan = planned(frozenset({WORKSPACE})) or planned(frozenset())
+    assert plan is not None
+    return plan
+
+
+def _are_contents_sound(hf: Holdfast, plan: RecoveryPlan) -> bool:
+    """Tell whether all that a plan would write can be read; one that could not even be made is not."""
+    if plan.files is None:
+        return False
+    wanted = (item.checkpoint.ref() for item in plan.files.items if item.action != "keep")
+    return are_sound(hf.store, [ref for ref in wanted if ref is not None])
 
 
 def gather(

@@ -12,7 +12,7 @@ from holdfast.errors import ChunkCorrupt, HoldfastError, IntegrityError
 from holdfast.store.lineage import is_fork, parent_checksum
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Container, Iterable, Iterator
 
     from holdfast.model.checkpoint import CheckpointRecord, RunRecord
     from holdfast.store.api import Store
@@ -54,15 +54,23 @@ def verify(store: Store, *, progress: Callable[[str, int], None] | None = None) 
     return _Check(store, progress or (lambda _what, _count: None)).report()
 
 
-def faults_in(store: Store, record: CheckpointRecord, *, since: CheckpointRecord | None = None) -> list[Fault]:
-    """Check one checkpoint down to its last chunk, or only the sections that are others than in `since`."""
-    check = _Check(store, lambda _what, _count: None)
-    if since is not None:
-        known = {section.root for section in since.envelope.sections}
-        changed = tuple(section for section in record.envelope.sections if section.root not in known)
-        envelope = msgspec.structs.replace(record.envelope, sections=changed)
-        record = msgspec.structs.replace(record, envelope=envelope)
-    return list(check.sections(record))
+def faults_in(
+    store: Store, record: CheckpointRecord, *, since: CheckpointRecord | None = None, without: Container[str] = ()
+) -> list[Fault]:
+    """Check one checkpoint down to its last chunk, but for sections that are as in `since` and those left out."""
+    known = {section.root for section in since.envelope.sections} if since is not None else set()
+    chosen = [one for one in record.envelope.sections if one.root not in known and one.name not in without]
+    envelope = msgspec.structs.replace(record.envelope, sections=tuple(chosen))
+    return list(_silent(store).sections(msgspec.structs.replace(record, envelope=envelope)))
+
+
+def are_sound(store: Store, roots: Iterable[Ref]) -> bool:
+    """Tell whether everything below these references is there and whole."""
+    return _silent(store).are_sound(list(roots))
+
+
+def _silent(store: Store) -> _Check:
+    return _Check(store, lambda _what, _count: None)
 
 
 class _Check:
@@ -155,6 +163,11 @@ class _Check:
                     section=section.name,
                     chunk=root.id.hex(),
                 )
+
+    def are_sound(self, roots: list[Ref]) -> bool:
+        """Tell whether all these trees are whole."""
+        self._leaves([root for root in roots if root.kind == LEAF])
+        return all(self._tree(root) is None for root in roots)
 
     def _tree(self, root: Ref) -> str | None:
         """Return what is wrong at or below a reference: depth first, each chunk once."""
