@@ -6,7 +6,7 @@ RUN := $(VENV)/bin
 .PHONY: demo test lint bench bench-quick torture requirements clean
 
 demo: $(VENV)/ready
-	$(RUN)/python examples/first_steps.py
+	$(RUN)/python examples/demo.py
 
 test: $(VENV)/ready
 	$(RUN)/python -m pytest
@@ -17,7 +17,7 @@ lint: $(VENV)/ready
 	$(RUN)/mypy
 
 torture: $(VENV)/ready
-	HOLDFAST_TORTURE=1 $(RUN)/python -m pytest tests/crash
+	HOLDFAST_TORTURE=1 $(RUN)/python -m pytest tests/crash tests/recovery tests/seeds tests/unit/flow
 
 bench: $(VENV)/bench-ready
 	$(VENV)/bench/bin/python -m benchmarks all

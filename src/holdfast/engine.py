@@ -538,8 +538,10 @@ class Holdfast(RecoveryDoor):
         return self.store
 
     def stats(self) -> StoreStats:
-        """Count what is stored, and say what stores it."""
-        return self.store.stats()
+        """Count what is stored, and say what stores it; inboxes are no runs of their own."""
+        stats = self.store.stats()
+        hidden = sum(is_inbox(record.id) for record in self.store.runs())
+        return msgspec.structs.replace(stats, runs=stats.runs - hidden)
 
     def opened(self, record: CheckpointRecord, skipped: Iterable[IntegrityError] = ()) -> Checkpoint:
         """Return a record as a checkpoint that can be read."""

@@ -56,3 +56,10 @@ def test_what_is_no_place_is_refused_and_nothing_is_made(tmp_path, monkeypatch, 
     with pytest.raises(UsageError):
         open_store(place)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_url_that_is_refused_is_shown_without_its_password():
+    with pytest.raises(UsageError) as refused:
+        open_store("postgrsql://ann:swordfish@host/database")
+    assert "swordfish" not in str(refused.value)
+    assert "postgrsql" in str(refused.value)

@@ -1,0 +1,99 @@
+"""Questions to a person; without one, the safe choice, and it is said which."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TextIO
+
+from holdfast.cli.output import Paint, is_terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.cli.output import Output
+
+
+class Ask:
+    """Asks on standard error and reads standard input."""
+
+    def __init__(self, out: Output, stdin: TextIO | None, *, yes: bool = False) -> None:
+        self._out = out
+        self._stdin = stdin
+        self._yes = yes
+        self.can_ask = is_terminal(stdin) and not out.json
+
+    def agreed(self, question: str, *, safe: str = "nothing is done") -> bool:
+        """Return whether the person says yes; --yes answers before anybody is asked, silence is a no."""
+        if self._yes:
+            return True
+        if not self.can_ask:
+            self._out.note(f"{question} There is no terminal to ask on, so {safe}; --yes agrees beforehand.")
+            return False
+        while True:
+            answer = self._answer(f"{question} [y/N] ", safe)
+            if answer is None or answer in ("", "n", "no"):
+                return False
+            if answer in ("y", "yes"):
+                return True
+            self._out.note("Please answer y or n.")
+
+    def confirmed(self, question: str, *, unasked: str) -> bool:
+        """Return whether the person does not say no: for questions where going on is the safe choice."""
+        if self._yes:
+            return True
+        if not self.can_ask:
+            self._out.note(f"{question} There is no terminal to ask on, so {unasked}.")
+            return True
+        while True:
+            answer = self._answer(f"{question} [Y/n] ", unasked)
+            if answer is None or answer in ("", "y", "yes"):
+                return True
+            if answer in ("n", "no"):
+                return False
+            self._out.note("Please answer y or n.")
+
+    def choose(self, question: str, options: Sequence[tuple[str, str]], *, safe: str, agreed: str | None = None) -> str:
+        """Return one of (name, meaning) options; the safe one if nobody can be asked, or the terminal is closed.
+
+        With --yes it is the `agreed` one, if there is one: what cannot be agreed to beforehand is still asked.
+        """
+        meaning = dict(options)
+        if self._yes and agreed is not None:
+            return agreed
+        if not self.can_ask:
+            self._out.note(f"{question} There is no terminal to ask on, so the safe choice is taken: {meaning[safe]}.")
+            return safe
+        for name, text in options:
+            self._out.note("  ", Paint(name, "bold"), f"  {text}")
+        while True:
+            answer = self._answer(f"{question} [{safe}] ", meaning[safe])
+            if not answer:
+                return safe
+            fitting = [name for name in meaning if name.startswith(answer)]
+            if answer in meaning or len(fitting) == 1:
+                return answer if answer in meaning else fitting[0]
+            self._out.note(f"Please answer one of {', '.join(meaning)}.")
+
+    def line(self, prompt: str) -> str | None:
+        """Return one line that the person types, None when the terminal is closed."""
+        return self._answer(prompt, None)
+
+    def _answer(self, prompt: str, safe: str | None) -> str | None:
+        self._out.stdout.flush()
+        self._out.stderr.write(self._out.render((prompt,), colours=False))
+        self._out.stderr.flush()
+        try:
+            line = self._stdin.readline() if self._stdin is not None else ""
+        except (OSError, ValueError):  # the terminal went away
+            line = ""
+        if not line:
+            if safe is not None:
+                self._tell_closed(safe)
+            return None
+        return line.strip().lower()
+
+    def _tell_closed(self, safe: str) -> None:
+        try:
+            self._out.stderr.write("\n")
+            self._out.note(f"The terminal was closed in the middle of a question, so the safe choice is taken: {safe}.")
+        except OSError:
+            pass  # nobody is there to read it

@@ -1,0 +1,58 @@
+"""Answer what a run waits for, with any of its options; `approve` and `reject` are the short forms."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from holdfast.cli import script
+from holdfast.cli.people import me
+from holdfast.errors import UsageError
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from holdfast.cli.parser import CommandParser
+    from holdfast.cli.session import Session
+
+
+def configure(parser: CommandParser) -> None:
+    """Say what the command takes."""
+    parser.add_argument("choice", metavar="CHOICE", help="the answer; `holdfast status RUN` shows the options")
+    add_arguments(parser)
+    parser.add_argument("--value", metavar="JSON", help="a value that goes with it")
+
+
+def add_arguments(parser: CommandParser) -> None:
+    """Let a command name the run, the question and a note."""
+    parser.add_argument(
+        "run", metavar="RUN", nargs="?", help="the run; otherwise HOLDFAST_RUN, or the one begun here last"
+    )
+    parser.add_argument("--wait", metavar="ID", help="which question, if the run waits for several")
+    parser.add_argument("--note", metavar="TEXT", default="", help="why")
+
+
+def execute(arguments: Namespace, session: Session) -> int:
+    """Answer it."""
+    return give_answer(arguments.choice, arguments, session)
+
+
+def give_answer(choice: str, arguments: Namespace, session: Session) -> int:
+    """Answer a run, and say what was answered."""
+    out = session.out
+    run = script.meant_run(session, arguments)
+    value = parse_value(getattr(arguments, "value", None))
+    wait = session.hf.answer(run, choice, wait=arguments.wait, by=me(out.environment), note=arguments.note, value=value)
+    out.document({"run": run, "wait": wait.id, "question": wait.question, "choice": choice})
+    out.line(f"{wait.question or wait.id}: {choice}")
+    return 0
+
+
+def parse_value(text: str | None) -> Any:
+    """Return the value of a JSON text."""
+    if text is None:
+        return None
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"{text!a:.80} is no JSON ({error}); a text needs quotes: '\"text\"'") from None

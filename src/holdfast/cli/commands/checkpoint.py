@@ -1,0 +1,95 @@
+"""Take a checkpoint of a run; a new run begins with its first one. What is not given is carried over."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from holdfast.cli import script
+from holdfast.cli.describe import checkpoint_document
+from holdfast.cli.ids import Short
+from holdfast.cli.output import Paint
+from holdfast.cli.times import size
+from holdfast.errors import NotFound, UsageError
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from holdfast.cli.parser import CommandParser
+    from holdfast.cli.session import Session
+
+
+def configure(parser: CommandParser) -> None:
+    """Say what the command takes."""
+    parser.add_argument("run", metavar="RUN", help="the run")
+    parser.add_argument("--label", metavar="NAME", help="a name for this checkpoint")
+    parser.add_argument("--reason", metavar="TEXT", default="", help="why, in words")
+    parser.add_argument("--trigger", metavar="NAME", default="manual", help="what caused it (manual)")
+    parser.add_argument("--pin", action="store_true", help="keep it whatever the retention says")
+    parser.add_argument("--state", metavar="FILE", help="the state section: a JSON file, or - for standard input")
+    parser.add_argument(
+        "--section",
+        metavar="NAME=FILE",
+        action="append",
+        default=[],
+        help="any other section, likewise; may be repeated",
+    )
+    parser.add_argument(
+        "--workspace", metavar="DIR", nargs="?", const="", help="with the files of a directory (the project's folder)"
+    )
+
+
+def execute(arguments: Namespace, session: Session) -> int:
+    """Take it."""
+    values = read_sections(arguments.state, arguments.section)
+    hf, out = session.open(), session.out
+    workspace = None if arguments.workspace is None else arguments.workspace or session.root
+    run = hf.run(arguments.run, workspace=workspace)
+    with script.held(run):
+        taken = run.checkpoint(
+            trigger=arguments.trigger,
+            reason=arguments.reason,
+            label=arguments.label,
+            pinned=arguments.pin,
+            sections=values,
+        )
+    if not taken.saved:
+        raise UsageError("checkpointing is disabled in the settings (enabled: false), so nothing was saved")
+    out.document(checkpoint_document(taken))
+    out.line(
+        Paint(Short()(taken.id), "yellow"), f" {taken.run} @{taken.seq}, {size(taken.stored_bytes)} new in the store"
+    )
+    if taken.redacted_count:
+        out.note(
+            f"{taken.redacted_count} values that look like secrets were kept out; `holdfast show {taken.run}` tells."
+        )
+    return 0
+
+
+def read_sections(state: str | None, others: list[str]) -> dict[str, Any]:
+    """Return the sections that files give; UsageError says which is no JSON."""
+    given = [("state", state)] if state is not None else []
+    for one in others:
+        name, equals, file = one.partition("=")
+        if not (name and equals and file):
+            raise UsageError(f"--section {one!a}: write NAME=FILE, with - for standard input")
+        given.append((name, file))
+    if sum(file == "-" for _, file in given) > 1:
+        raise UsageError("standard input can give one section only: put the others into files")
+    return {name: read_json(file) for name, file in given}
+
+
+def read_json(file: str) -> Any:
+    """Return the JSON in a file, or on standard input for `-`."""
+    if file == "-" and sys.stdin is None:
+        raise UsageError("standard input is closed: give a file")
+    try:
+        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        return json.loads(data)
+    except FileNotFoundError:
+        raise NotFound("file", file) from None
+    except (ValueError, RecursionError) as error:
+        place = "standard input" if file == "-" else ascii(file)
+        raise UsageError(f"{place} is no JSON ({error})") from None

@@ -1,0 +1,71 @@
+"""Begin a new run from a checkpoint, with changed sections if you like; the old run stays as it is."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING
+
+from holdfast.cli.commands.checkpoint import read_sections
+from holdfast.cli.describe import checkpoint_document
+from holdfast.cli.output import Paint
+from holdfast.cli.times import number
+from holdfast.model.sections import WORKSPACE
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Iterator
+
+    from holdfast.checkpoint import Checkpoint
+    from holdfast.cli.parser import CommandParser
+    from holdfast.cli.session import Session
+
+
+def configure(parser: CommandParser) -> None:
+    """Say what the command takes."""
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="an id or a part of it, a label, RUN, RUN@7 or RUN~2")
+    parser.add_argument("new", metavar="NEW", nargs="?", help="the new run (RUN-fork, RUN-fork-2 ...)")
+    parser.add_argument("--state", metavar="FILE", help="another state section: a JSON file, or - for standard input")
+    parser.add_argument(
+        "--section",
+        metavar="NAME=FILE",
+        action="append",
+        default=[],
+        help="any other section, likewise; may be repeated",
+    )
+    parser.add_argument(
+        "--drop", metavar="NAME", action="append", default=[], help="leave a section out; may be repeated"
+    )
+    parser.add_argument("--label", metavar="NAME", help="a name for its first checkpoint")
+    parser.add_argument("--into", metavar="DIR", help="put its files into a new directory")
+
+
+def execute(arguments: Namespace, session: Session) -> int:
+    """Fork it."""
+    hf, out = session.hf, session.out
+    sections = read_sections(arguments.state, arguments.section)
+    origin = session.find(arguments.checkpoint)
+    name = arguments.new or next(one for one in _names(origin.run) if not hf.has(one))
+    first = hf.fork(origin.id, name, sections=sections, drop=arguments.drop, label=arguments.label)
+    written = _files(first, arguments.into, session) if arguments.into else None
+    out.document({**checkpoint_document(first), "origin": origin.id, "files_written": written})
+    out.line(Paint(name, "bold"), f" begins at {origin.run}@{origin.seq}")
+    if written is not None:
+        out.note(f"{number(written, 'file')} written to {arguments.into}.")
+    elif WORKSPACE in first.sections:
+        out.note(f"`holdfast restore {name} --into DIR` gives it a directory of its own.")
+    return 0
+
+
+def _names(run: str) -> Iterator[str]:
+    yield f"{run}-fork"
+    yield from (f"{run}-fork-{i}" for i in count(2))
+
+
+def _files(first: Checkpoint, into: str, session: Session) -> int:
+    from holdfast.cli.commands.files import check_has_files  # noqa: PLC0415
+
+    check_has_files(first)
+    run = session.hf.run(first.run, workspace=session.root)
+    plan = run.workspace.plan(first, into=into)
+    with session.progress("Restoring") as progress:
+        return run.workspace.restore(plan, progress=progress.update).written

@@ -1,0 +1,35 @@
+"""Take over the runs of an exported file; everything in it is verified, and nothing here is overwritten."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from holdfast.cli.commands.copy import show_copied
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from holdfast.cli.parser import CommandParser
+    from holdfast.cli.session import Session
+
+
+def configure(parser: CommandParser) -> None:
+    """Say what the command takes."""
+    parser.add_argument("file", metavar="FILE", help="the exported file")
+    parser.add_argument("runs", metavar="RUN", nargs="*", help="these runs only; without any, all")
+    parser.add_argument("--key-file", metavar="FILE", help="the key of the store that it was exported from")
+
+
+def execute(arguments: Namespace, session: Session) -> int:
+    """Import them."""
+    key = Path(arguments.key_file).read_text() if arguments.key_file else None
+    with session.progress("Importing") as progress:
+        copied = session.open().import_from(
+            arguments.file,
+            *arguments.runs,
+            key=key,
+            progress=lambda run, done, of: progress.update(done, of, run),
+        )
+    show_copied(copied, session)
+    return 0

@@ -1,0 +1,30 @@
+"""Give a checkpoint a name that it can be called by; an empty one takes the name away."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.cli.describe import checkpoint_document
+from holdfast.cli.ids import Short
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from holdfast.cli.parser import CommandParser
+    from holdfast.cli.session import Session
+
+
+def configure(parser: CommandParser) -> None:
+    """Say what the command takes."""
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="an id or a part of it, a label, RUN, RUN@7 or RUN~2")
+    parser.add_argument("label", metavar="NAME", help="the name")
+
+
+def execute(arguments: Namespace, session: Session) -> int:
+    """Name it."""
+    found = session.find(arguments.checkpoint)
+    marked = session.hf.mark(found.id, label=arguments.label or None)
+    session.out.document(checkpoint_document(marked))
+    name = f"is {marked.label!a}" if marked.label else "has no label"
+    session.out.note(f"{Short()(found.id)} ({found.run}@{found.seq}) {name} now.")
+    return 0

@@ -1,0 +1,31 @@
+"""Ask a run to stop at its next boundary and wait; `holdfast resume` lets it go on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.cli import script
+from holdfast.cli.people import me
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from holdfast.cli.parser import CommandParser
+    from holdfast.cli.session import Session
+
+
+def configure(parser: CommandParser) -> None:
+    """Say what the command takes."""
+    parser.add_argument(
+        "run", metavar="RUN", nargs="?", help="the run; otherwise HOLDFAST_RUN, or the one begun here last"
+    )
+    parser.add_argument("--note", metavar="TEXT", default="", help="why")
+
+
+def execute(arguments: Namespace, session: Session) -> int:
+    """Ask it."""
+    run = script.meant_run(session, arguments)
+    session.hf.pause(run, by=me(session.out.environment), note=arguments.note)
+    session.out.document({"run": run, "asked": "pause"})
+    session.out.note(f"{run} stops at its next boundary; `holdfast resume {run}` lets it go on.")
+    return 0

@@ -1,0 +1,23 @@
+"""Say no to what a run waits for; what then happens is up to the run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.cli.commands.answer import add_arguments, give_answer
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from holdfast.cli.parser import CommandParser
+    from holdfast.cli.session import Session
+
+
+def configure(parser: CommandParser) -> None:
+    """Say what the command takes."""
+    add_arguments(parser)
+
+
+def execute(arguments: Namespace, session: Session) -> int:
+    """Reject it."""
+    return give_answer("reject", arguments, session)

@@ -1,0 +1,125 @@
+"""Mend what can be mended: damaged checkpoints are marked, and a run whose head is damaged steps back to a sound one.
+
+Nothing is deleted. What is lost is said, and asked about, first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from holdfast.cli.errors import Declined, told_text
+from holdfast.cli.output import Paint
+from holdfast.cli.plain import plain
+from holdfast.cli.times import number
+from holdfast.errors import HoldfastError, IntegrityError
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from holdfast.cli.parser import CommandParser
+    from holdfast.cli.session import Session
+    from holdfast.recover.locate import Damage
+    from holdfast.recover.plan import RecoveryPlan
+    from holdfast.verify.check import Fault, Report
+
+
+def configure(parser: CommandParser) -> None:
+    """Say what the command takes."""
+    parser.add_argument("-n", "--dry-run", action="store_true", help="show what would be done and do nothing")
+
+
+def execute(arguments: Namespace, session: Session) -> int:
+    """Check, show, ask, mend."""
+    out = session.out
+    report = _verify(session)
+    damages = _damaged(report, session)
+    steps = _steps_back(session)
+    for one in damages:
+        out.line(Paint("mark    ", "yellow"), f"{one.run}@{one.seq} as corrupted: {one.detail}")
+    for plan in steps:
+        lost = "; ".join(dict.fromkeys(one.lost for one in plan.damage if one.lost))
+        out.line(Paint("go back ", "red"), f"{plan.run} to checkpoint {plan.seq}", f" (lost: {lost})" if lost else "")
+    marked = {one.checkpoint for one in damages}
+    others = [one for one in report.faults if one.checkpoint not in marked and not _is_marked(one, session)]
+    for fault in others:
+        out.line(Paint("left    ", "dim"), f"{fault.kind}: {told_text(fault.detail)}")
+    is_done = bool(damages or steps) and not arguments.dry_run
+    if is_done and not session.ask.agreed(
+        f"Mark {number(len(damages), 'checkpoint')} and set {number(len(steps), 'run')} back?"
+    ):
+        raise Declined
+    document: dict[str, Any] = {
+        "sound": report.sound,
+        "marked": [plain(one) for one in damages],
+        "set_back": [{"run": plan.run, "to": plan.checkpoint, "seq": plan.seq} for plan in steps],
+        "left": [plain(one) for one in others],
+        "done": is_done,
+    }
+    if is_done:
+        _mend(damages, steps, session)
+    out.document(document)
+    if report.sound:
+        out.line(Paint("Sound: ", "green"), "nothing to repair.")
+    elif is_done:
+        out.note("Done. What is marked is passed over from now on; `holdfast verify` still names it.")
+        out.note("What was lost can come back from a copy or an export; `holdfast delete` gives the space back.")
+    return 0 if report.sound or is_done else IntegrityError.exit_code
+
+
+def _verify(session: Session) -> Report:
+    with session.progress("Verifying") as progress:
+        return session.hf.verify(progress=lambda what, count: progress.update(count, None, what))
+
+
+def _damaged(report: Report, session: Session) -> list[Damage]:
+    """Return the damaged checkpoints that can be marked and are not yet."""
+    from holdfast.recover.locate import Damage  # noqa: PLC0415
+
+    found: dict[str, Damage] = {}
+    for fault in report.faults:
+        if fault.checkpoint is None or fault.kind not in ("chunk", "checkpoint") or fault.checkpoint in found:
+            continue
+        try:
+            record = session.hf.store.checkpoint(fault.checkpoint)
+        except HoldfastError:
+            continue  # its record itself is gone: there is nothing to mark, and lists pass over it
+        if record.marks.status != "corrupted":
+            envelope = record.envelope
+            found[envelope.id] = Damage(run=envelope.run, seq=envelope.seq, checkpoint=envelope.id, detail=fault.detail)
+    return list(found.values())
+
+
+def _is_marked(fault: Fault, session: Session) -> bool:
+    """Tell whether an earlier repair marked the checkpoint already."""
+    if fault.checkpoint is None:
+        return False
+    try:
+        return session.hf.store.checkpoint(fault.checkpoint).marks.status == "corrupted"
+    except HoldfastError:
+        return False
+
+
+def _steps_back(session: Session) -> list[RecoveryPlan]:
+    """Return how each run whose head is damaged would go back to its newest sound checkpoint."""
+    plans: list[RecoveryPlan] = []
+    for run in session.hf.runs():
+        if run.head is None:
+            continue
+        try:
+            plan = session.hf.plan("latest", run=run.id, files=False)
+        except IntegrityError as error:
+            session.out.warn(str(error))
+            continue
+        if plan.damage and plan.checkpoint != run.head:
+            plans.append(plan)
+    return plans
+
+
+def _mend(damages: list[Damage], steps: list[RecoveryPlan], session: Session) -> None:
+    from holdfast.recover.locate import mark_corrupted  # noqa: PLC0415
+
+    for plan in steps:
+        result = session.hf.recover(plan)
+        if not result.success:
+            session.out.warn(f"{plan.run}: {'; '.join(result.errors)}")
+    mark_corrupted(session.hf.store, damages)

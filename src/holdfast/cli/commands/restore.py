@@ -1,0 +1,163 @@
+"""Put files of a checkpoint back: the plan is shown first, and the present files are checkpointed before it is done.
+
+Files that others changed since are kept or merged; where that cannot be, you are asked, or --take, --keep, --both or
+--merge decides.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from holdfast.cli.commands.files import check_has_files
+from holdfast.cli.errors import Declined
+from holdfast.cli.output import Paint
+from holdfast.cli.plain import plain
+from holdfast.cli.times import number
+from holdfast.errors import RestoreConflict, UsageError
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from holdfast.checkpoint import Checkpoint
+    from holdfast.cli.output import Output
+    from holdfast.cli.parser import CommandParser
+    from holdfast.cli.session import Session
+    from holdfast.run import Run
+    from holdfast.workspace.decide import Choice, Decisions
+    from holdfast.workspace.plan import RestorePlan
+    from holdfast.workspace.restore import RestoreReport
+
+_SIGNS = {
+    "write": ("+", "green"),
+    "replace": ("~", "yellow"),
+    "delete": ("-", "red"),
+    "mode": ("~", "yellow"),
+    "merge": ("m", "cyan"),
+    "both": ("2", "cyan"),
+    "keep": ("=", "dim"),
+    "conflict": ("!", "red"),
+}
+CHOICES = (
+    ("refuse", "restore nothing"),
+    ("keep", "keep the present files"),
+    ("take", "take the checkpoint's"),
+    ("both", "keep the present file, and put the checkpoint's beside it"),
+    ("merge", "merge both, with markers where they collide"),
+)
+_SHOWN = 200
+
+
+def configure(parser: CommandParser) -> None:
+    """Say what the command takes."""
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="an id or a part of it, a label, RUN, RUN@7 or RUN~2")
+    parser.add_argument("paths", metavar="PATH", nargs="*", help="only these files and what is below them")
+    parser.add_argument("-n", "--dry-run", action="store_true", help="show the plan and do nothing")
+    parser.add_argument("--into", metavar="DIR", help="restore into another directory")
+    parser.add_argument("--workspace", metavar="DIR", help="the run's directory (the project's folder)")
+    parser.add_argument("--git", action="store_true", help="put branch, commit and index back, too")
+    chosen = parser.add_mutually_exclusive_group()
+    for name, text in CHOICES[1:]:
+        chosen.add_argument(f"--{name}", dest="choice", action="store_const", const=name, help=f"on conflict: {text}")
+
+
+def execute(arguments: Namespace, session: Session) -> int:
+    """Plan, show, ask, restore."""
+    out = session.out
+    checkpoint = session.find(arguments.checkpoint)
+    check_has_files(checkpoint)
+    if arguments.git and arguments.into:
+        raise UsageError("--git puts back the repository of the run's own directory: leave --into out")
+    run = session.hf.run(checkpoint.run, workspace=arguments.workspace or session.root)
+    plan = _plan(run, checkpoint, arguments, arguments.choice)
+    show_plan(plan, out)
+    git = run.workspace.plan_git(checkpoint) if arguments.git else []
+    for line in git:
+        out.line(Paint("git ", "cyan"), line)
+    if plan.conflicts and not arguments.dry_run:
+        plan = _decided(run, checkpoint, plan, arguments, session)
+    if arguments.dry_run or not (plan.changes or git):
+        out.document({"checkpoint": checkpoint.id, "restored": False, "plan": plain(plan), "git": git})
+        if not plan.changes and not git:
+            out.note("Nothing to restore: the files are as they were, or are kept.")
+        return 0
+    if not session.ask.agreed(f"Restore {number(len(plan.changes), 'path')} in {plan.target}?"):
+        raise Declined
+    with run.held(), session.progress("Restoring") as progress:
+        report = run.workspace.restore(plan, progress=progress.update)
+    done = run.workspace.restore_git(checkpoint) if git else []
+    _report(checkpoint, plan, report, done, session)
+    return 0 if report.verified else 4
+
+
+def _plan(run: Run, checkpoint: Checkpoint, arguments: Namespace, choice: str | None) -> RestorePlan:
+    return run.workspace.plan(
+        checkpoint,
+        paths=[_inside(path, run.workspace.path) for path in arguments.paths],
+        into=arguments.into,
+        decisions=decisions(choice, paths=bool(arguments.paths)),
+    )
+
+
+def decisions(choice: str | None, *, paths: bool) -> Decisions | None:
+    """Return what a choice on the line means for conflicts, and for files that only others changed."""
+    from holdfast.workspace.decide import Decisions  # noqa: PLC0415 - loaded with the workspace
+
+    if choice is None:
+        return None
+    takes_all = choice == "take" or (paths and choice != "keep")
+    return Decisions(conflicts=cast("Choice", choice), edits="take" if takes_all else "keep")
+
+
+def _inside(path: str, root: Path) -> str:
+    """Return a path as the checkpoint names it: from the workspace's root, wherever the person stands."""
+    whole = os.path.normpath(Path.cwd() / path)
+    if whole != str(root) and not whole.startswith(f"{root}{os.sep}"):
+        raise UsageError(f"{path!a} is not in the workspace {str(root)!a}")
+    return os.path.relpath(whole, root)
+
+
+def _decided(
+    run: Run, checkpoint: Checkpoint, plan: RestorePlan, arguments: Namespace, session: Session
+) -> RestorePlan:
+    """Ask what to do with conflicts, and return the plan that the answer makes."""
+    question = f"{number(len(plan.conflicts), 'file')} changed on both sides. What shall be done?"
+    choice = session.ask.choose(question, CHOICES, safe="refuse")
+    if choice != "refuse":
+        plan = _plan(run, checkpoint, arguments, choice)
+        show_plan(plan, session.out)
+    if plan.conflicts:
+        paths = tuple(item.path for item in plan.conflicts)
+        raise RestoreConflict(paths, "changed on both sides; --take, --keep, --both or --merge decides")
+    return plan
+
+
+def show_plan(plan: RestorePlan, out: Output) -> None:
+    """Show what a restore would do, the plainest first."""
+    for item in plan.items[:_SHOWN]:
+        sign, colour = _SIGNS[item.action]
+        beside = f" -> {item.beside}" if item.beside else ""
+        out.line(Paint(f"{sign} {item.action:<8}", colour), f" {item.path}{beside}", Paint(f"  {item.reason}", "dim"))
+    if len(plan.items) > _SHOWN:
+        out.line(f"... and {len(plan.items) - _SHOWN} more")
+    counts = ", ".join(f"{count} {action}" for action, count in sorted(plan.counts().items()))
+    if counts:
+        out.line(f"Into {plan.target}: {counts}.")
+
+
+def _report(checkpoint: Checkpoint, plan: RestorePlan, report: RestoreReport, git: list[str], session: Session) -> None:
+    out = session.out
+    document: dict[str, Any] = {"checkpoint": checkpoint.id, "restored": True, "plan": plain(plan), "git": git}
+    document["report"] = plain(report) | {"verified": report.verified}
+    out.document(document)
+    out.line(
+        f"Restored: {report.written} written, {report.replaced} replaced, {report.deleted} deleted, {report.kept} kept."
+    )
+    for path in report.left:
+        out.note(f"{path}/ stays, because it holds what is not captured.")
+    for path in report.mismatches:
+        out.warn(f"{path} is not as planned: somebody changed it at the same moment")
+    if not plan.in_place:
+        return
+    out.note(f"The files as they were before are in `holdfast log {checkpoint.run}`; restoring that one undoes this.")

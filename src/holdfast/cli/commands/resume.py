@@ -1,0 +1,191 @@
+"""Put a run back so that it can go on: from its newest sound checkpoint, or from the one that is named.
+
+What was found is shown first, then what changed since, then the plan; nothing is touched before you agree. A run that
+was paused goes on where it waits. Start the run's own program afterwards: it goes on from there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from holdfast.cli.commands.restore import CHOICES, decisions
+from holdfast.cli.describe import is_moving
+from holdfast.cli.errors import Declined
+from holdfast.cli.output import Paint
+from holdfast.cli.people import me
+from holdfast.cli.plain import plain
+from holdfast.cli.recovering import (
+    agree,
+    carry_out,
+    check_can_resume,
+    result_document,
+    show_plan,
+    tell_found,
+    tell_result,
+)
+from holdfast.errors import CannotResume, IntegrityError, NotFound, UsageError
+from holdfast.model.sections import WORKSPACE
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from holdfast.checkpoint import Checkpoint
+    from holdfast.cli.parser import CommandParser
+    from holdfast.cli.session import Session
+    from holdfast.recover.plan import RecoveryPlan
+    from holdfast.runtime.waits import Wait
+
+_OVER = ("completed", "cancelled")
+_FLOW = "flow"  # the section of a run that follows a declared flow
+
+
+def configure(parser: CommandParser) -> None:
+    """Say what the command takes."""
+    parser.add_argument(
+        "checkpoint",
+        metavar="RUN|CHECKPOINT",
+        nargs="?",
+        help="a run, or a checkpoint of it; otherwise the run that moved last",
+    )
+    parser.add_argument("-n", "--dry-run", action="store_true", help="show the plan and do nothing")
+    parser.add_argument("--afresh", action="store_true", help="set the run aside, and start from the beginning")
+    parser.add_argument("--skip-failed", action="store_true", help="go on without the agents that failed")
+    parser.add_argument("--reset-to", metavar="STATE", help="set the workflow back to this state")
+    parser.add_argument(
+        "--retry", metavar="STEP", action="append", default=[], help="do a step of unknown outcome again"
+    )
+    parser.add_argument(
+        "--skip", metavar="STEP", action="append", default=[], help="take a step of unknown outcome as done"
+    )
+    parser.add_argument("--workspace", metavar="DIR", help="the run's directory (the project's folder)")
+    parser.add_argument("--no-files", action="store_true", help="leave the files as they are")
+    parser.add_argument("--git", action="store_true", help="put branch, commit and index back, too")
+    chosen = parser.add_mutually_exclusive_group()
+    for name, text in CHOICES[1:]:
+        chosen.add_argument(f"--{name}", dest="choice", action="store_const", const=name, help=f"on conflict: {text}")
+
+
+def execute(arguments: Namespace, session: Session) -> int:
+    """Find, look, plan, ask, recover."""
+    hf, out = session.hf, session.out
+    checkpoint = hf.find(arguments.checkpoint or _last_run(session))
+    if arguments.afresh:
+        if not session.ask.agreed(f"Set {checkpoint.run} aside, and start from the beginning?"):
+            raise Declined
+        return _start_afresh(checkpoint.run, session)
+    if checkpoint.run == (arguments.checkpoint or checkpoint.run) and _is_settled(checkpoint, session):
+        return 0
+    tell_found(checkpoint, session)
+    plan = _plan(checkpoint, arguments, session, {})
+    if arguments.dry_run:
+        show_plan(plan, session)
+        out.document({"recovered": False, "plan": plain(plan), "digest": plan.digest})
+        return CannotResume.exit_code if plan.blockers else 0
+    show_plan(plan, session)
+    check_can_resume(plan)
+    agreed = agree(
+        plan,
+        session,
+        again=lambda more: _plan(checkpoint, arguments, session, more),
+        look=lambda: _look(checkpoint, arguments, session),
+    )
+    if agreed is None:
+        return _start_afresh(checkpoint.run, session)
+    result = carry_out(agreed, session)
+    out.document({"recovered": True, "plan": plain(agreed), "digest": agreed.digest, "result": result_document(result)})
+    tell_result(result, session)
+    out.note(_next(checkpoint))
+    return 0
+
+
+def _next(checkpoint: Checkpoint) -> str:
+    """Say what makes the run go on: its flow's file, or its own program."""
+    record = checkpoint.section(_FLOW) if _FLOW in checkpoint.sections else None
+    file = record.get("file") if isinstance(record, dict) else None
+    if file:
+        return f"`holdfast run {file}` carries it on."
+    return f"Start the program of {checkpoint.run} again: it goes on from here."
+
+
+def _start_afresh(run: str, session: Session) -> int:
+    """Set a run's line aside and begin a new one; what was there can be gone back to."""
+    first = session.hf.start_afresh(run)
+    session.out.document({"recovered": False, "afresh": True, "run": run, "checkpoint": first.id})
+    session.out.line(f"{run} starts from the beginning; `holdfast log {run} -a` shows what was there.")
+    session.out.note(f"`holdfast undo {run}` goes back to before.")
+    return 0
+
+
+def _look(checkpoint: Checkpoint, arguments: Namespace, session: Session) -> None:
+    """Show how the files now differ from those of the checkpoint."""
+    from holdfast.cli.commands.diff import show_files  # noqa: PLC0415 - only if a person wants to see it
+
+    if WORKSPACE not in checkpoint.sections:
+        session.out.line("The checkpoint holds no files.")
+        return
+    run = session.hf.run(checkpoint.run, workspace=arguments.workspace or session.root)
+    with session.out.paged():
+        show_files(run.workspace.diff(checkpoint), session)
+
+
+def _last_run(session: Session) -> str:
+    """Return the run that moved last and can still go on."""
+    runs = sorted(session.hf.runs(limit=200), key=lambda run: run.updated_at, reverse=True)
+    for run in runs:
+        if run.head is None:
+            continue
+        status = session.hf.find(run.id).summary.status
+        if status not in _OVER:
+            session.out.note(f"The run that moved last is {run.id}.")
+            return run.id
+    raise NotFound("run to resume", "", "all are complete; `holdfast ls` lists them" if runs else "it is empty")
+
+
+def _is_settled(checkpoint: Checkpoint, session: Session) -> bool:
+    """Say so, and do what little there is to do, if the run is complete, under way, or paused."""
+    hf, out, run = session.hf, session.out, checkpoint.run
+    document: dict[str, Any] = {"recovered": False, "run": run, "status": checkpoint.summary.status}
+    if checkpoint.summary.status == "completed":
+        out.line(Paint("Complete: ", "green"), f"{run} has reached its end, so there is nothing to resume.")
+        out.document(document)
+        return True
+    paused = [wait for wait in _waits(session, run) if wait.kind == "pause"]
+    lease = hf.store.lease(run)
+    if paused:
+        hf.unpause(run, by=me(out.environment))
+        who = f"{lease.owner} carries it on" if lease is not None else "start its program again, and it goes on"
+        out.line(f"{run} was {paused[0].question}; it may go on now: {who}.")
+        out.document({**document, "unpaused": True})
+        return True
+    if lease is not None and is_moving(hf.store, run):
+        out.line(f"{run} is under way: {lease.owner} moves it.")
+        out.document({**document, "owner": lease.owner})
+        return True
+    return False
+
+
+def _waits(session: Session, run: str) -> list[Wait]:
+    try:
+        return session.hf.waiting(run)
+    except IntegrityError:
+        return []  # the head is damaged: the plan says so
+
+
+def _plan(checkpoint: Checkpoint, arguments: Namespace, session: Session, more: dict[str, Any]) -> RecoveryPlan:
+    unknown = {**dict.fromkeys(arguments.retry, "retry"), **dict.fromkeys(arguments.skip, "skip")}
+    both = set(arguments.retry) & set(arguments.skip)
+    if both:
+        raise UsageError(f"step {next(iter(both))!a}: either --retry or --skip")
+    with_files = WORKSPACE in checkpoint.sections and not arguments.no_files
+    options: dict[str, Any] = {
+        "skip_failed": arguments.skip_failed,
+        "reset_to": arguments.reset_to,
+        "git": arguments.git,
+        "files": "auto" if with_files else False,
+        "workspace": (arguments.workspace or session.root) if with_files else None,
+        "decisions": decisions(arguments.choice, paths=False),
+        "unknown": {**unknown, **more.get("unknown", {})},
+    }
+    if "decisions" in more:
+        options["decisions"] = more["decisions"]
+    return session.hf.plan(arguments.checkpoint or checkpoint.run, **options)

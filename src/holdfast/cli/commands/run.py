@@ -1,0 +1,258 @@
+"""Run a flow, or carry it on from where its run stands: a YAML or JSON file, or a plan in Markdown with `sh` blocks.
+
+The same line resumes it; give it the same workspace each time. A terminal is asked whether to resume, and what the run
+waits for; without one the run is resumed, and waits where it must. With --json, each event is one line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast.cli.errors import CommandInvalid
+from holdfast.cli.output import Paint
+from holdfast.cli.times import age, duration, number
+from holdfast.errors import IntegrityError, NotFound
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from holdfast.checkpoint import Checkpoint
+    from holdfast.cli.parser import CommandParser
+    from holdfast.cli.session import Session
+    from holdfast.engine import Holdfast
+    from holdfast.flow.model import Flow
+    from holdfast.flow.result import FlowResult
+    from holdfast.runtime.parts import Waiting
+
+_CODES = {"completed": 0, "elsewhere": 4, "failed": 8, "waiting": 9, "cancelled": 10}
+_COLOURS = {"completed": "green", "failed": "red", "cancelled": "red"}
+_DONE = ("completed", "skipped")
+_LATER = "later"
+_PLANS = (".md", ".markdown")
+
+
+def configure(parser: CommandParser) -> None:
+    """Say what the command takes."""
+    parser.add_argument("flow", metavar="FLOW", help="the flow's file, or a plan in Markdown")
+    parser.add_argument("--run-id", metavar="RUN", help="the run (the flow's name; of a plan, one that its path gives)")
+    parser.add_argument(
+        "--param", metavar="NAME=VALUE", action="append", default=[], help="a parameter, JSON or text; may be repeated"
+    )
+    parser.add_argument("--workspace", metavar="DIR", help="the directory that it works in (the project's folder)")
+    parser.add_argument("--no-files", action="store_true", help="keep that directory's files out of the checkpoints")
+    parser.add_argument(
+        "--import",
+        metavar="MODULE",
+        action="append",
+        default=[],
+        dest="modules",
+        help="a Python module whose functions it may call, also one beside its file; may be repeated",
+    )
+    parser.add_argument(
+        "--agent", metavar="COMMAND", help="of a plan: what does the phases without a command of theirs"
+    )
+    parser.add_argument(
+        "--waiting", choices=("block", "leave"), help="where it must wait: block, or leave and exit with 9"
+    )
+    begin = parser.add_mutually_exclusive_group()
+    begin.add_argument("--resume", action="store_true", help="go on without asking")
+    begin.add_argument("--fresh", action="store_true", help="set what is there aside, and start from the beginning")
+
+
+def execute(arguments: Namespace, session: Session) -> int:
+    """Carry it on until it ends, waits or fails."""
+    from holdfast.flow.load import bind_params  # noqa: PLC0415 - help does without
+
+    file = Path(arguments.flow)
+    flow, run = _read(file, arguments, session)
+    _import(arguments.modules, beside=file)
+    workspace = Path(arguments.workspace or session.root).absolute()
+    options: dict[str, Any] = {
+        "run_id": run,
+        "params": _params(arguments.param),
+        "file": Path(os.path.relpath(file, session.root)).as_posix(),
+        "workspace": None if arguments.no_files else workspace,
+    }
+    hf = session.open()
+    if _is_begun(hf, run) and _wants_fresh(hf, run, arguments, session):
+        bind_params(flow, options["params"])  # what is wrong with them is said before anything is set aside
+        hf.start_afresh(run)
+        session.out.note(f"What was there is set aside; `holdfast log {run} -a` shows it.")
+    with contextlib.chdir(workspace) if arguments.no_files else contextlib.nullcontext():
+        result = _carried_on(hf, flow, arguments, session, options)
+    _tell(result, session)
+    return _CODES[result.status]
+
+
+def _read(file: Path, arguments: Namespace, session: Session) -> tuple[Flow, str]:
+    """Return the flow and its run's id."""
+    from holdfast.flow.load import load_flow  # noqa: PLC0415 - help does without
+    from holdfast.flow.markdown import flow_from_plan, plan_run_id  # noqa: PLC0415
+
+    if file.suffix.lower() not in _PLANS:
+        if arguments.agent is not None:
+            raise CommandInvalid("--agent is for plans in Markdown: a flow names its own agents")
+        if not file.exists():
+            raise NotFound("flow file", str(file))
+        flow = load_flow(file)
+        return flow, arguments.run_id or flow.name
+    try:
+        text = file.read_bytes().decode("utf-8", "replace")
+    except FileNotFoundError:
+        raise NotFound("plan", str(file)) from None
+    flow = flow_from_plan(text, str(file), run=arguments.agent)
+    return flow, arguments.run_id or plan_run_id(file, root=session.root)
+
+
+def _params(given: list[str]) -> dict[str, Any]:
+    """Return parameters; a value that is no JSON is text."""
+    found: dict[str, Any] = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not (name and equals):
+            raise CommandInvalid(f"--param {one!a}: write NAME=VALUE")
+        try:
+            found[name] = json.loads(value)
+        except (ValueError, RecursionError):
+            found[name] = value
+    return found
+
+
+def _import(modules: list[str], *, beside: Path) -> None:
+    """Import what the person names: a flow alone does not decide what is imported."""
+    from importlib import import_module  # noqa: PLC0415 - only with --import
+
+    if modules:
+        sys.path.insert(0, str(beside.resolve().parent))
+    for module in modules:
+        try:
+            import_module(module)
+        except ImportError as error:
+            raise CommandInvalid(f"--import {module!a}: it cannot be imported ({error})") from error
+
+
+def _is_begun(hf: Holdfast, run: str) -> bool:
+    try:
+        return hf.has(run) and hf.latest(run).sections != ("recovery",)
+    except IntegrityError:
+        return True
+
+
+def _wants_fresh(hf: Holdfast, run: str, arguments: Namespace, session: Session) -> bool:
+    """Say what is there, and ask whether to go on from it."""
+    if arguments.fresh:
+        return True
+    found = hf.find(run)
+    if found.skipped:
+        raise IntegrityError(f"{found.skipped[0]}. `holdfast resume {run}` goes back to the newest that is whole")
+    if arguments.resume or found.summary.status in ("completed", "cancelled"):
+        return False
+    session.out.note(_stands(found, session))
+    return not session.ask.confirmed("Resume?", unasked="the run is resumed; --fresh starts it again")
+
+
+def _stands(found: Checkpoint, session: Session) -> str:
+    """Return where a run stands, in words."""
+    when = age(found.created_at, session.now())
+    if "phases" not in found.sections:
+        return f"Found a checkpoint, {when}."
+    book = found.section("phases")
+    done = [name for name in book.order if name in book.phases and book.phases[name].status in _DONE]
+    count = f"{len(done)} of {number(len(book.order), 'phase')} done"
+    return f"Found a checkpoint, {when}: {count}" + (f" ({', '.join(done)})." if done else ".")
+
+
+def _carried_on(
+    hf: Holdfast, flow: Flow, arguments: Namespace, session: Session, options: dict[str, Any]
+) -> FlowResult:
+    """Run the flow; what it waits for is asked here if a person is there."""
+    from holdfast.flow.runner import run_flow  # noqa: PLC0415
+
+    asks = arguments.waiting is None and session.ask.can_ask
+    waiting: Waiting = arguments.waiting or ("leave" if asks else "block")
+    while True:
+        with _Shown(session) as progress:
+            result = run_flow(hf, flow, observer=progress, waiting=waiting, **options)
+        if not asks or result.status != "waiting":
+            return result
+        answered = _answered(hf, result, session)
+        if answered is None:
+            waiting = "block"  # a time, a signal or a budget: nothing that can be chosen here
+        elif not answered:
+            return result
+
+
+def _answered(hf: Holdfast, result: FlowResult, session: Session) -> bool | None:
+    """Let a person choose what the run waits for; None if there is nothing to choose, False if they will later."""
+    from holdfast.cli.people import me  # noqa: PLC0415
+
+    wait = next((one for one in hf.waiting(result.run) if one.id == result.waits_for), None)
+    if wait is None or not wait.options:
+        return None
+    choices = [*((option, "") for option in wait.options), (_LATER, "leave the run waiting")]
+    choice = session.ask.choose(wait.question, choices, safe=_LATER)
+    if choice == _LATER:
+        return False
+    hf.answer(result.run, choice, wait=wait.id, by=me(session.out.environment))
+    return True
+
+
+class _Shown:
+    """A flow's progress on standard output: events as JSON, a live view, or lines."""
+
+    def __init__(self, session: Session) -> None:
+        from holdfast.flow.progress import Progress  # noqa: PLC0415
+
+        out = session.out
+        self._out = out
+        self._progress = Progress(
+            self._write,
+            style="json" if out.json else "live" if self._is_live() else "lines",
+            width=lambda: out.width or 0,
+            monotonic=time.monotonic,
+            output=out.verbose,
+        )
+
+    def __enter__(self) -> Any:
+        return None if self._out.quiet and not self._out.json else self._progress
+
+    def __exit__(self, *_: object) -> None:
+        if not self._out.quiet:
+            self._progress.close()
+
+    def _is_live(self) -> bool:
+        return self._out.interactive and self._out.environment.get("TERM", "") not in ("", "dumb")
+
+    def _write(self, text: str) -> None:
+        self._out.stdout.write(text)
+        self._out.stdout.flush()
+
+
+def _tell(result: FlowResult, session: Session) -> None:
+    """Say how it ended, and what was not done twice."""
+    out = session.out
+    if out.json:
+        data = {"kind": "result", **msgspec.to_builtins(result), "exit_code": _CODES[result.status]}
+        out.stdout.write(msgspec.json.encode(data, enc_hook=str).decode() + "\n")
+        return
+    told = f": {result.detail}" if result.detail else ""
+    out.line(Paint(result.status, _COLOURS.get(result.status, "yellow")), f" {result.run}{told}")
+    if result.tasks_done or result.tasks_kept:
+        saved = f" ({duration(result.saved_s)} of work" if result.tasks_kept else ""
+        saved += f", {result.saved_tokens:,} tokens" if saved and result.saved_tokens else ""
+        kept = f", {result.tasks_kept} kept from before{saved})" if saved else ""
+        out.note(f"{number(result.tasks_done, 'task')} done{kept}.")
+    if result.status == "waiting":
+        out.note(f"`holdfast answer CHOICE {result.run}` answers; then run it again.")
+    elif result.status == "failed":
+        out.note(f"Run it again to try the phase again, or `holdfast status {result.run}`.")
+    elif result.status == "completed" and not result.tasks_done:
+        out.note("There was nothing left to do; --fresh starts it again.")

@@ -1,0 +1,104 @@
+"""Tell where a run stands: its status, its phases, what it waits for, what it has used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from holdfast.cli import phase_book, script
+from holdfast.cli.commands.begin import status_document
+from holdfast.cli.describe import checkpoint_document, is_moving, status, trigger
+from holdfast.cli.output import Cell, Paint
+from holdfast.cli.plain import plain
+from holdfast.cli.times import age, duration
+from holdfast.model.sections import PhaseState
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from holdfast.checkpoint import Checkpoint
+    from holdfast.cli.parser import CommandParser
+    from holdfast.cli.session import Session
+    from holdfast.model.sections import Phases
+
+_COLOURS = {"completed": "green", "running": "yellow", "failed": "red", "skipped": "dim"}
+
+
+def configure(parser: CommandParser) -> None:
+    """Say what the command takes."""
+    parser.add_argument(
+        "run", metavar="RUN", nargs="?", help="the run; otherwise HOLDFAST_RUN, or the one begun here last"
+    )
+    parser.add_argument("--left", action="store_true", help="only the names of the phases that are still to be done")
+
+
+def execute(arguments: Namespace, session: Session) -> int:
+    """Tell it."""
+    out = session.out
+    run = script.meant_run(session, arguments)
+    head = script.head_of(session, run)
+    book = script.book_of(head)
+    if arguments.left:
+        out.document({"run": head.run, "left": phase_book.left(book)})
+        for name in phase_book.left(book):
+            out.line(name)
+        return 0
+    waits = session.hf.waiting(run) if not head.skipped else []
+    moving = is_moving(session.hf.store, run)
+    document: dict[str, Any] = {
+        "moving": moving,
+        "run": head.run,
+        "status": head.summary.status,
+        "head": checkpoint_document(head),
+    }
+    document["waits"] = [plain(wait) for wait in waits]
+    if book.order or book.phases:
+        document |= status_document(book)
+    out.document(document)
+    _facts(head, session, moving=moving)
+    for wait in waits:
+        out.fact("waits for", Paint(wait.kind, "yellow"), f" {wait.id}: {wait.question}")
+        if wait.options:
+            out.fact("", f"answers: {', '.join(wait.options)}")
+    _phases(book, session)
+    return 0
+
+
+def _facts(head: Checkpoint, session: Session, *, moving: bool) -> None:
+    out, summary = session.out, head.summary
+    out.fact("run", Paint(head.run, "bold"))
+    is_open = summary.status == "running" and not moving
+    out.fact("status", status(summary.status, moving=moving), ": no process moves it now" if is_open else "")
+    out.fact("saved", age(head.created_at, session.now()), " at ", trigger(head.trigger), f" {head.reason}")
+    for name, value in (("phase", summary.phase), ("state", summary.state)):
+        if value:
+            out.fact(name, value)
+    if summary.steps:
+        out.fact("steps", f"{summary.steps} recorded")
+    if summary.agents:
+        out.fact("agents", ", ".join(f"{count} {name}" for name, count in summary.agents.items()))
+    if summary.budget_used:
+        out.fact("used", ", ".join(f"{name} {amount:g}" for name, amount in summary.budget_used.items()))
+    if not head.recovery.can_resume:
+        out.fact("blocked", Paint("; ".join(head.recovery.blockers), "red"))
+
+
+def _phases(book: Phases, session: Session) -> None:
+    if not book.order:
+        return
+    rows = []
+    for name in book.order:
+        state = book.phases.get(name, PhaseState())
+        told = state.error.message if state.error is not None else state.summary or state.reason
+        replans = sum(one.phase == name for one in book.replans)
+        rows.append(
+            [
+                Cell.of(Paint(state.status, _COLOURS.get(state.status, ""))),
+                Cell.of(name),
+                Cell.of(duration(state.duration_s) if state.duration_s else "-", right=True),
+                Cell.of(str(state.attempt or "-"), right=True),
+                Cell.of(str(replans or "-"), right=True),
+                Cell.of(told),
+            ]
+        )
+    session.out.line()
+    session.out.table(rows, ("PHASE", "", "TOOK", "ATTEMPT", "REPLANS", ""))

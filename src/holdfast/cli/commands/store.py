@@ -1,0 +1,104 @@
+"""Bring a store's schema up to date, and manage the keys of an encrypted one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from holdfast.cli.errors import Declined
+from holdfast.cli.parser import CommandParser
+from holdfast.cli.times import number
+from holdfast.errors import UsageError
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from holdfast.cli.session import Session
+
+
+def configure(parser: CommandParser) -> None:
+    """Say what the command takes."""
+    parts = parser.add_subparsers(dest="part", metavar="PART", required=True, parser_class=CommandParser)
+    _add(parser, parts, "migrate", "bring the schema up to date; opening a store does it, too")
+    key = _add(parser, parts, "key", "the keys that open an encrypted store")
+    verbs = key.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=CommandParser)
+    _add(key, verbs, "ls", "list the keys by their ids")
+    new = _add(key, verbs, "new", "make a key and write it into a file of its own")
+    new.add_argument("file", metavar="FILE", help="a new file, for your eyes only; keep it away from the store")
+    add = _add(key, verbs, "add", "let one more key open this store")
+    add.add_argument("file", metavar="FILE", help="a file with the key")
+    remove = _add(key, verbs, "remove", "let a key open this store no longer; the last one stays")
+    remove.add_argument("key", metavar="ID|FILE", help="the key's id, or the file that holds it")
+
+
+def _add(parser: CommandParser, parts: Any, name: str, text: str) -> CommandParser:
+    part: CommandParser = parts.add_parser(name, help=text, description=text)
+    parser.parts[name] = part
+    return part
+
+
+def execute(arguments: Namespace, session: Session) -> int:
+    """Do the part that is named."""
+    if arguments.part == "migrate":
+        return _migrate(session)
+    return {"ls": _list, "new": _new, "add": _let_in, "remove": _remove}[arguments.verb](arguments, session)
+
+
+def _migrate(session: Session) -> int:
+    with session.progress("Migrating") as progress:
+        applied = session.hf.migrate(progress=lambda what, count: progress.update(count, None, what))
+    session.out.document({"applied": applied})
+    session.out.line(f"Applied {', '.join(map(str, applied))}." if applied else "The schema is up to date.")
+    return 0
+
+
+def _list(arguments: Namespace, session: Session) -> int:  # noqa: ARG001
+    keys = session.hf.key_ids()
+    session.out.document({"keys": keys})
+    for key in keys:
+        session.out.line(key)
+    if not keys:
+        session.out.note("This store has no keys: it is neither encrypted nor signed.")
+    return 0
+
+
+def _new(arguments: Namespace, session: Session) -> int:
+    from holdfast.encode.encrypt import generate_key, key_id, parse_key  # noqa: PLC0415
+
+    text = generate_key()
+    try:
+        handle = os.open(arguments.file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise UsageError(
+            f"{arguments.file!a} is there already, and a key is never overwritten: choose another"
+        ) from None
+    with os.fdopen(handle, "w") as file:
+        file.write(text + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    name = key_id(parse_key(text))
+    session.out.document({"key": name, "file": str(Path(arguments.file).absolute())})
+    session.out.line(f"{name} written to {arguments.file}")
+    session.out.note("Without it the store cannot be read: keep a copy elsewhere. Name it in holdfast.yaml:")
+    session.out.note(f"  encryption: {{key_file: {arguments.file}}}")
+    return 0
+
+
+def _let_in(arguments: Namespace, session: Session) -> int:
+    session.hf.add_key(_read(arguments.file))
+    return _list(arguments, session)
+
+
+def _remove(arguments: Namespace, session: Session) -> int:
+    key = _read(arguments.key) if Path(arguments.key).is_file() else arguments.key
+    shown = f"the key in {arguments.key}" if key != arguments.key else f"key {key}"
+    left = len(session.hf.key_ids())
+    if not session.ask.agreed(f"Let {shown} open this store no longer, one of {number(left, 'key')}?"):
+        raise Declined
+    session.hf.remove_key(key)
+    return _list(arguments, session)
+
+
+def _read(file: str) -> str:
+    return Path(file).read_text()

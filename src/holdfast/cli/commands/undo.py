@@ -1,0 +1,45 @@
+"""Undo the last recovery of a run, files too; once more goes forward again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.cli import script
+from holdfast.cli.errors import Declined
+from holdfast.cli.plain import plain
+from holdfast.cli.recovering import carry_out, check_can_resume, result_document, show_plan, tell_result
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from holdfast.cli.parser import CommandParser
+    from holdfast.cli.session import Session
+
+
+def configure(parser: CommandParser) -> None:
+    """Say what the command takes."""
+    parser.add_argument(
+        "run", metavar="RUN", nargs="?", help="the run; otherwise HOLDFAST_RUN, or the one begun here last"
+    )
+    parser.add_argument("-n", "--dry-run", action="store_true", help="show the plan and do nothing")
+    parser.add_argument("--workspace", metavar="DIR", help="the run's directory (the project's folder)")
+
+
+def execute(arguments: Namespace, session: Session) -> int:
+    """Plan, show, ask, undo."""
+    from holdfast.recovery.carry_out import plan_undo  # noqa: PLC0415
+
+    out = session.out
+    run = script.meant_run(session, arguments)
+    plan = plan_undo(session.hf, run, workspace=arguments.workspace or session.root)
+    show_plan(plan, session)
+    check_can_resume(plan)
+    if arguments.dry_run:
+        out.document({"recovered": False, "plan": plain(plan), "digest": plan.digest})
+        return 0
+    if not session.ask.agreed(f"Undo the last recovery of {run}?"):
+        raise Declined
+    result = carry_out(plan, session)
+    out.document({"recovered": True, "plan": plain(plan), "digest": plan.digest, "result": result_document(result)})
+    tell_result(result, session)
+    return 0

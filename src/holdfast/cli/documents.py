@@ -1,0 +1,68 @@
+"""What the documents of --json hold at their top, by command; a promise that a test keeps."""
+
+from __future__ import annotations
+
+CHECKPOINT = (
+    "id", "run", "seq", "parent", "trigger", "reason", "created_at", "status", "label", "pinned", "phase", "state",
+    "steps", "run_status", "can_resume", "blockers", "sections", "size_bytes", "stored_bytes",
+)  # fmt: skip
+RUN = (
+    "id", "head", "checkpoints", "last_seq", "created_at", "updated_at", "status", "moving", "phase", "state",
+    "trigger", "reason", "can_resume",
+)  # fmt: skip
+PHASES = ("plan", "current", "next", "left", "done", "saved_s", "phases", "replans")
+RECOVERY = ("recovered", "plan", "digest", "result")
+
+DOCUMENTS: dict[str, tuple[str, ...]] = {
+    "ls": ("runs",),
+    "log": ("run", "head", "checkpoints"),
+    "show": (
+        *CHECKPOINT, "checksum", "format_version", "program_version", "codec", "agents", "budget_used", "recovery",
+        "redacted", "workspace",
+    ),
+    "show SECTION": ("id", "run", "seq", "sections"),
+    "files": ("id", "files"),
+    "files --left-out": ("id", "counts", "left_out"),
+    "cat": ("id", "path", "base64", "size_bytes"),
+    "diff": ("old", "new", "state", "files"),
+    "stats": (
+        "url", "engine", "runs", "checkpoints", "chunks", "chunk_bytes", "stored_bytes", "file_bytes", "oldest_at",
+        "newest_at", "keys",
+    ),
+    "checkpoint": CHECKPOINT,
+    "save": CHECKPOINT,
+    "label": CHECKPOINT,
+    "pin": CHECKPOINT,
+    "mark": CHECKPOINT,
+    "restore": ("checkpoint", "restored", "plan", "git", "report"),
+    "delete": ("deleted", "checkpoints", "runs"),
+    "prune": ("done", "counts", "decisions"),
+    "status": ("run", "status", "moving", "head", "waits", *PHASES),
+    "begin": ("run", "new", *PHASES),
+    "phase": ("run", "phase", *PHASES),
+    "replan": ("run", "phase", "count", "left", "limit"),
+    "resume": RECOVERY,
+    "undo": RECOVERY,
+    "fork": (*CHECKPOINT, "origin", "files_written"),
+    "replay": ("run", "steps"),
+    "events": ("run", "events", "savings"),
+    "pause": ("run", "asked"),
+    "cancel": ("run", "asked"),
+    "approve": ("run", "wait", "question", "choice"),
+    "reject": ("run", "wait", "question", "choice"),
+    "answer": ("run", "wait", "question", "choice"),
+    "signal": ("run", "signal"),
+    "budget": ("run", "wait", "raised"),
+    "verify": ("sound", "runs", "checkpoints", "chunks", "faults", "notes"),
+    "repair": ("sound", "marked", "set_back", "left", "done"),
+    "copy": ("runs",),
+    "export": ("runs",),
+    "import": ("runs",),
+    "store migrate": ("applied",),
+    "store key ls": ("keys",),
+    "store key new": ("key", "file"),
+    "init": ("directory", "written", "git"),
+    "doctor": ("healthy", "findings"),
+    "demo": ("kept_steps", "repeated_steps", "files_restored", "sound"),
+    "completion": ("shell", "script"),
+}  # fmt: skip

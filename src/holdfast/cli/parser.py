@@ -1,0 +1,102 @@
+"""Arguments: options that every command takes, anywhere on the line, and parsers that raise instead of exiting."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from typing import Any, NoReturn, TypeVar
+
+from holdfast.cli.errors import CommandInvalid
+
+GLOBALS = (
+    ("--json", "", "one JSON document on standard output"),
+    ("--store", "URL", "the store: a path, sqlite:///path, file:///folder or postgresql://host/database"),
+    ("-C", "DIR", "as if started in that directory"),
+    ("-q, --quiet", "", "only what was asked for, no notes"),
+    ("-v, --verbose", "", "more notes"),
+    ("-y, --yes", "", "agree beforehand to what would be asked"),
+    ("--no-color", "", "no colours; so does NO_COLOR in the environment"),
+    ("--debug", "", "a traceback when something goes wrong"),
+)
+_FLAGS = {
+    "--json": "json",
+    "-q": "quiet",
+    "--quiet": "quiet",
+    "-v": "verbose",
+    "--verbose": "verbose",
+    "--yes": "yes",
+    "-y": "yes",
+    "--no-color": "no_color",
+    "--debug": "debug",
+}
+_VALUES = {"--store": "store", "-C": "directory"}
+WIDTH = 100
+_Action = TypeVar("_Action", bound=argparse.Action)
+
+
+@dataclass
+class Globals:
+    """What the line says for every command."""
+
+    json: bool = False
+    quiet: bool = False
+    verbose: bool = False
+    yes: bool = False
+    no_color: bool = False
+    debug: bool = False
+    store: str | None = None
+    directory: str | None = None
+
+
+def split_globals(words: list[str]) -> tuple[Globals, list[str]]:
+    """Take the options that every command has out of a line, wherever they stand before `--`; return the rest."""
+    found = Globals()
+    rest: list[str] = []
+    waiting = iter(words)
+    for word in waiting:
+        if word == "--":
+            return found, [*rest, word, *waiting]
+        name, equals, value = word.partition("=")
+        if word in _FLAGS:
+            setattr(found, _FLAGS[word], True)
+        elif name in _VALUES:
+            given = value if equals else next(waiting, None)
+            if given is None or given == "":
+                raise CommandInvalid(f"{name} needs a value")
+            setattr(found, _VALUES[name], given)
+        else:
+            rest.append(word)
+    return found, rest
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A parser whose complaints are errors of ours, and that knows its own arguments for the reference."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self.arguments: list[argparse.Action] = []
+        self.parts: dict[str, CommandParser] = {}
+        options.setdefault("allow_abbrev", False)
+        options.setdefault("formatter_class", _Formatter)
+        super().__init__(*args, **options)
+
+    def _add_action(self, action: _Action) -> _Action:
+        """Add an argument, also one of a group, and remember it."""
+        if action.dest != "help" and not isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - the only name it has
+            self.arguments.append(action)
+        return super()._add_action(action)
+
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of exiting."""
+        usage = " ".join(self.format_usage().split()).removeprefix("usage: ")
+        raise CommandInvalid(f"{message}. Usage: {usage}")
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=28, width=WIDTH)
+
+
+def globals_help() -> str:
+    """Return the options of every command for a help text."""
+    lines = [f"  {f'{name} {value}'.rstrip():<24}  {text}" for name, value, text in GLOBALS]
+    return "everywhere on the line:\n" + "\n".join(lines)

@@ -1,0 +1,187 @@
+"""What the commands that recover share: a plan shown in order, questions answered, and exactly that carried out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from holdfast.cli.errors import Declined, told_text
+from holdfast.cli.output import Paint
+from holdfast.cli.plain import plain
+from holdfast.cli.times import age, number
+from holdfast.errors import CannotResume, RecoveryError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.checkpoint import Checkpoint
+    from holdfast.cli.session import Session
+    from holdfast.recover.plan import RecoveryPlan
+    from holdfast.recover.result import RecoveryResult
+
+_COLOURS = {
+    "damaged:": "red",
+    "cannot go on:": "red",
+    "warning:": "yellow",
+    "warn:": "yellow",
+    "ask:": "yellow",
+    "afresh:": "red",
+    "unknown:": "yellow",
+    "try:": "cyan",
+    "resume:": "green",
+}
+
+
+@dataclass(eq=False)
+class NotRecovered(RecoveryError):
+    """A recovery was refused or put back; nothing is half done."""
+
+    errors: tuple[str, ...]
+
+    def sentence(self) -> str:
+        """Give every reason."""
+        return f"run {self.run!a} was not recovered, and nothing is changed: {'; '.join(self.errors)}"
+
+
+def show_plan(plan: RecoveryPlan, session: Session) -> None:
+    """Show what a recovery would do, in the order in which it matters."""
+    out = session.out
+    for line in plan.lines():
+        first = line.strip().split(" ", 1)[0]
+        word = next((mark for mark in _COLOURS if line.strip().startswith(mark)), first)
+        out.line(Paint(told_text(line), _COLOURS.get(word, "")))
+
+
+def tell_found(checkpoint: Checkpoint, session: Session) -> None:
+    """Say what was found: when it was taken, where it stood, what is done."""
+    out, summary = session.out, checkpoint.summary
+    out.note(
+        f"Found checkpoint {checkpoint.seq} of {checkpoint.run}, {age(checkpoint.created_at, session.now())} "
+        f"({checkpoint.trigger}{': ' + checkpoint.reason if checkpoint.reason else ''})."
+    )
+    stood = [f"phase {summary.phase}" if summary.phase else "", f"state {summary.state}" if summary.state else ""]
+    done = [number(summary.steps, "step") + " recorded" if summary.steps else ""]
+    words = [word for word in (*stood, *done) if word]
+    if words:
+        out.note(f"It stood in {', '.join(words)}.")
+
+
+def check_can_resume(plan: RecoveryPlan) -> None:
+    """Raise CannotResume with what to type, if the plan is blocked."""
+    if plan.blockers:
+        raise CannotResume(plan.run, plan.checkpoint, plan.blockers, plan.suggestions)
+
+
+def agree(
+    plan: RecoveryPlan,
+    session: Session,
+    *,
+    again: Callable[[dict[str, Any]], RecoveryPlan],
+    look: Callable[[], None],
+) -> RecoveryPlan | None:
+    """Ask what the plan leaves open; return the plan that was agreed to, None to start afresh, or raise Declined."""
+    plan = _decide_unknown(plan, session, again)
+    plan = _decide_conflicts(plan, session, again)
+    check_can_resume(plan)
+    if plan.verdict in ("ask", "afresh"):
+        return plan if _goes_on(session, look) else None
+    if plan.files is not None and plan.files.overwrites:
+        if not session.ask.agreed(f"Change {number(len(plan.files.changes), 'file')} in {plan.files.target}?"):
+            raise Declined
+    elif not session.ask.confirmed("Go on?", unasked="the plan, which changes no file, is carried out"):
+        raise Declined
+    return plan
+
+
+def _goes_on(session: Session, look: Callable[[], None]) -> bool:
+    """Ask what to do about a world that moved: True goes on, False starts afresh."""
+    options = (
+        ("stop", "do nothing"),
+        ("diff", "look at the files that differ"),
+        ("resume", "go on all the same"),
+        ("afresh", "set the run aside, and start from the beginning"),
+    )
+    while True:
+        choice = session.ask.choose("Something changed since. What now?", options, safe="stop", agreed="resume")
+        if choice == "diff":
+            look()
+            continue
+        if choice == "stop":
+            raise Declined
+        return choice == "resume"
+
+
+def _decide_unknown(
+    plan: RecoveryPlan, session: Session, again: Callable[[dict[str, Any]], RecoveryPlan]
+) -> RecoveryPlan:
+    """Ask about steps that may or may not have happened."""
+    decided = {one.step: one.treated for one in plan.unknown if one.decided}
+    for one in plan.unknown:
+        if one.treated != "ask" or one.decided:
+            continue
+        choice = session.ask.choose(
+            f"Step {one.step} ({one.effect or 'no effect'}) began and has no recorded end. What now?",
+            (
+                ("ask", "decide when the run gets there"),
+                ("retry", "do it again"),
+                ("skip", "take it as done"),
+            ),
+            safe="ask",
+        )
+        if choice != "ask":
+            decided[one.step] = cast("Any", choice)
+    return again({"unknown": decided}) if decided != {o.step: o.treated for o in plan.unknown if o.decided} else plan
+
+
+def _decide_conflicts(
+    plan: RecoveryPlan, session: Session, again: Callable[[dict[str, Any]], RecoveryPlan]
+) -> RecoveryPlan:
+    from holdfast.cli.commands.restore import CHOICES, decisions  # noqa: PLC0415 - only with files
+
+    if plan.files is None or not plan.files.conflicts:
+        return plan
+    question = f"{number(len(plan.files.conflicts), 'file')} changed on both sides. What shall be done?"
+    choice = session.ask.choose(question, CHOICES, safe="refuse")
+    if choice == "refuse":
+        raise Declined
+    changed = again({"decisions": decisions(choice, paths=False)})
+    show_plan(changed, session)
+    return changed
+
+
+def carry_out(plan: RecoveryPlan, session: Session) -> RecoveryResult:
+    """Do exactly what was shown; NotRecovered says why nothing was done."""
+    with session.progress("Restoring") as progress:
+        result = session.hf.recover(plan, progress=progress.update)
+    if not result.success:
+        raise NotRecovered(plan.run, result.errors)
+    return result
+
+
+def result_document(result: RecoveryResult) -> dict[str, Any]:
+    """Return what came of a recovery, for scripts."""
+    return {
+        "success": result.success,
+        "run": result.run,
+        "checkpoint": result.checkpoint.id if result.checkpoint is not None else None,
+        "restored_from": result.restored_from,
+        "restored_sections": list(result.restored_sections),
+        "skipped_agents": list(result.skipped_agents),
+        "warnings": list(result.warnings),
+        "errors": list(result.errors),
+        "undo": result.undo,
+        "files": plain(result.files) if result.files is not None else None,
+    }
+
+
+def tell_result(result: RecoveryResult, session: Session) -> None:
+    """Say what was done, and how it is undone."""
+    out = session.out
+    for warning in result.warnings:
+        out.note(Paint("warning: ", "yellow"), warning)
+    if result.files is not None:
+        done = result.files
+        out.line(f"Files: {done.written} written, {done.replaced} replaced, {done.deleted} deleted, {done.kept} kept.")
+    out.line(Paint("Recovered ", "green"), f"{result.run} from {result.restored_from}.")
+    if result.undo is not None:
+        out.note(f"`holdfast undo {result.run}` goes back to before.")

@@ -1,0 +1,131 @@
+"""What the commands for shell scripts share: which run they mean, its phases, and one durable change of them."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from holdfast.errors import IntegrityError, LeaseHeld, NotFound, UsageError
+from holdfast.model.sections import Phases
+from holdfast.store.open import FOLDER
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable, Iterator
+    from datetime import datetime
+
+    from holdfast.checkpoint import Checkpoint
+    from holdfast.cli.parser import CommandParser
+    from holdfast.cli.session import Session
+    from holdfast.run import Run
+
+_CURRENT = "current-run"
+_PATIENCE_S = 5.0  # commands hold a run for milliseconds, so several at once all get their turn
+_LOOK_EVERY_S = 0.03
+_WORKSPACE = "workspace"  # in the phases' metadata: the directory whose files go into each checkpoint
+
+
+def add_run_option(parser: CommandParser) -> None:
+    """Let a command name its run."""
+    parser.add_argument(
+        "--run", metavar="RUN", help="the run; otherwise HOLDFAST_RUN, or the one that `begin` began here last"
+    )
+
+
+def remember(session: Session, run: str) -> None:
+    """Let the commands that follow here mean this run."""
+    folder = session.place.project.root / FOLDER
+    folder.mkdir(mode=0o700, exist_ok=True)
+    file = folder / _CURRENT
+    part = folder / f"{_CURRENT}.{os.getpid()}"
+    part.write_text(run + "\n")
+    part.replace(file)
+
+
+def meant_run(session: Session, arguments: Namespace) -> str:
+    """Return the run that a script means; NotFound says how to name one."""
+    named = arguments.run or session.out.environment.get("HOLDFAST_RUN")
+    if not named:
+        try:
+            named = (session.place.project.root / FOLDER / _CURRENT).read_text().strip()
+        except OSError:
+            raise NotFound(
+                "run begun here", "", "`holdfast begin PLAN.md` begins one, or name it with --run RUN"
+            ) from None
+    return session.run_id(named)
+
+
+def book_of(checkpoint: Checkpoint | None) -> Phases:
+    """Return the phases in a checkpoint; none yet is an empty book."""
+    if checkpoint is None or "phases" not in checkpoint.sections:
+        return Phases()
+    found: Phases = checkpoint.section("phases")
+    return found
+
+
+def head_of(session: Session, run: str) -> Checkpoint:
+    """Return a run's newest checkpoint; one that is damaged is passed over, and it is said."""
+    try:
+        return session.hf.latest(run)
+    except IntegrityError as error:
+        session.out.warn(str(error))
+        return session.hf.find(run)
+
+
+def open_run(session: Session, run: str, *, workspace: str | None = None) -> Run:
+    """Open a run for one change, with its directory if it has one."""
+    hf = session.open()
+    if workspace is None and hf.has(run):
+        given = book_of(hf.latest(run)).metadata.get(_WORKSPACE)
+        workspace = str(session.root / given) if isinstance(given, str) else None
+    return hf.run(run, workspace=workspace, waiting="leave")
+
+
+@contextmanager
+def held(run: Run) -> Iterator[None]:
+    """Hold a run's lease for a moment; another command that has it is waited for, a program only for a few seconds."""
+    with ExitStack() as stack:
+        end = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                stack.enter_context(run.held())
+                break
+            except LeaseHeld:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(_LOOK_EVERY_S)
+        yield
+
+
+def with_workspace(book: Phases, session: Session, directory: str) -> Phases:
+    """Note the directory whose files belong to the run, as seen from the project."""
+    import msgspec  # noqa: PLC0415
+
+    place = os.path.relpath(Path(directory).resolve(), session.root)
+    return msgspec.structs.replace(book, metadata={**book.metadata, _WORKSPACE: place})
+
+
+def change(
+    run: Run,
+    session: Session,
+    make: Callable[[Phases, datetime], Phases],
+    *,
+    trigger: str,
+    reason: str,
+    phase: str,
+    note: str,
+    **details: Any,
+) -> Phases:
+    """Change the phases of a run in one durable checkpoint, with a line in its journal."""
+    with held(run):
+        run.waits.look()  # a pause or a cancellation from outside is taken here
+        run.status.set("running")
+        book = make(book_of(run.head), session.now())
+        run.note(note, phase, **details)
+        taken = run.checkpoint(trigger=trigger, reason=reason, phase=phase, phases=book)
+        if not taken.saved:
+            raise UsageError("checkpointing is disabled in the settings (enabled: false), so nothing was saved")
+    return book

@@ -1,0 +1,119 @@
+"""One call of the command line: its options, its streams, and the store it works on, opened when it is first needed."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from holdfast.cli.progress import Progress
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable
+
+    from holdfast.checkpoint import Checkpoint
+    from holdfast.cli.ask import Ask
+    from holdfast.cli.output import Output
+    from holdfast.cli.parser import Globals
+    from holdfast.cli.place import Place
+    from holdfast.engine import Holdfast
+    from holdfast.store.api import Store
+
+    Execute = Callable[[Namespace, "Session"], int]
+
+
+KEYS_RUN = "_holdfast.keys"  # a store with this run is encrypted or signed
+HIDDEN_RUNS = "_holdfast."
+
+
+class Session:
+    """What a command works with."""
+
+    def __init__(self, options: Globals, out: Output, ask: Ask) -> None:
+        self.options = options
+        self.out = out
+        self.ask = ask
+        self._opened: list[Holdfast | Store] = []
+
+    @cached_property
+    def place(self) -> Place:
+        """Where the store is."""
+        from holdfast.cli.place import find_place  # noqa: PLC0415 - commands without a store do without
+
+        return find_place(self.options.store, Path.cwd(), self.out.environment)
+
+    @cached_property
+    def hf(self) -> Holdfast:
+        """The store, which must be there already."""
+        self.place.check_is_there()
+        return self.open()
+
+    @cached_property
+    def store(self) -> Store:
+        """The store alone, for lists: without the engine, unless settings or a key need it."""
+        if "hf" in self.__dict__ or self.place.settings is not None:
+            return self.hf.store
+        from holdfast.errors import NotFound  # noqa: PLC0415
+        from holdfast.store.open import open_store  # noqa: PLC0415
+
+        self.place.check_is_there()
+        store = open_store(self.place.url)
+        try:
+            store.run(KEYS_RUN)
+        except NotFound:
+            self._opened.append(store)
+            return store
+        except BaseException:
+            store.close()
+            raise
+        store.close()
+        return self.hf.store
+
+    def open(self, url: str | None = None) -> Holdfast:
+        """Open a store, by default the one that is meant; a new one is made where there is none."""
+        from holdfast.engine import open as open_holdfast  # noqa: PLC0415 - help and completion do without
+        from holdfast.settings.values import EncryptionSettings, Settings, merged  # noqa: PLC0415
+
+        if url is None and "hf" in self.__dict__:
+            return self.hf
+        place = self.place
+        settings = place.settings or Settings()
+        if url is not None and not place.is_at(url):
+            settings = merged(settings, encryption=EncryptionSettings())  # the key is for the project's own store
+        opened = open_holdfast(url or place.url, settings=settings)
+        self._opened.append(opened)
+        if url is None:
+            self.__dict__["hf"] = opened  # one engine a call, whoever asks first
+        return opened
+
+    def find(self, spec: str) -> Checkpoint:
+        """Return the checkpoint that a person means."""
+        from holdfast.cli.locate import find  # noqa: PLC0415 - needs the engine
+
+        return find(self.hf, spec)
+
+    def run_id(self, run: str) -> str:
+        """Return the id of a run that is there; NotFound offers the nearest."""
+        from holdfast.cli.locate import existing_run  # noqa: PLC0415 - needs the engine
+
+        return existing_run(self.hf, run)
+
+    @property
+    def root(self) -> Path:
+        """The project's folder, which is also the workspace unless another is named."""
+        return Path.cwd() if self.options.store else self.place.project.root
+
+    def now(self) -> datetime:
+        """Return the time, in UTC."""
+        return datetime.now(UTC)
+
+    def progress(self, title: str) -> Progress:
+        """Return something to tell how far long work has come."""
+        return Progress(self.out, title)
+
+    def close(self) -> None:
+        """Close what was opened."""
+        while self._opened:
+            self._opened.pop().close()

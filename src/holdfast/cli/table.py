@@ -1,0 +1,71 @@
+"""Every command with its file and one line of help; a plain table, so that help and completion load nothing else."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Command(NamedTuple):
+    """One command; `module` is its file in cli/commands, `group` its heading in the help."""
+
+    name: str
+    module: str
+    group: str
+    help: str
+
+
+LOOK = "Look"
+KEEP = "Save and restore"
+RUNS = "Runs"
+SCRIPTS = "For scripts"
+STORES = "Stores"
+SETUP = "Set up"
+HIDDEN = ""
+
+COMMANDS = (
+    Command("ls", "ls", LOOK, "list the runs and where each stands"),
+    Command("log", "log", LOOK, "show a run's checkpoints as a graph"),
+    Command("show", "show", LOOK, "show a checkpoint, or sections of it"),
+    Command("files", "files", LOOK, "list the files of a checkpoint"),
+    Command("cat", "cat", LOOK, "write a file of a checkpoint to standard output"),
+    Command("diff", "diff", LOOK, "compare two checkpoints, or one with the directory now"),
+    Command("stats", "stats", LOOK, "count what is stored"),
+    Command("checkpoint", "checkpoint", KEEP, "take a checkpoint of a run"),
+    Command("restore", "restore", KEEP, "put files of a checkpoint back"),
+    Command("label", "label", KEEP, "give a checkpoint a name"),
+    Command("pin", "pin", KEEP, "keep a checkpoint whatever the retention says"),
+    Command("mark", "mark", KEEP, "change a checkpoint's status"),
+    Command("delete", "delete", KEEP, "delete checkpoints or whole runs"),
+    Command("prune", "prune", KEEP, "delete and archive by the retention rules"),
+    Command("run", "run", RUNS, "run a flow, or carry it on"),
+    Command("status", "status", RUNS, "tell where a run stands, and what it waits for"),
+    Command("resume", "resume", RUNS, "put a run back so that it can go on"),
+    Command("undo", "undo", RUNS, "undo the last recovery of a run"),
+    Command("fork", "fork", RUNS, "begin a new run from a checkpoint"),
+    Command("replay", "replay", RUNS, "step through a run by its record"),
+    Command("events", "events", RUNS, "tell what happened in a run, and when"),
+    Command("pause", "pause", RUNS, "ask a run to stop at its next boundary and wait"),
+    Command("cancel", "cancel", RUNS, "ask a run to end"),
+    Command("approve", "approve", RUNS, "say yes to what a run waits for"),
+    Command("reject", "reject", RUNS, "say no to what a run waits for"),
+    Command("answer", "answer", RUNS, "answer what a run waits for"),
+    Command("signal", "signal", RUNS, "send a run a signal"),
+    Command("budget", "budget", RUNS, "raise the budgets of a run that waits for it"),
+    Command("begin", "begin", SCRIPTS, "begin the run of a plan file, or carry it on"),
+    Command("phase", "phase", SCRIPTS, "a phase starts, is done, failed, is skipped"),
+    Command("replan", "replan", SCRIPTS, "a phase is planned anew, within its limit"),
+    Command("save", "save", SCRIPTS, "save a script's own state"),
+    Command("load", "load", SCRIPTS, "write a script's own state to standard output"),
+    Command("verify", "verify", STORES, "check every record and every byte"),
+    Command("repair", "repair", STORES, "mark what is damaged, and go back to what is sound"),
+    Command("copy", "copy", STORES, "copy runs from one store to another"),
+    Command("export", "export", STORES, "write runs into one file"),
+    Command("import", "import_", STORES, "take over the runs of an exported file"),
+    Command("store", "store", STORES, "change a store's schema and keys"),
+    Command("init", "init", SETUP, "begin a project here"),
+    Command("demo", "demo", SETUP, "watch an agent being killed and go on"),
+    Command("doctor", "doctor", SETUP, "check this machine and this project"),
+    Command("completion", "completion", SETUP, "print a completion script for your shell"),
+    Command("__complete", "complete", HIDDEN, "offer words to the shell"),
+)
+BY_NAME = {command.name: command for command in COMMANDS}

@@ -1,0 +1,65 @@
+"""The documents of --json have the fields that the reference promises."""
+
+from __future__ import annotations
+
+import pytest
+
+import holdfast
+from holdfast.cli.documents import CHECKPOINT, DOCUMENTS, PHASES, RUN
+from holdfast.cli.table import COMMANDS
+
+APART = {"run", "load", "__complete"}  # events as lines, a value of the user's own, words for a shell
+
+
+def test_every_command_has_its_document():
+    assert {name.split()[0] for name in DOCUMENTS} == {command.name for command in COMMANDS} - APART
+
+
+@pytest.fixture
+def documents(hf, story, tmp_path):
+    """What each command says, in an order in which each has something to say."""
+    store = holdfast.open()
+    with pytest.raises(holdfast.RunWaiting), store.run("asks", waiting="leave") as run:
+        run.approve("Deploy?")
+    store.close()
+    (story / "PLAN.md").write_text("## Phase 1: Research\n")
+    (story / "s.json").write_text("{}")
+    lines = {
+        "ls": "ls", "log": "log issue-42", "show": "show issue-42", "show SECTION": "show issue-42 state",
+        "files": "files issue-42", "files --left-out": "files issue-42 --left-out", "cat": "cat issue-42:a.txt",
+        "diff": "diff issue-42@1 issue-42", "stats": "stats", "checkpoint": "checkpoint issue-42",
+        "label": "label issue-42 name", "pin": "pin issue-42", "mark": "mark issue-42@1 archived",
+        "restore": "restore issue-42@1 --yes", "delete": "delete issue-42@2 --dry-run", "prune": "prune --dry-run",
+        "begin": "begin PLAN.md", "phase": "phase start 1", "replan": "replan 1 --reason x",
+        "save": "save --state s.json", "status": "status", "resume": "resume issue-42@1 --yes --take",
+        "undo": "undo issue-42 --yes",
+        "fork": "fork issue-42 other", "replay": "replay issue-42", "events": "events issue-42",
+        "approve": "approve asks", "signal": "signal asks go", "pause": "pause asks", "cancel": "cancel asks --yes",
+        "verify": "verify", "repair": "repair", "copy": f"copy .holdfast {tmp_path}/copy issue-42",
+        "export": f"export issue-42 -o {tmp_path}/run.holdfast",
+        "import": f"import {tmp_path}/run.holdfast --store {tmp_path}/third", "store migrate": "store migrate",
+        "store key ls": "store key ls", "store key new": "store key new k.key", "init": "init", "doctor": "doctor",
+        "completion": "completion bash",
+    }  # fmt: skip
+    said = {}
+    for name, line in lines.items():
+        done = hf(*line.split(), "--json")
+        assert done.code == 0, (line, done)
+        assert done.err == "", line
+        said[name] = done.json
+    return said
+
+
+def test_the_fields_are_those_of_the_reference(documents):
+    for name, said in documents.items():
+        assert set(said) - {"warnings"} == set(DOCUMENTS[name]), name
+    untested = {
+        "reject",
+        "answer",
+        "budget",
+        "demo",
+    }  # the same function as approve; a run that waits for one; test_setup
+    assert set(DOCUMENTS) - set(documents) == untested
+    assert all(set(one) == set(RUN) for one in documents["ls"]["runs"])
+    assert all(set(one) == set(CHECKPOINT) for one in documents["log"]["checkpoints"])
+    assert set(PHASES) <= set(documents["begin"])

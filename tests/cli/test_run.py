@@ -1,0 +1,215 @@
+"""`holdfast run`: a flow is begun, carried on, waits, fails, starts afresh; lines, a live view, events for machines."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import holdfast
+
+THREE = """\
+flow: three
+params: {who: world}
+phases:
+  one: echo one >> log; echo first
+  two: echo two >> log; echo hello {params.who}
+  three: echo three >> log; cat from >> log
+"""
+ASKS = """\
+flow: asks
+phases:
+  build: echo build >> log
+  push: {run: echo push >> log, approve: push it?}
+"""
+
+
+@pytest.fixture
+def flow(project):
+    (project / "from").write_text("file\n")
+    (project / "three.yaml").write_text(THREE)
+    (project / "asks.yaml").write_text(ASKS)
+    (project / "mine.py").write_text("def work(call):\n    return call.params\n")
+    return project
+
+
+def log(project):
+    return (project / "log").read_text().split()
+
+
+def test_a_flow_runs_to_its_end_and_says_each_phase(hf, flow):
+    done = hf("run", "three.yaml")
+    assert done.code == 0
+    assert "phase done two" in done.out
+    assert "hello world" in done.out
+    assert done.out.endswith("completed three\n")
+    assert "3 tasks done." in done.err
+    assert log(flow) == ["one", "two", "three", "file"]
+    assert (flow / ".holdfast" / "holdfast.db").exists()
+
+
+def test_files_are_in_its_checkpoints_unless_they_are_not_wanted(hf, flow):
+    hf("run", "three.yaml")
+    assert hf("cat", "three:log").out == "one\ntwo\nthree\nfile\n"
+    assert hf("run", "three.yaml", "--run-id", "bare", "--no-files").code == 0
+    assert hf("cat", "bare:log").code == 2
+
+
+def test_parameters_are_json_or_text(hf, flow):
+    assert "hello ann" in hf("run", "three.yaml", "--param", "who=ann").out
+    (flow / "calls.yaml").write_text("flow: calls\nparams: {n: 1, t: x}\nphases: {p: {call: mine:work}}\n")
+    done = hf("run", "calls.yaml", "--param", "n=[1, 2]", "--param", "t=a=b", "--json", "--import", "mine")
+    assert json.loads(done.out.splitlines()[-1])["results"] == {"p": {"n": [1, 2], "t": "a=b"}}
+    assert hf("run", "calls.yaml", "--import", "no_such_module").code == 2
+    assert hf("run", "three.yaml", "--param", "who").code == 2
+    unknown = hf("run", "three.yaml", "--run-id", "other", "--param", "whom=x")
+    assert (unknown.code, "did you mean" in unknown.err or "who" in unknown.err) == (2, True)
+
+
+def test_events_for_machines_are_one_a_line_and_the_result_is_the_last(hf, flow):
+    done = hf("run", "three.yaml", "--json")
+    events = [json.loads(line) for line in done.out.splitlines()]
+    kinds = [event["kind"] for event in events]
+    assert (kinds[0], kinds[-2:]) == ("flow_started", ["flow_done", "result"])
+    assert kinds.count("phase_done") == 3
+    assert "checkpoint" in kinds
+    result = events[-1]
+    assert (result["status"], result["exit_code"], result["tasks_done"]) == ("completed", 0, 3)
+    assert done.err == ""
+
+
+def test_quiet_says_only_how_it_ended(hf, flow):
+    assert hf("run", "three.yaml", "-q") == (0, "completed three\n", "")
+
+
+def test_verbose_shows_what_tasks_print_without_what_a_terminal_would_obey(hf, flow):
+    (flow / "loud.yaml").write_text("flow: loud\nphases:\n  p: printf 'said \\033[2Jx'\n")
+    out = hf("run", "loud.yaml", "-v").out
+    assert "| said" in out
+    assert "\x1b[2J" not in out
+
+
+def test_a_terminal_gets_a_live_view_that_is_drawn_over_itself(hf, flow):
+    done = hf("run", "three.yaml", terminal=True)
+    assert done.code == 0
+    assert "\x1b[2K" in done.out
+    assert "✓ two" in done.out
+
+
+def test_a_failed_flow_is_carried_on_by_the_same_line(hf, flow):
+    (flow / "from").unlink()
+    with holdfast.open():
+        pass
+    failed = hf("run", "three.yaml", "--waiting", "leave")
+    assert (failed.code, "waiting three" in failed.out) == (9, True)
+    (flow / "from").write_text("mended\n")
+    assert hf("answer", "retry", "three").code == 0
+    done = hf("run", "three.yaml")
+    assert done.code == 0
+    assert "Found a checkpoint" in done.err
+    assert "2 of 3 phases done (one, two)" in done.err
+    assert "2 kept from before" in done.err
+    assert log(flow) == ["one", "two", "three", "three", "mended"]
+
+
+def test_a_flow_that_aborts_says_so_by_its_exit_code(hf, flow):
+    (flow / "bad.yaml").write_text("flow: bad\non_failure: abort\nphases:\n  p: 'exit 3'\n")
+    done = hf("run", "bad.yaml")
+    assert done.code == 8
+    assert "failed bad: stopped at phase p" in done.out
+
+
+def test_a_person_is_asked_to_resume_and_what_the_run_waits_for(hf, flow):
+    """Proves B3, B5 as a person sees them."""
+    asked = hf("run", "asks.yaml", terminal=True, stdin=b"later\n")
+    assert asked.code == 9
+    assert "push it?" in asked.err
+    done = hf("run", "asks.yaml", terminal=True, stdin=b"y\napprove\n")
+    assert done.code == 0
+    assert log(flow) == ["build", "push"]
+
+
+def test_a_person_who_declines_starts_afresh_and_the_old_line_is_archived(hf, flow):
+    """Proves B3."""
+    hf("run", "asks.yaml", "--waiting", "leave")
+    done = hf("run", "asks.yaml", terminal=True, stdin=b"n\napprove\n")
+    assert done.code == 0
+    assert log(flow) == ["build", "build", "push"]
+    with holdfast.open() as store:
+        assert any(one.status == "archived" for one in store.checkpoints("asks", archived=True))
+
+
+def test_fresh_and_resume_do_not_ask(hf, flow):
+    hf("run", "asks.yaml", "--waiting", "leave")
+    assert hf("run", "asks.yaml", "--waiting", "leave", "--resume", terminal=True).code == 9
+    assert log(flow) == ["build"]
+    assert hf("run", "asks.yaml", "--waiting", "leave", "--fresh", terminal=True).code == 9
+    assert log(flow) == ["build", "build"]
+    assert hf("run", "asks.yaml", "--fresh", "--resume").code == 2
+
+
+def test_what_is_there_is_set_aside_only_for_a_flow_that_can_begin(hf, flow):
+    (flow / "needs.yaml").write_text(
+        "flow: needs\nparams: {who: {}}\nphases:\n  p: {run: 'false', approve: '{params.who}?'}\n"
+    )
+    assert hf("run", "needs.yaml", "--waiting", "leave", "--param", "who=ann").code == 9
+    assert hf("run", "needs.yaml", "--waiting", "leave", "--fresh").code == 2
+    assert hf("run", "needs.yaml", "--waiting", "leave").code == 9
+    with holdfast.open() as store:
+        assert not [one for one in store.checkpoints("needs", archived=True) if one.status == "archived"]
+
+
+def test_a_finished_run_has_nothing_left_to_do(hf, flow):
+    hf("run", "three.yaml")
+    again = hf("run", "three.yaml")
+    assert (again.code, "it was over already" in again.out) == (0, True)
+    assert "--fresh starts it again" in again.err
+    assert log(flow) == ["one", "two", "three", "file"]
+
+
+def test_a_cancelled_run_stays_so_until_it_starts_afresh(hf, flow):
+    hf("run", "asks.yaml", "--waiting", "leave")
+    assert hf("cancel", "asks", "--yes").code == 0
+    assert hf("run", "asks.yaml", "--waiting", "leave").code == 10
+    assert hf("run", "asks.yaml", "--waiting", "leave", "--fresh").code == 9
+
+
+def test_a_run_that_another_process_moves_is_left_alone(hf, flow):
+    hf("run", "asks.yaml", "--waiting", "leave")
+    with holdfast.open() as store, store.run("asks", waiting="leave"):
+        held = hf("run", "asks.yaml", "--waiting", "leave")
+    assert held.code == 4
+    assert "pid" in held.err
+
+
+def test_a_plan_in_markdown_runs_its_blocks_or_the_command_that_is_given(hf, flow):
+    (flow / "plan.md").write_text(
+        "# P\n\n## Phase 1: Read\n\n```sh\necho read >> log\n```\n\n## Phase 2: Write\n\nit\n"
+    )
+    refused = hf("run", "plan.md")
+    assert (refused.code, "phase 2 has no" in refused.err) == (2, True)
+    assert hf("run", "plan.md", "--agent", "echo {input} | head -n 1 >> log").code == 0
+    assert log(flow) == ["read", "Write"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("flow: f\nphases:\n  p: {rum: x}\n", "did you mean 'run'"),
+        ("flow: f\nphases: [\n", "bad.yaml"),
+        ("flow: f\nphases:\n  p: {agent: nobody}\n", "nobody"),
+    ],
+)
+def test_a_flow_that_cannot_be_followed_is_refused_before_anything_runs(hf, flow, text, said):
+    (flow / "bad.yaml").write_text(text)
+    done = hf("run", "bad.yaml")
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+    assert "Traceback" not in done.err
+
+
+def test_what_is_not_there_is_said(hf, flow):
+    assert hf("run", "no.yaml").code == 3
+    assert hf("run", "no.md").code == 3
+    assert hf("run", "three.yaml", "--agent", "x").code == 2
+    assert hf("run", "three.yaml", "--workspace", "nowhere").code != 0

@@ -1,0 +1,134 @@
+"""Setting up: init, doctor, completion."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from holdfast.cli.commands.init import SETTINGS
+from holdfast.settings.file import load_settings
+from holdfast.settings.values import Settings
+
+
+def test_init_writes_settings_that_mean_the_defaults(hf, project):
+    done = hf("init")
+    assert done.code == 0
+    assert done.out == "written holdfast.yaml\n"
+    assert load_settings(project / "holdfast.yaml") == Settings()
+    assert not (project / ".gitignore").exists()
+    assert hf("ls").code == 0
+
+
+def test_every_line_of_the_settings_is_understood_without_its_sign(project):
+    lines = [re.sub(r"^# ?(?=[ a-z])", "", line) if ":" in line else "" for line in SETTINGS.splitlines()[2:]]
+    (project / "all.yaml").write_text("\n".join(lines).replace("location: .holdfast ", "location: .holdfast"))
+    found = load_settings(project / "all.yaml")
+    assert found.retention.live == Settings().retention.live
+    assert found.interval_s == Settings().interval_s
+
+
+def test_init_keeps_the_store_out_of_git_and_overwrites_nothing(hf, project):
+    subprocess.run(["git", "init", "-q", "."], check=True)
+    (project / ".gitignore").write_text("dist")
+    assert hf("init", "--json").json["written"] == ["holdfast.yaml", ".gitignore"]
+    assert (project / ".gitignore").read_text() == "dist\n.holdfast/\n"
+    (project / "holdfast.yaml").write_text("interval_s: 5\n")
+    assert hf("init", "--json").json["written"] == []
+    assert (project / "holdfast.yaml").read_text() == "interval_s: 5\n"
+    assert (project / ".gitignore").read_text() == "dist\n.holdfast/\n"
+
+
+def test_init_says_when_the_folder_cannot_be_written(hf, project):
+    (project / "holdfast.yaml").symlink_to("/no/such/folder/file")
+    done = hf("init")
+    assert done.code == 6
+    assert "Traceback" not in done.err
+
+
+def test_the_demo_loses_nothing_and_leaves_nothing(hf, project, tmp_path):
+    done = hf("demo", "--json").json
+    assert done == {"kept_steps": 3, "repeated_steps": 0, "files_restored": True, "sound": True}
+    assert list(project.iterdir()) == []
+    assert "killed. Kept: 3 steps" in hf("demo", "--keep", tmp_path / "there").out
+    assert hf("demo", "--keep", tmp_path / "there").code == 2
+    assert hf("log", "demo", "-C", tmp_path / "there").code == 0
+
+
+def test_doctor_finds_a_sound_project_sound(hf, story):
+    done = hf("doctor")
+    assert done.code == 0
+    for check in ("program", "sqlite", "git", "extras", "settings", "store", "permissions", "disk", "clock"):
+        assert re.search(rf"^(ok|note) +{check} ", done.out, re.MULTILINE), check
+    assert hf("doctor", "--json").json["healthy"] is True
+
+
+def test_doctor_works_where_nothing_is_begun(hf, project):
+    done = hf("doctor")
+    assert done.code == 0
+    assert "none here yet" in done.out
+    assert list(project.iterdir()) == []
+
+
+def test_doctor_names_what_is_wrong_and_what_to_do(hf, story):
+    (story / "holdfast.yaml").write_text("nonsense: true\n")
+    done = hf("doctor")
+    assert done.code == 1
+    assert "there is no setting" in done.out
+    (story / "holdfast.yaml").unlink()
+    (story / ".holdfast" / "holdfast.db").chmod(0o644)
+    assert "chmod go=" in hf("doctor").out
+    (story / ".holdfast" / "holdfast.db").write_bytes(b"junk" * 1000)
+    assert hf("doctor").code == 1
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script(hf, shell):
+    done = hf("completion", shell)
+    assert done.code == 0
+    assert "__complete" in done.out
+    if shutil.which(shell):
+        subprocess.run([shell, "-n"], input=done.out, text=True, check=True)
+    assert hf("completion", "tcsh").code == 2
+
+
+def offered(hf, *words):
+    return [line.split("\t")[0] for line in hf("__complete", "--", *words).out.splitlines()]
+
+
+def test_completion_offers_commands_options_runs_and_checkpoints(hf, story):
+    assert offered(hf, "che") == ["checkpoint"]
+    assert {"ls", "log"} <= set(offered(hf, "l"))
+    assert offered(hf, "log", "is") == ["issue-42"]
+    assert "--limit" in offered(hf, "log", "--li")
+    assert "--json" in offered(hf, "log", "--js")
+    assert {"issue-42", "good"} <= set(offered(hf, "show", ""))
+    assert offered(hf, "show", "issue-42@") == ["issue-42@3", "issue-42@2", "issue-42@1"]
+    assert offered(hf, "show", "go") == ["good"]
+    short = hf("log", "issue-42").out.split()[1]
+    assert offered(hf, "show", short[:3]) == [short]
+    assert offered(hf, "cat", "issue-42:s") == ["issue-42:src/main.py"]
+    assert offered(hf, "store", "") == ["migrate", "key"]
+    assert offered(hf, "store", "key", "r") == ["remove"]
+    assert offered(hf, "completion", "") == ["bash", "zsh", "fish"]
+    assert "archived" in offered(hf, "mark", "good", "a")
+    assert "good" in hf("__complete", "--", "show", "issue-42@2").out
+
+
+def test_completion_offers_values_of_options_and_phases(hf, project):
+    (project / "PLAN.md").write_text("## Phase 1: Research\n## Phase 2: Ship\n")
+    run = hf("begin", "PLAN.md", "-q").out.strip()
+    hf("phase", "done", "1")
+    assert offered(hf, "save", "--run", "pl") == [run]
+    assert offered(hf, "phase", "start", "") == ["2-ship", "1-research"]
+    assert offered(hf, "replan", "1") == ["1-research"]
+    assert offered(hf, "load", "--from", run[:3]) == [run]
+    assert offered(hf, "resume", run[:3]) == [run]
+
+
+def test_completion_is_silent_whatever_goes_wrong(hf, project):
+    for words in (["show", ""], ["nothing", "x"], [], ["log", "--store", "ftp://x", "a"]):
+        done = hf("__complete", "--", *words)
+        assert (done.code, done.err) == (0, "")
