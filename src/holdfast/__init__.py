@@ -69,6 +69,9 @@ if TYPE_CHECKING:
         UsageError,
         ValueRefused,
     )
+    from holdfast.flow.advance import advance
+    from holdfast.flow.load import load_flow
+    from holdfast.flow.runner import run_flow
     from holdfast.model.redaction import Redacted, Secret
     from holdfast.model.triggers import Trigger
     from holdfast.retain.policy import RetentionPolicy
@@ -97,9 +100,12 @@ _HOMES = {
     "TypeRegistry": "holdfast.encode.types",
     "UnprotectedWarning": "holdfast.capture.protection",
     "When": "holdfast.capture.strategy",
+    "advance": "holdfast.flow.advance",
     "current_step": "holdfast.runtime.steps",
     "generate_key": "holdfast.encode.encrypt",
+    "load_flow": "holdfast.flow.load",
     "open": "holdfast.engine",
+    "run_flow": "holdfast.flow.runner",
 }
 
 __all__ = [
@@ -174,9 +180,12 @@ __all__ = [
     "ValueRefused",
     "When",
     "__version__",
+    "advance",
     "current_step",
     "generate_key",
+    "load_flow",
     "open",
+    "run_flow",
 ]
 
 

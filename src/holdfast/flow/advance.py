@@ -1,0 +1,87 @@
+"""Carrying a run on from the store alone: until it finishes, waits or loses its lease; safe to call twice.
+
+What is carried on are commands that the store holds: use it with stores that you trust as you trust your own scripts.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast.errors import FlowInvalid, LeaseHeld, UsageError
+from holdfast.flow.load import flow_from
+from holdfast.flow.position import DEFINITION, FlowRecord
+from holdfast.flow.result import FlowResult
+from holdfast.flow.runner import run_flow
+from holdfast.model.sections import WORKSPACE
+from holdfast.workspace.decide import Decisions
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Mapping
+
+    from holdfast.engine import Holdfast
+    from holdfast.flow.events import Observer
+    from holdfast.flow.model import Flow
+
+
+def stored_flow(hf: Holdfast, run: str) -> tuple[Flow, dict[str, Any]]:
+    """Return the flow that a run follows and its parameters; UsageError if the run follows none."""
+    head = hf.latest(run)
+    if DEFINITION not in head.sections:
+        raise UsageError(f"run {run!a} follows no flow, so it cannot be carried on from the store: run its program")
+    try:
+        record = msgspec.convert(head.section(DEFINITION), FlowRecord)
+        return flow_from(record.flow, f"run {run}"), record.params
+    except (msgspec.ValidationError, FlowInvalid) as error:
+        raise UsageError(
+            f"run {run!a}: the flow in the store cannot be followed as it is, because parts were kept out of it as "
+            f"secret or were written by another version; carry it on with its file ({error})"
+        ) from None
+
+
+def _bring_files(hf: Holdfast, run: str, workspace: Path) -> None:
+    """Fill a directory that is empty or not there with the run's files: it is carried on on another machine."""
+    head = hf.latest(run)
+    if WORKSPACE not in head.sections or (workspace.exists() and any(workspace.iterdir())):
+        return
+    workspace.mkdir(parents=True, exist_ok=True)
+    opened = hf.run(run, workspace=workspace)
+    try:
+        with opened.held():
+            opened.workspace.restore(opened.workspace.plan(head, decisions=Decisions(edits="take")))
+    finally:
+        opened.close()
+
+
+def advance(
+    hf: Holdfast,
+    run: str,
+    *,
+    workspace: str | os.PathLike[str] | None = None,
+    functions: Mapping[str, Callable[..., Any]] | None = None,
+    observer: Observer | None = None,
+) -> FlowResult:
+    """Carry a run on; `elsewhere` if another process moves it now. Its functions are those that are given.
+
+    Into a workspace that is empty or not there, the run's files are brought first.
+    """
+    flow, params = stored_flow(hf, run)
+    try:
+        if workspace is not None:
+            _bring_files(hf, run, Path(workspace))
+        return run_flow(
+            hf,
+            flow,
+            run_id=run,
+            workspace=workspace,
+            params=params,
+            observer=observer,
+            waiting="leave",
+            functions=functions,
+            trusted=False,
+        )
+    except LeaseHeld as held:
+        return FlowResult(run=run, flow=flow.name, status="elsewhere", detail=str(held))

@@ -1,0 +1,294 @@
+"""What must fit together in a flow, found before anything runs: every problem, not only the first."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from holdfast.capture.patterns import SECRET_KEYS
+from holdfast.capture.secrets import is_secret_key, keys_pattern
+from holdfast.errors import UsageError
+from holdfast.flow.condition import parse_condition
+from holdfast.flow.model import END, Action, Agent, Flow, Gate, Phase, Task, Work
+from holdfast.flow.names import FAILURE, TASK_FACTS, NameUnknown, find, known_names
+from holdfast.flow.order import circle_in, reachable, unconditional_circle
+from holdfast.flow.read import Problem, nearest
+from holdfast.flow.template import names_in, parse_template, shell_names_in, shell_places
+from holdfast.runtime.machine import FINAL
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from holdfast.flow.text import Path
+
+_CALL = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*\Z")
+_SECRET = keys_pattern(SECRET_KEYS)
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+_EMPTY = Phase()
+
+Names = dict[str, Any]
+
+
+def problems_of(flow: Flow) -> list[Problem]:
+    """Return everything that does not fit together in a flow."""
+    return _Check(flow).problems
+
+
+class _Check:
+    def __init__(self, flow: Flow) -> None:
+        self.problems: list[Problem] = []
+        self._flow = flow
+        self._names = known_names(flow)
+        self._order = {name: at for at, name in enumerate(flow.phases)}
+        self._flow_parts()
+        for name, agent in flow.agents.items():
+            self._storable(name, ("agents", name))
+            self._agent(agent, ("agents", name))
+        for name, phase in flow.phases.items():
+            self._phase(name, phase, ("phases", name))
+        self._routes()
+
+    def _say(self, path: Path, detail: str) -> None:
+        self.problems.append(Problem(path, detail))
+
+    def _storable(self, name: str, path: Path) -> None:
+        """Refuse a name under which nothing would be stored."""
+        if is_secret_key(name, _SECRET):
+            self._say(path, f"what stands under {name!a} is kept out of checkpoints as a secret: choose another name")
+
+    def _flow_parts(self) -> None:
+        flow = self._flow
+        self._env(flow.env, ("env",), self._names)
+        subject = flow.subject
+        if subject is not None:
+            if subject.id is None and subject.issue is None:
+                self._say(("subject",), "give an id or an issue")
+            if subject.read:
+                self._shell(subject.read, ("subject", "read"), self._names)
+        if END in flow.phases:
+            self._say(("phases", END), f"{END!a} is where a flow ends, so no phase can be called that")
+        for name in () if flow.in_order else FINAL.intersection(flow.phases):
+            self._say(("phases", name), f"{name!a} is a state in which a run ends, so no phase can be called that")
+        if flow.start is not None and flow.start not in flow.phases:
+            self._say(("start",), f"there is no phase {flow.start!a}{nearest(flow.start, flow.phases)}")
+
+    def _agent(self, agent: Agent, path: Path) -> None:
+        given = [key for key in ("run", "call", "script") if getattr(agent, key) is not None]
+        if len(given) != 1:
+            self._say(path, f"an agent has one of run, call and script, not {' and '.join(given) or 'none'}")
+        if agent.script is not None and not agent.script:
+            self._say((*path, "script"), "a script has at least one answer")
+        self._call_name(agent.call, (*path, "call"))
+        self._env(agent.env, (*path, "env"), self._names | {"input": None})
+        if agent.run is not None:
+            self._braces(agent.run, (*path, "run"))
+
+    def _phase(self, name: str, phase: Phase, path: Path) -> None:
+        self._storable(name, path)
+        own = [key for key in Work.__struct_fields__ if key != "approve" and _given(phase, key)]
+        if phase.tasks and own:
+            self._say((*path, own[0]), f"a phase with tasks has no {own[0]} of its own: put it into a task")
+        work = phase.work(name)
+        if not work and not (phase.approve or phase.next or own):
+            self._say(path, "it has nothing to do: give it run, call, agent or tasks")
+        if not work and own:
+            self._say((*path, own[0]), f"{own[0]} belongs to work, and there is none: give run, call, agent or tasks")
+        names = self._names
+        inside = names | {"tasks": names["phases"][name]["tasks"]}
+        if phase.tasks:
+            self._needs(phase.tasks, (*path, "tasks"))
+        for task_name, task in work.items():
+            self._storable(task_name, (*path, "tasks", task_name))
+            self._task(task_name, task, phase, inside, (*path, "tasks", task_name) if phase.tasks else path)
+        if phase.approve:
+            self._text(phase.approve.question, (*path, "approve"), names, phase=name)
+        if phase.when:
+            self._condition(phase.when, (*path, "when"), names)
+        if phase.repeat:
+            self._condition(phase.repeat.until, (*path, "repeat", "until"), inside)
+        if phase.replan:
+            self._action(phase.replan, (*path, "replan"), inside | FAILURE)
+
+    def _task(self, name: str, task: Task, phase: Phase, inside: Names, path: Path) -> None:
+        allowed = _needed(name, phase.tasks) if phase.tasks else set()
+        before = inside | {"tasks": {one: facts for one, facts in inside["tasks"].items() if one in allowed}}
+        after = before | {"tasks": before["tasks"] | {name: TASK_FACTS}, "result": TASK_FACTS["result"], "output": None}
+        self._action(task, path, before | {"attempt": None})
+        for at, gate in enumerate(task.gates):
+            self._gate(gate, (*path, "gates", at), after)
+        if task.fix is not None:
+            if not task.gates:
+                self._say((*path, "fix"), "a fix mends what a gate found, and there are no gates")
+            if task.max_fixes == 0:
+                self._say((*path, "max_fixes"), "a fix that may never run: give max_fixes, or leave fix out")
+            self._action(task.fix, (*path, "fix"), after | FAILURE)
+        if task.approve and phase.tasks:
+            self._text(task.approve.question, (*path, "approve"), before)
+        if task.summary:
+            self._text(task.summary, (*path, "summary"), after)
+        for at, artifact in enumerate(task.artifacts):
+            self._inside_workspace(artifact, (*path, "artifacts", at))
+
+    def _gate(self, gate: Gate, path: Path, names: Names) -> None:
+        self._shell(gate.run, (*path, "run"), names)
+        self._env(gate.env, (*path, "env"), names)
+        self._inside_workspace(gate.cwd, (*path, "cwd"))
+
+    def _action(self, action: Action, path: Path, names: Names) -> None:
+        flow = self._flow
+        agent = flow.agents.get(action.agent) if action.agent else None
+        if action.run and action.call:
+            self._say(path, "give run or call, not both")
+        known = [*flow.agents, *(flow.team.members if flow.team else ())]
+        own = action.run is not None or action.call is not None
+        if not action.agent and not own:
+            self._say(path, "it says nothing to do: give run, call or agent")
+        elif action.agent and agent is None and (not own or (known and action.agent not in known)):
+            missing = nearest(action.agent, known) if known else ": declare it under agents, or give run"
+            self._say((*path, "agent"), f"there is no agent {action.agent!a}{missing}")
+        self._call_name(action.call, (*path, "call"))
+        self._env(action.env, (*path, "env"), names)
+        self._inside_workspace(action.cwd, (*path, "cwd"))
+        self._value(action.input, (*path, "input"), names)
+        command = action.run if own else agent.run if agent else None
+        if action.run is not None:
+            self._shell(action.run, (*path, "run"), names | {"input": None})
+        elif not own and agent is not None and agent.run is not None:
+            self._shell(agent.run, (*path, "agent"), names | {"input": None}, said=f"agent {action.agent}: ")
+        if command is not None:
+            self._input(action, command, path)
+
+    def _input(self, action: Action, command: str, path: Path) -> None:
+        try:
+            uses = "input" in {name.partition(".")[0] for name in names_in(command)}
+        except UsageError:
+            return  # said already
+        if uses and action.input is None:
+            self._say(path, f"the command {command!a:.60} has an {{input}}, and none is given: add input")
+        if not uses and action.input is not None:
+            self._say((*path, "input"), f"the command {command!a:.60} does not use it: put {{input}} there")
+
+    def _needs(self, tasks: Mapping[str, Task], path: Path) -> None:
+        for name, task in tasks.items():
+            for at, need in enumerate(task.needs):
+                if need not in tasks:
+                    others = [one for one in tasks if one != name]
+                    self._say((*path, name, "needs", at), f"there is no task {need!a}{nearest(need, others)}")
+        known = {name: [need for need in task.needs if need in tasks] for name, task in tasks.items()}
+        circle = circle_in(known)
+        if circle:
+            self._say((*path, circle[0], "needs"), f"tasks need each other in a circle: {' -> '.join(circle)}")
+
+    def _routes(self) -> None:
+        flow = self._flow
+        for name, phase in flow.phases.items():
+            inside = self._names | {"tasks": self._names["phases"][name]["tasks"]}
+            for at, route in enumerate(phase.next):
+                path: Path = ("phases", name, "next", at)
+                if route.to != END and route.to not in flow.phases:
+                    self._say(path, f"there is no phase {route.to!a}{nearest(route.to, [*flow.phases, END])}")
+                if route.when:
+                    self._condition(route.when, (*path, "when"), inside)
+                elif at < len(phase.next) - 1:
+                    self._say(path, "it has no when, so what stands below it is never reached")
+        if flow.in_order or self.problems:
+            return
+        for name in flow.phases.keys() - reachable(flow):
+            self._say(("phases", name), f"no way leads here from {flow.first!a}")
+        circle = unconditional_circle(flow)
+        if circle:
+            self._say(("phases", circle[0], "next"), f"this never ends: {' -> '.join(circle)}; give a way out a when")
+
+    def _text(self, text: str, path: Path, names: Names, *, phase: str | None = None) -> None:
+        try:
+            used = names_in(text)
+        except UsageError as error:
+            self._say(path, str(error))
+            return
+        for name in used:
+            self._name(name, path, names, phase=phase)
+
+    def _value(self, value: Any, path: Path, names: Names) -> None:
+        if isinstance(value, str):
+            self._text(value, path, names)
+        elif isinstance(value, (dict, list)):
+            for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+                self._value(item, (*path, key), names)
+
+    def _braces(self, text: str, path: Path) -> None:
+        try:
+            parse_template(text)
+        except UsageError as error:
+            self._say(path, str(error))
+
+    def _shell(self, text: str, path: Path, names: Names, *, said: str = "") -> None:
+        if "\0" in text:
+            self._say(path, "a command has no zero byte")
+            return
+        try:
+            used = names_in(text)
+            for name in shell_names_in(text):
+                if name in names:
+                    self._say(path, f"${{{name}}} is a variable of the shell; write {{{name}}} for the flow's value")
+            shell_places(text)
+        except UsageError as error:
+            self._say(path, f"{said}{error}")
+            return
+        for name in used:
+            self._name(name, path, names, said=said)
+
+    def _name(self, name: str, path: Path, names: Names, *, phase: str | None = None, said: str = "") -> None:
+        parts = name.split(".")
+        try:
+            find(names, name)
+        except NameUnknown as error:
+            here = self._names["phases"].get(path[1], {}).get("tasks", {}) if len(path) > 1 else {}
+            there = names.get("tasks") or {}
+            known = parts[0] == "tasks" and len(parts) > 1 and parts[1] in here and parts[1] not in there
+            self._say(path, f"{said}{{{name}}}: add {parts[1]!a} to needs first" if known else f"{said}{error}")
+            return
+        here_phase = phase or (str(path[1]) if path[0] == "phases" else None)
+        late = self._flow.in_order and parts[0] == "phases" and here_phase in self._order
+        if late and self._order[parts[1]] > self._order[str(here_phase)]:
+            self._say(path, f"{{{name}}}: phase {parts[1]!a} comes after {here_phase!a}, so it has no result yet")
+
+    def _condition(self, text: str, path: Path, names: Names) -> None:
+        try:
+            condition = parse_condition(text)
+        except UsageError as error:
+            self._say(path, str(error))
+            return
+        for name in condition.names:
+            self._name(name, path, names)
+
+    def _env(self, env: Mapping[str, str], path: Path, names: Names) -> None:
+        for variable, text in env.items():
+            if not _VARIABLE.match(variable):
+                self._say((*path, variable), f"{variable!a:.60} cannot be the name of an environment variable")
+            self._text(text, (*path, variable), names)
+
+    def _call_name(self, call: str | None, path: Path) -> None:
+        if call is not None and not _CALL.match(call):
+            self._say(path, f"{call!a:.80} is no function: write module:function")
+
+    def _inside_workspace(self, given: str | None, path: Path) -> None:
+        if given is not None and (given.startswith(("/", "~")) or ".." in given.split("/") or "\0" in given):
+            self._say(path, f"{given!a:.80} leads out of the workspace, where nothing is captured")
+
+
+def _given(phase: Phase, key: str) -> bool:
+    """Tell whether a field of a phase was set: it differs from what it is by default."""
+    return bool(getattr(phase, key) != getattr(_EMPTY, key))
+
+
+def _needed(name: str, tasks: Mapping[str, Task]) -> set[str]:
+    """Return the tasks that are done when a task begins."""
+    done: set[str] = set()
+    ahead = [name]
+    while ahead:
+        for need in tasks[ahead.pop()].needs:
+            if need in tasks and need not in done:
+                done.add(need)
+                ahead.append(need)
+    return done

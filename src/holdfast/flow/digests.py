@@ -1,0 +1,262 @@
+"""Names for what a flow says, so that a changed file is met with a plan: what is kept, what runs, what is gone.
+
+A task's digest covers all that decides what it does: its own words, its agent's, the parameters that it uses, and the
+tasks and phases whose results it builds on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from holdfast.capture.patterns import SECRET_KEYS
+from holdfast.capture.secrets import ends_in_secret_key, is_secret_key, is_telling, keys_pattern, looks_random
+from holdfast.flow.condition import parse_condition
+from holdfast.flow.template import names_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from holdfast.flow.model import Action, Flow, Phase, Task
+
+Change = Literal["same", "changed", "new", "removed"]
+
+_NOT_DECIDING = {
+    "retries", "backoff", "timeout", "max_fixes", "approve", "artifacts", "summary", "writes", "needs", "gates", "fix",
+}  # fmt: skip
+_GATE_DECIDES = {"run", "env", "cwd"}
+_LENGTH = 16
+_SECRET = keys_pattern(SECRET_KEYS)
+
+
+class PhaseDigest(msgspec.Struct, frozen=True):
+    """The digest of a phase and of each of its tasks; `actions` leaves gates and fixes out."""
+
+    phase: str
+    tasks: dict[str, str] = {}
+    actions: dict[str, str] = {}
+
+
+class FlowDigests(msgspec.Struct, frozen=True):
+    """The digests of a whole flow, phases in their order."""
+
+    phases: dict[str, PhaseDigest] = {}
+
+
+class PhaseChange(msgspec.Struct, frozen=True):
+    """What became of one phase and its tasks between two versions of a flow."""
+
+    phase: str
+    change: Change
+    tasks: dict[str, Change] = {}
+
+
+class FlowChanges(msgspec.Struct, frozen=True):
+    """What became of a flow: every phase of the new version in its order, then those that are gone."""
+
+    phases: tuple[PhaseChange, ...] = ()
+
+    def which(self, change: Change) -> tuple[str, ...]:
+        """Return the phases that changed in one way."""
+        return tuple(one.phase for one in self.phases if one.change == change)
+
+    @property
+    def is_same(self) -> bool:
+        """Whether nothing changed."""
+        return all(one.change == "same" for one in self.phases)
+
+    def lines(self) -> list[str]:
+        """Say it for people, one line a phase, and a line for each task of a changed one."""
+        said: list[str] = []
+        for one in self.phases:
+            said.append(f"{one.phase}: {_MEANING[one.change]}")
+            if one.change == "changed":
+                said += [f"  {task}: {_MEANING[change]}" for task, change in one.tasks.items()]
+        return said
+
+
+_MEANING = {
+    "same": "unchanged, its results are kept",
+    "changed": "changed, it runs again",
+    "new": "new, it runs",
+    "removed": "no longer in the flow, its results stay in the record",
+}
+
+
+def flow_digests(flow: Flow, params: Mapping[str, Any]) -> FlowDigests:
+    """Return the digests of a flow with these parameters."""
+    own = {name: _phase_digest(name, phase, flow, params) for name, phase in flow.phases.items()}
+    return FlowDigests(_built_on(flow, own))
+
+
+def compare_flows(old: FlowDigests, new: FlowDigests) -> FlowChanges:
+    """Return what became of each phase and task."""
+    changes: list[PhaseChange] = []
+    for name, digest in new.phases.items():
+        before = old.phases.get(name)
+        if before is None:
+            changes.append(PhaseChange(name, "new"))
+            continue
+        tasks = _compare(before.tasks, digest.tasks)
+        changes.append(PhaseChange(name, "same" if before.phase == digest.phase else "changed", tasks))
+    changes += [PhaseChange(name, "removed") for name in old.phases if name not in new.phases]
+    return FlowChanges(tuple(changes))
+
+
+def phases_used(phase: Phase, name: str, flow: Flow) -> set[str]:
+    """Return the other phases whose results a phase builds on, by the names in its texts."""
+    found: set[str] = set()
+    for text in _texts_of(phase, name, flow):
+        found |= {parts[1] for parts in (used.split(".") for used in text) if parts[0] == "phases" and len(parts) > 1}
+    return found - {name}
+
+
+def _compare(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, Change]:
+    changes: dict[str, Change] = {
+        name: "new" if name not in old else "same" if old[name] == digest else "changed" for name, digest in new.items()
+    }
+    return changes | dict.fromkeys((name for name in old if name not in new), "removed")
+
+
+def _phase_digest(name: str, phase: Phase, flow: Flow, params: Mapping[str, Any]) -> PhaseDigest:
+    work = phase.work(name)
+    actions: dict[str, str] = {}
+    tasks: dict[str, str] = {}
+    for task in _needs_first(work):
+        needs = sorted(tasks.get(need, "") for need in work[task].needs)
+        actions[task] = _digest([_action_digest(work[task], flow, params), needs])
+        tasks[task] = _digest([actions[task], _checks_digest(work[task], flow, params)])
+    tasks, actions = {task: tasks[task] for task in work}, {task: actions[task] for task in work}
+    rest = [phase.when, _plain(phase.repeat), _plain(phase.replan), _values(phase.when, params)]
+    return PhaseDigest(_digest([tasks, rest]), tasks, actions)
+
+
+def _built_on(flow: Flow, phases: dict[str, PhaseDigest]) -> dict[str, PhaseDigest]:
+    """Return the digests with those of the phases in them whose results each builds on, directly or through others."""
+    uses = {name: phases_used(phase, name, flow) for name, phase in flow.phases.items()}
+    if not any(uses.values()):
+        return phases
+    found: dict[str, PhaseDigest] = {}
+    for name, digest in phases.items():
+        below = sorted(_all_below(name, uses))
+        seal = [phases[other].phase for other in below if other in phases]
+        if not seal:
+            found[name] = digest
+            continue
+        tasks, actions = (
+            {task: _digest([one, seal]) for task, one in part.items()} for part in (digest.tasks, digest.actions)
+        )
+        found[name] = PhaseDigest(_digest([digest.phase, seal]), tasks, actions)
+    return found
+
+
+def _all_below(name: str, uses: Mapping[str, set[str]]) -> set[str]:
+    found: set[str] = set()
+    ahead = [name]
+    while ahead:
+        for other in uses.get(ahead.pop(), ()):
+            if other not in found and other != name:
+                found.add(other)
+                ahead.append(other)
+    return found
+
+
+def _needs_first(work: Mapping[str, Task]) -> list[str]:
+    """Return the tasks so that each stands after those it needs."""
+    done: dict[str, None] = {}
+    for root in work:
+        ahead = [root]
+        while ahead:
+            name = ahead[-1]
+            missing = [need for need in work[name].needs if need in work and need not in done]
+            if missing:
+                ahead += missing
+            else:
+                done[ahead.pop()] = None
+    return list(done)
+
+
+def _action_digest(task: Task, flow: Flow, params: Mapping[str, Any]) -> str:
+    said = {name: value for name, value in _plain(task).items() if name not in _NOT_DECIDING}
+    texts = [*_action_texts(task, flow), *flow.env.values()]
+    return _digest([said, _agents_of([task], flow), _params_used(texts, params), _without_secrets(flow.env)])
+
+
+def _checks_digest(task: Task, flow: Flow, params: Mapping[str, Any]) -> str:
+    texts = [text for gate in task.gates for text in (gate.run, *gate.env.values())]
+    texts += _action_texts(task.fix, flow) if task.fix else ()
+    gates = [{name: value for name, value in _plain(gate).items() if name in _GATE_DECIDES} for gate in task.gates]
+    fixers = _agents_of([task.fix] if task.fix else [], flow)
+    return _digest([gates, _plain(task.fix), fixers, _params_used(texts, params)])
+
+
+def _agents_of(actions: Sequence[Action], flow: Flow) -> dict[str, Any]:
+    names = sorted({action.agent for action in actions if action.agent})
+    known = {name: _plain(flow.agents[name]) for name in names if name in flow.agents}
+    return {name: {key: said[key] for key in said if key not in ("role", "timeout")} for name, said in known.items()}
+
+
+def _params_used(texts: list[str], params: Mapping[str, Any]) -> dict[str, Any]:
+    names = (name.split(".") for text in texts for name in names_in(text))
+    used = {parts[1] for parts in names if parts[0] == "params" and len(parts) > 1}
+    return _without_secrets({name: params[name] for name in sorted(used) if name in params})  # type: ignore[no-any-return]
+
+
+def _action_texts(action: Action, flow: Flow) -> Iterator[str]:
+    agent = flow.agents.get(action.agent) if action.agent else None
+    own = action.run is not None or action.call is not None
+    yield from (text for text in (action.run, None if own or agent is None else agent.run) if text)
+    yield from action.env.values()
+    yield from agent.env.values() if agent else ()
+    yield from _strings(action.input)
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (dict, list)):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _strings(item)
+
+
+def _texts_of(phase: Phase, name: str, flow: Flow) -> Iterator[list[str]]:
+    """Yield the names that each text and condition of a phase uses, those that decide where it leads aside."""
+    for task in phase.work(name).values():
+        for action in (task, task.fix):
+            if action is not None:
+                yield from map(names_in, _action_texts(action, flow))
+        for gate in task.gates:
+            yield from map(names_in, (gate.run, *gate.env.values()))
+    if phase.when:
+        yield list(parse_condition(phase.when).names)
+
+
+def _values(condition: str | None, params: Mapping[str, Any]) -> dict[str, Any]:
+    names = parse_condition(condition).names if condition else ()
+    used = {parts[1] for parts in (name.split(".") for name in names) if parts[0] == "params" and len(parts) > 1}
+    return _without_secrets({name: params[name] for name in sorted(used) if name in params})  # type: ignore[no-any-return]
+
+
+def _plain(part: Any) -> Any:
+    return _without_secrets(msgspec.to_builtins(part))
+
+
+def _without_secrets(value: Any) -> Any:
+    """Return what is said without secrets, by the rules of the store: a new key is no other work, nor betrayed."""
+    if isinstance(value, dict):
+        return {key: "" if _is_secret(key, item) else _without_secrets(item) for key, item in value.items()}
+    return [_without_secrets(item) for item in value] if isinstance(value, list) else value
+
+
+def _is_secret(key: str, value: Any) -> bool:
+    if is_secret_key(key, _SECRET):
+        return True
+    is_text = isinstance(value, str)
+    return is_text and (ends_in_secret_key(key, _SECRET) or (is_telling(key) and looks_random(value)))
+
+
+def _digest(value: Any) -> str:
+    packed = msgspec.json.encode(value, order="deterministic", enc_hook=repr)
+    return hashlib.sha256(packed).hexdigest()[:_LENGTH]

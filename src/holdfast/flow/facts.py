@@ -1,0 +1,150 @@
+"""What templates and conditions find behind their names while a flow runs, read from the run's own sections."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from holdfast.flow.names import find
+from holdfast.flow.position import place_name
+from holdfast.runtime.ledger import TIME
+
+if TYPE_CHECKING:
+    from holdfast.flow.model import Flow
+    from holdfast.flow.position import Kept, Position
+    from holdfast.run import Run
+    from holdfast.runtime.budget import Budget
+
+_NOTHING = {"status": "pending", "result": None, "output": None, "summary": None, "exit_code": None, "error": None}
+
+
+class Facts:
+    """The values behind names, as they are at the moment they are asked for."""
+
+    def __init__(
+        self, run: Run, flow: Flow, params: dict[str, Any], position: Kept, *, budget: Budget, phase: str
+    ) -> None:
+        self._run = run
+        self._flow = flow
+        self._params = params
+        self._kept = position
+        self._budget = budget
+        self._phase = phase
+        self.more: dict[str, Any] = {}
+        """Names that are known only in one place: input, failure, result, ..."""
+
+    @property
+    def _position(self) -> Position:
+        value: Position = self._kept.value
+        return value
+
+    def having(self, **more: Any) -> Facts:
+        """Return the same facts with more names."""
+        facts = Facts(self._run, self._flow, self._params, self._kept, budget=self._budget, phase=self._phase)
+        facts.more = {**self.more, **more}
+        return facts
+
+    def __call__(self, name: str) -> Any:
+        """Return the value of a dotted name; NameUnknown names the nearest."""
+        root = name.partition(".")[0]
+        if root in self.more:
+            return find(self.more, name)
+        return find({root: self._root(root, name), **dict.fromkeys(_ROOTS - {root}, None)}, name)
+
+    def _root(self, root: str, name: str) -> Any:
+        if root == "params":
+            return self._params
+        if root == "phases":
+            wanted = name.split(".")[1] if "." in name else ""
+            return {one: self.phase(one) if one == wanted else None for one in self._flow.phases}
+        if root == "tasks":
+            if name == root:
+                return self.tasks(self._phase)
+            wanted = name.split(".")[1]
+            work = self._flow.phases[self._phase].work(self._phase)
+            return {one: self.task(self._phase, one) if one == wanted else None for one in work}
+        if root == "run":
+            place = str(self._run.workspace.path) if self._run.has_workspace else None
+            return {"id": self._run.id, "workspace": place}
+        if root == "flow":
+            return {"name": self._flow.name}
+        if root == "subject":
+            return _subject(self._run, self._flow)
+        if root == "budget":
+            return _amounts(self._budget)
+        if root == "round":
+            return self._position.rounds.get(self._phase, 1)
+        return self._position.visits.get(self._phase, 0)
+
+    def tasks(self, phase: str) -> dict[str, Any]:
+        """Return what each task of a phase came to in its present round."""
+        return {task: self.task(phase, task) for task in self._flow.phases[phase].work(phase)}
+
+    def task(self, phase: str, task: str) -> dict[str, Any]:
+        """Return what a task came to in the present round of its phase."""
+        position = self._position
+        number = position.rounds.get(phase, 1)
+        step = place_name(phase, number, task, position.editions.get(f"{phase}/{task}", 1))
+        record = self._run.steps.record(step)
+        if record is None:
+            return {**_NOTHING, "artifacts": []}
+        kept = record.get("result")
+        done: dict[str, Any] = kept if isinstance(kept, dict) else {"result": kept}
+        error = record.get("error") or {}
+        return {
+            **_NOTHING,
+            **done,
+            "output": _output(done),
+            "artifacts": done.get("artifacts", []),
+            "status": {"done": "completed", "started": "running"}.get(record["event"], record["event"]),
+            "error": error.get("message"),
+        }
+
+    def phase(self, phase: str) -> dict[str, Any]:
+        """Return what a phase came to."""
+        state = self._run.phases.state(phase)
+        tasks = self.tasks(phase)
+        result = (
+            tasks[phase]["result"] if list(tasks) == [phase] else {name: one["result"] for name, one in tasks.items()}
+        )
+        return {
+            "status": state.status,
+            "summary": state.summary,
+            "result": result,
+            "error": state.error.message if state.error else None,
+            "artifacts": [one.path for one in state.artifacts],
+            "visits": self._position.visits.get(phase, 0),
+            "duration_s": state.duration_s,
+            "tasks": tasks,
+        }
+
+
+_ROOTS = {"params", "phases", "tasks", "run", "flow", "subject", "budget", "visit", "round"}
+
+
+def _output(done: dict[str, Any]) -> str | None:
+    output = done.get("output")
+    if output is not None:
+        return str(output)
+    return done["result"] if isinstance(done.get("result"), str) else None
+
+
+def _subject(run: Run, flow: Flow) -> dict[str, Any]:
+    if flow.subject is None:
+        return {}
+    now = run.subject.value
+    known = {name: getattr(now, name) for name in ("id", "title", "body", "labels", "assignees", "branch")}
+    return {**known, "issue": flow.subject.issue}
+
+
+def _amounts(budget: Budget) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name in ("tokens", "time", "retries", "subcalls", "tool_calls", "money", *budget.spending):
+        stored = TIME if name == "time" else name
+        used, limit = budget.used(stored), budget.limit_of(stored)
+        left = budget.left(stored)
+        found[name] = {"used": float(used), "limit": _number(limit), "left": _number(left)}
+    return found
+
+
+def _number(amount: Any) -> float | None:
+    return None if amount is None else float(amount)

@@ -1,0 +1,114 @@
+"""Where a flow stands, and what it said when it stood there: two sections of its run."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+
+from holdfast.flow.digests import FlowDigests, PhaseDigest
+
+DEFINITION, POSITION = "flow", "flow_position"
+
+
+# Rows, and no mapping from names to digests: under a name such as "auth" a digest would be taken for a credential.
+_TaskRow = tuple[str, str, str]
+_PhaseRow = tuple[str, str, list[_TaskRow]]
+
+
+class FlowRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The definition that a run follows, so that it can be carried on from the store alone."""
+
+    flow: dict[str, Any]
+    params: dict[str, Any] = {}
+    digests: list[_PhaseRow] = []
+    file: str | None = None
+
+
+def rows_of(digests: FlowDigests) -> list[_PhaseRow]:
+    """Return digests as they are stored."""
+    return [
+        (name, one.phase, [(task, digest, one.actions[task]) for task, digest in one.tasks.items()])
+        for name, one in digests.phases.items()
+    ]
+
+
+def digests_of(rows: list[_PhaseRow]) -> FlowDigests:
+    """Return stored digests."""
+    return FlowDigests(
+        {
+            name: PhaseDigest(phase, {task: one for task, one, _ in tasks}, {task: action for task, _, action in tasks})
+            for name, phase, tasks in rows
+        }
+    )
+
+
+class Position(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a flow is; what its phases and tasks came to stands in their own sections."""
+
+    current: str | None = None
+    """The phase that is under way or comes next."""
+    marks: dict[str, Literal["open", "kept"]] = {}
+    """Phases that were begun and not left, and those whose results hold although the flow begins anew."""
+    rounds: dict[str, int] = {}
+    """How often each phase was begun: visits, repetitions and replans."""
+    visits: dict[str, int] = {}
+    editions: dict[str, int] = {}
+    """How often the definition of a task changed after it was begun; the first is 1."""
+    repeats: dict[str, int] = {}
+    """How many rounds of a phase that repeats were gone through in this visit."""
+    retries: dict[str, int] = {}
+    """How often a phase was tried again by its own rule, in this round."""
+    questions: dict[str, int] = {}
+    """How often a question was answered in a way that ended the run, so that it is asked anew."""
+    replanning: dict[str, str] = {}
+    """Phases whose replan was counted and is not done, with the reason."""
+    scripted: dict[str, int] = {}
+    """How many answers each scripted agent has given."""
+    due: list[str] = []
+    """Phases that were settled and changed since, so that they are to be gone through again."""
+    stopped: str | None = None
+    """The phase at which the run was given up."""
+    is_done: bool = False
+    reset_at: datetime | None = None
+    """When a recovery last set the run back to an earlier state, once that was taken in."""
+
+
+class Kept:
+    """A value as a live section: changed as a whole, and never in place."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+        self.changes = 0
+
+    def change(self, **fields: Any) -> None:
+        """Let some fields have other values from now on."""
+        self.value = msgspec.structs.replace(self.value, **fields)
+        self.changes += 1
+
+    def snapshot(self) -> Any:
+        """Return it as plain data."""
+        return msgspec.to_builtins(self.value)
+
+    def restore(self, value: Any) -> None:
+        """Take it back."""
+        self.value = msgspec.convert(value, type(self.value))
+        self.changes += 1
+
+
+def raised(counts: dict[str, int], name: str) -> dict[str, int]:
+    """Return counts with one of them one higher."""
+    return {**counts, name: counts.get(name, 0) + 1}
+
+
+def without(values: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return a mapping without one of its names."""
+    return {key: value for key, value in values.items() if key != name}
+
+
+def place_name(phase: str, number: int, task: str, edition: int = 1) -> str:
+    """Return the name of a task's step: the same in every life, another one in every round and edition."""
+    again = f"#{number}" if number > 1 else ""
+    anew = f"~{edition}" if edition > 1 else ""
+    return f"{phase}{again}/{task}{anew}"

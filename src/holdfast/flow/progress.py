@@ -1,0 +1,207 @@
+"""A flow's progress: a live view in a terminal, plain lines elsewhere, JSON lines for machines.
+
+Text from agents is shown without control characters: what a model prints must not move a person's cursor.
+"""
+
+from __future__ import annotations
+
+import threading
+import unicodedata
+from typing import TYPE_CHECKING, Literal
+
+from holdfast.flow.duration import show_duration
+from holdfast.flow.events import Event, json_line
+from holdfast.flow.view import BudgetView, PhaseView, TaskView, View, fold
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Style = Literal["live", "lines", "json"]
+
+_SIGNS = {"pending": "·", "running": "▸", "done": "✓", "kept": "=", "failed": "✗", "skipped": "-", "waiting": "?"}
+_MOST_TASKS = 12
+_BAR = 20
+_OFTEN_S = 0.1
+_QUIET = {"task_output", "checkpoint", "budget", "gate_started", "protected"}
+
+
+class Progress:
+    """An observer that shows a flow through `write`; it may be called from several threads."""
+
+    def __init__(
+        self,
+        write: Callable[[str], None],
+        *,
+        style: Style = "lines",
+        width: Callable[[], int] = lambda: 80,
+        monotonic: Callable[[], float] | None = None,
+        output: bool = False,
+    ) -> None:
+        """With `output`, plain lines hold what tasks print, too."""
+        self.view = View()
+        self._write = write
+        self._style = style
+        self._width = width
+        self._monotonic = monotonic
+        self._output = output
+        self._drawn = 0
+        self._drawn_at = float("-inf")
+        self._lock = threading.Lock()
+
+    def __call__(self, event: Event) -> None:
+        """Take one event in, and show it."""
+        with self._lock:
+            self.view = fold(self.view, event)
+            if self._style == "json":
+                self._write(json_line(event))
+            elif self._style == "lines":
+                line = line_of(event, output=self._output)
+                if line is not None:
+                    self._write(line + "\n")
+            elif event.kind not in _QUIET or self._is_due():
+                self._draw(event.at.timestamp())
+
+    def close(self) -> None:
+        """Draw the last state, so that it stays on the screen."""
+        with self._lock:
+            if self._style == "live" and self.view.flow:
+                self._draw(None)
+
+    def _is_due(self) -> bool:
+        return self._monotonic is not None and self._monotonic() - self._drawn_at >= _OFTEN_S
+
+    def _draw(self, now: float | None) -> None:
+        lines = render(self.view, self._width(), now=now)
+        above = f"\x1b[{self._drawn}F" if self._drawn else ""
+        self._write(above + "".join(f"\x1b[2K{line}\n" for line in lines) + "\x1b[0J")
+        self._drawn = len(lines)
+        if self._monotonic is not None:
+            self._drawn_at = self._monotonic()
+
+
+def render(view: View, width: int, *, now: float | None = None) -> list[str]:
+    """Return the live view as lines that fit into a width."""
+    head = f"{view.flow} · run {view.run}"
+    if view.started_at is not None and now is not None:
+        head += f" · {show_duration(now - view.started_at)}"
+    lines = [f"{head} · {view.status}" + (f": {view.detail}" if view.detail else "")]
+    for name, phase in view.phases.items():
+        lines.append(_phase_line(name, phase))
+        if phase.status in ("running", "failed"):
+            lines += _task_lines(phase, now)
+    lines += [_budget_line(name, budget) for name, budget in view.budgets.items() if budget.limit is not None]
+    lines += [f"  | {line}" for line in view.output] if view.status == "running" else []
+    if view.checkpoint:
+        age = f" ({show_duration(now - view.checkpoint_at)} ago)" if now and view.checkpoint_at is not None else ""
+        lines.append(f"saved: {view.checkpoint}{age}")
+    if view.waiting:
+        lines.append(f"? waiting: {view.waiting}")
+    if view.unprotected:
+        lines.append(f"! UNPROTECTED {view.unprotected}")
+    return [fit(line, width) for line in lines]
+
+
+def line_of(event: Event, *, output: bool = False) -> str | None:
+    """Return an event as a line for a log, None for one that a log does not need."""
+    if event.kind == "task_output":
+        return "\n".join(f"  | {clean(line)}" for line in event.text.splitlines()) or None if output else None
+    if event.kind in _QUIET:
+        return None
+    place = "/".join(part for part in (event.phase, event.task) if part)
+    took = event.data.get("duration_s")
+    parts = [
+        event.at.strftime("%H:%M:%S"),
+        event.kind.replace("_", " "),
+        place,
+        event.gate or "",
+        f"[{show_duration(took)}]" if took is not None else "",
+        event.text.partition("\n")[0],
+    ]
+    return clean(" ".join(part for part in parts if part))
+
+
+def clean(text: str) -> str:
+    """Return a text without anything that a terminal would obey."""
+    return "".join(char if unicodedata.category(char)[0] != "C" else " " if char == "\t" else "�" for char in text)
+
+
+def fit(text: str, width: int) -> str:
+    """Return a clean text cut to a number of columns; wide characters take two, combining ones none."""
+    text = clean(text)
+    used = 0
+    for at, char in enumerate(text):
+        columns = 0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
+        if used + columns > width:
+            return _cut(text[:at], width)
+        used += columns
+    return text
+
+
+def _cut(text: str, width: int) -> str:
+    while text and _columns(text) > width - 1:
+        text = text[:-1]
+    return text + "…" if width > 0 else ""
+
+
+def _columns(text: str) -> int:
+    return sum(
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
+    )
+
+
+def _phase_line(name: str, phase: PhaseView) -> str:
+    done = sum(task.status in ("done", "kept", "skipped") for task in phase.tasks.values())
+    parts = [f"{_SIGNS[phase.status]} {name}"]
+    if len(phase.tasks) > 1:
+        parts.append(f"{done}/{len(phase.tasks)}")
+    if phase.visits > 1:
+        parts.append(f"round {phase.visits}")
+    if phase.replans:
+        parts.append(f"replanned {phase.replans}x")
+    if phase.took_s is not None:
+        parts.append(show_duration(phase.took_s))
+    if phase.status == "kept":
+        parts.append("kept from before")
+    if phase.detail:
+        parts.append(f"- {phase.detail}")
+    return "  ".join(parts)
+
+
+def _task_lines(phase: PhaseView, now: float | None) -> list[str]:
+    order = {"running": 0, "failed": 1, "waiting": 2, "done": 3, "kept": 3, "pending": 4, "skipped": 5}
+    ranked = sorted(phase.tasks.items(), key=lambda item: order[item[1].status])[:_MOST_TASKS]
+    shown = {name for name, _ in ranked}
+    lines = [_task_line(name, task, now) for name, task in phase.tasks.items() if name in shown]
+    hidden = len(phase.tasks) - len(lines)
+    return [*lines, f"    … {hidden} more"] if hidden else lines
+
+
+def _task_line(name: str, task: TaskView, now: float | None) -> str:
+    parts = [f"    {_SIGNS[task.status]} {name}"]
+    if task.agent:
+        parts.append(f"({task.agent})")
+    if task.gates:
+        parts.append("gates " + "".join(_SIGNS[gate.status] for gate in task.gates.values()))
+    if task.fixes:
+        parts.append(f"fix {task.fixes}")
+    if task.tries > 1:
+        parts.append(f"try {task.tries}")
+    if task.took_s is not None:
+        parts.append(show_duration(task.took_s))
+    elif task.status == "running" and task.started_at is not None and now is not None:
+        parts.append(show_duration(now - task.started_at))
+    if task.detail:
+        parts.append(f"- {task.detail}")
+    return " ".join(parts)
+
+
+def _budget_line(name: str, budget: BudgetView) -> str:
+    limit = budget.limit or 0
+    share = min(1.0, budget.used / limit) if limit else 1.0
+    full = round(share * _BAR)
+    amounts = (
+        f"{show_duration(budget.used)} of {show_duration(limit)}"
+        if name == "time"
+        else f"{budget.used:,g} of {limit:,g}"
+    )
+    return f"{name:>10} [{'#' * full}{'-' * (_BAR - full)}] {amounts} ({share:.0%}){'  !' if budget.warned else ''}"

@@ -1,0 +1,61 @@
+"""A run as the host of a part whose every small step is stored by the step around it already."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from holdfast.model.triggers import Trigger
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from holdfast.capture.lock import RunLock
+    from holdfast.run import Run
+    from holdfast.runtime.waits import Reply, Wait
+
+
+class Quiet:
+    """Passes everything on to the run but checkpoints for single steps: those are taken by the steps themselves."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self.id = run.id
+
+    @property
+    def lock(self) -> RunLock:
+        """The run's lock."""
+        return self._run.lock
+
+    def now(self) -> datetime:
+        """Return the time, in UTC."""
+        return self._run.now()
+
+    def monotonic(self) -> float:
+        """Return seconds by a clock that never jumps."""
+        return self._run.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        self._run.sleep(seconds)
+
+    def save(self, trigger: Trigger, reason: str = "", *, phase: str | None = None, files: bool | None = None) -> bool:
+        """Take a checkpoint, unless it is for a single step."""
+        if trigger == Trigger.STEP_COMPLETE:
+            return True
+        return self._run.save(trigger, reason, phase=phase, files=files)
+
+    def offer(self, trigger: Trigger, reason: str = "", *, phase: str | None = None, **details: Any) -> None:
+        """Take a checkpoint if it is due."""
+        self._run.offer(trigger, reason, phase=phase, **details)
+
+    def note(self, kind: str, what: str = "", **details: Any) -> None:
+        """Add a line to the journal."""
+        self._run.note(kind, what, **details)
+
+    def wait_for(self, wait: Wait) -> Reply:
+        """Wait for somebody or something."""
+        return self._run.wait_for(wait)
+
+    def check_open(self, lost: str) -> None:
+        """Raise RunClosed if the run is closed."""
+        self._run.check_open(lost)

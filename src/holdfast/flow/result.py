@@ -1,0 +1,40 @@
+"""How a call that carried a flow on ended."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from holdfast.flow.digests import FlowChanges
+
+Ending = Literal["completed", "failed", "waiting", "cancelled", "elsewhere"]
+
+
+class FlowResult(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the run stands now; `elsewhere` means that another process moves it, and nothing was done here."""
+
+    run: str
+    flow: str
+    status: Ending
+    detail: str = ""
+    phases: dict[str, str] = {}
+    """The status of each phase."""
+    results: dict[str, Any] = {}
+    """What each phase came to."""
+    waits_for: str | None = None
+    """The id of the wait, with status `waiting`."""
+    changes: FlowChanges = FlowChanges()
+    """What became of the flow since the run was last carried on."""
+    tasks_done: int = 0
+    """Tasks that were carried out in this call."""
+    tasks_kept: int = 0
+    """Tasks whose results were there already."""
+    saved_s: float = 0.0
+    """How long the kept tasks took when they were carried out."""
+    saved_tokens: int = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left to carry on."""
+        return self.status in ("completed", "cancelled")

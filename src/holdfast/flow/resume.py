@@ -1,0 +1,78 @@
+"""A flow that changed since its run was last carried on: what is kept, what runs again, what is gone.
+
+Nothing is written here: the parts of the run are changed in memory, and the next checkpoint holds all of it at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from holdfast.flow.digests import compare_flows
+from holdfast.flow.position import place_name, raised
+from holdfast.flow.tasks import again_from_gates, worked
+
+if TYPE_CHECKING:
+    from holdfast.flow.digests import FlowChanges, FlowDigests, PhaseChange
+    from holdfast.flow.model import Flow
+    from holdfast.flow.position import Kept
+    from holdfast.run import Run
+
+_SETTLED = ("completed", "skipped")
+
+
+def take_changes(run: Run, flow: Flow, position: Kept, old: FlowDigests, new: FlowDigests) -> FlowChanges:
+    """Make the run ready for a flow that is not what it was; return what became of it."""
+    changes = compare_flows(old, new)
+    if changes.is_same:
+        return changes
+    with run.lock:
+        known = run.phases.snapshot().phases
+        marks = dict(position.value.marks)
+        due = dict.fromkeys(position.value.due)
+        for change in changes.phases:
+            name = change.phase
+            if change.change == "removed":
+                marks.pop(name, None)
+                due.pop(name, None)
+                run.note("flow changed", f"phase {name} is no longer in the flow; its results stay in the record")
+                continue
+            status = known[name].status if name in known else "pending"
+            if change.change == "changed" and status != "pending":
+                marks[name] = "open"
+                if status not in ("pending", "running"):
+                    due[name] = None
+                _begin_tasks_anew(run, position, change, old, new)
+                run.note("flow changed", f"phase {name} changed, it runs again")
+            elif change.change == "same" and status in _SETTLED and name not in due:
+                marks[name] = "kept"
+        if run.head is not None and "waits" in run.head.sections:
+            run.waits.withdraw()  # what is still to be asked is asked when the flow comes there
+        position.change(marks=marks, due=list(due), current=flow.first, is_done=False)
+    return changes
+
+
+def _begin_tasks_anew(run: Run, position: Kept, change: PhaseChange, old: FlowDigests, new: FlowDigests) -> None:
+    """Give each changed task a new edition, so that its step is another one; the same work is not done again."""
+    phase = change.phase
+    number = position.value.rounds.get(phase, 1)
+    states = dict(run.gates.snapshot().tasks)
+    before = dict(states)
+    for task, became in change.tasks.items():
+        gated = place_name(phase, number, task)
+        if became == "removed":
+            states.pop(gated, None)
+        if became != "changed":
+            continue
+        name = f"{phase}/{task}"
+        done = run.steps.record(place_name(phase, number, task, position.value.editions.get(name, 1)))
+        position.change(editions=raised({name: 1, **position.value.editions}, name))
+        if old.phases[phase].actions.get(task) != new.phases[phase].actions.get(task):
+            states.pop(gated, None)
+        elif gated in states:
+            states[gated] = again_from_gates(states[gated])
+        elif done is not None and done["event"] == "done":
+            states[gated] = worked(done.get("result"))
+    if states != before:
+        run.gates.restore(msgspec.structs.replace(run.gates.snapshot(), tasks=states))

@@ -1,0 +1,334 @@
+"""Carrying a flow on: until it ends, waits or fails. The same call begins it and resumes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from holdfast.errors import (
+    BudgetExhausted,
+    EffectUncertain,
+    HeadMoved,
+    LeaseLost,
+    NotFound,
+    RunCancelled,
+    RunWaiting,
+    SubjectUnavailable,
+    UsageError,
+)
+from holdfast.flow.actions import Actions, Place
+from holdfast.flow.digests import FlowChanges, compare_flows, flow_digests
+from holdfast.flow.facts import Facts
+from holdfast.flow.functions import resolve_functions
+from holdfast.flow.load import bind_params, check_flow
+from holdfast.flow.model import Action
+from holdfast.flow.phase_tasks import PhaseTasks
+from holdfast.flow.position import DEFINITION, POSITION, FlowRecord, Kept, Position, digests_of, rows_of
+from holdfast.flow.result import FlowResult
+from holdfast.flow.resume import take_changes
+from holdfast.flow.states import States
+from holdfast.flow.tasks import Tasks
+from holdfast.flow.template import fill_shell
+from holdfast.flow.voice import Voice
+from holdfast.flow.walk import FlowStopped, Walk, limits_of
+from holdfast.model import sections
+from holdfast.model.redaction import Redacted
+from holdfast.recover.record import SECTION as AFRESH
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Mapping
+
+    from holdfast.engine import Holdfast
+    from holdfast.flow.events import Observer
+    from holdfast.flow.model import Budget as Limits
+    from holdfast.flow.model import Flow
+    from holdfast.flow.result import Ending
+    from holdfast.run import Run
+    from holdfast.runtime.budget import BudgetWarning
+    from holdfast.runtime.parts import Waiting
+
+
+def run_flow(
+    hf: Holdfast,
+    flow: Flow,
+    *,
+    run_id: str | None = None,
+    workspace: str | os.PathLike[str] | None = None,
+    params: dict[str, Any] | None = None,
+    observer: Observer | None = None,
+    waiting: Waiting = "block",
+    functions: Mapping[str, Callable[..., Any]] | None = None,
+    file: str | None = None,
+    trusted: bool = True,
+) -> FlowResult:
+    """Begin a flow, or carry it on from where its run stands, until it ends, waits or fails; return how it ended.
+
+    The same call resumes it. A run that waits for a person blocks, or with `waiting="leave"` returns `waiting`.
+    Functions that the flow names are taken from `functions`, or if it is `trusted` from modules that are imported.
+    """
+    flow = check_flow(flow, file or flow.name)
+    name = run_id or flow.name
+    known = _stored(hf, name)
+    values = _bound(name, flow, known, params)
+    over = _over(hf, name, flow, values, known)
+    if over is not None:
+        return over
+    calls = resolve_functions(flow, functions, trusted=trusted)
+    run = hf.run(name, workspace=workspace, waiting=waiting)
+    runner: Runner | None = None
+    try:
+        with run:
+            runner = Runner(run, flow, values, functions=calls, observer=observer, file=file)
+            runner.carry_on()
+    except RunWaiting as wait:
+        return _ended(run, flow, runner, "waiting", wait.question, waits_for=wait.wait)
+    except RunCancelled as cancelled:
+        return _ended(run, flow, runner, "cancelled", str(cancelled))
+    except (FlowStopped, BudgetExhausted, EffectUncertain) as stopped:
+        return _ended(run, flow, runner, "failed", str(stopped))
+    except (LeaseLost, HeadMoved) as lost:
+        return _ended(run, flow, runner, "elsewhere", str(lost))
+    return _ended(run, flow, runner, "completed", "")
+
+
+def preview(
+    hf: Holdfast, flow: Flow, *, run_id: str | None = None, params: dict[str, Any] | None = None
+) -> FlowChanges:
+    """Return what became of a flow since its run was last carried on, before anything is done about it."""
+    flow = check_flow(flow)
+    name = run_id or flow.name
+    known = _stored(hf, name)
+    values = _bound(name, flow, known, params)
+    return compare_flows(digests_of(known.digests if known else []), flow_digests(flow, values))
+
+
+class KeptBefore(NamedTuple):
+    """What earlier lives of a run did, and this one does not have to."""
+
+    tasks: int = 0
+    took_s: float = 0.0
+    tokens: int = 0
+
+
+def _kept_before(run: Run) -> KeptBefore:
+    records = [record for name in run.steps.names() if (record := run.steps.record(name)) and record["event"] == "done"]
+    results = [record["result"] for record in records if isinstance(record.get("result"), dict)]
+    return KeptBefore(
+        tasks=len(records),
+        took_s=sum(record.get("duration_s", 0.0) for record in records),
+        tokens=sum(result.get("tokens", 0) for result in results),
+    )
+
+
+class Runner:
+    """A run made ready to follow a flow: its parts set up, and a changed flow taken in."""
+
+    def __init__(
+        self,
+        run: Run,
+        flow: Flow,
+        params: dict[str, Any],
+        *,
+        functions: Mapping[str, Callable[..., Any]],
+        observer: Observer | None,
+        file: str | None,
+    ) -> None:
+        self._run = run
+        self._flow = flow
+        self._voice = Voice(run, observer)
+        self._root = run.workspace.path if run.has_workspace else Path.cwd()
+        self._is_new = run.head is None or DEFINITION not in run.head.sections
+        run.declare_phases(*flow.phases, plan=file)
+        self._position = run.attach(POSITION, Kept(Position(current=flow.first)))
+        self.changes = self._take_in(params, file)
+        self.kept = _kept_before(run)
+        self._set_up_budget(flow.budget)
+        self._actions = Actions(
+            run, flow, self._position, params=params, functions=functions, root=self._root, emit=self._voice
+        )
+        self.tasks = Tasks(run, flow, self._position, actions=self._actions, root=self._root, emit=self._voice)
+        self.walk = Walk(
+            run,
+            flow,
+            params,
+            self._position,
+            actions=self._actions,
+            tasks=self.tasks,
+            phase_tasks=PhaseTasks(run, self.tasks, self._voice),
+            states=States(run, flow, self._position),
+            voice=self._voice,
+        )
+
+    def carry_on(self) -> None:
+        """Go on until the flow is over."""
+        phases = {name: list(phase.work(name)) for name, phase in self._flow.phases.items()}
+        data = {"flow": self._flow.name, "run": self._run.id, "phases": phases}
+        self._voice("flow_started" if self._is_new else "flow_resumed", data=data)
+        if not self.changes.is_same:
+            self._voice("flow_changed", text="; ".join(self.changes.lines()), data=msgspec.to_builtins(self.changes))
+        self._set_up_people()
+        self.walk.carry_on()
+        self._voice.catch_up()
+        kept = self.kept
+        done = {"done": self.tasks.done, "kept": kept.tasks, "saved_s": kept.took_s, "saved_tokens": kept.tokens}
+        self._voice("flow_done", data=done)
+
+    def _take_in(self, params: dict[str, Any], file: str | None) -> FlowChanges:
+        """Let the run follow this definition from the next checkpoint on; return what became of the one before."""
+        run, flow = self._run, self._flow
+        digests = flow_digests(flow, params)
+        definition = run.attach(DEFINITION, Kept(FlowRecord(flow={})))
+        changes = FlowChanges()
+        if not self._is_new:
+            changes = take_changes(run, flow, self._position, digests_of(definition.value.digests), digests)
+        record = FlowRecord(flow=msgspec.to_builtins(flow), params=params, digests=rows_of(digests), file=file)
+        if record != definition.value:
+            definition.change(flow=record.flow, params=params, digests=record.digests, file=file)
+        return changes
+
+    def _set_up_budget(self, limits: Limits | None) -> None:
+        budget = self._run.budget
+        budget.limit(**limits_of(limits))
+        budget.warn(
+            at=limits.warn_at if limits else None,
+            on_warning=limits.on_warning if limits else None,
+            warned=self._warned,
+        )
+
+    def _warned(self, warning: BudgetWarning) -> None:
+        text = f"{warning.budget}: {warning.used} of {warning.limit} used"
+        self._voice("budget_warning", text=text, data={"budget": warning.budget})
+
+    def _set_up_people(self) -> None:
+        """Put team and subject into their sections, the subject as it is now."""
+        flow, run = self._flow, self._run
+        if flow.team is not None:
+            run.team.rename(flow.team.id or run.team.id)
+            for member, role in flow.team.members.items():
+                run.team.add(member, role)
+            run.agents.team = run.team
+        subject = flow.subject
+        if subject is None:
+            return
+        name = str(subject.id if subject.id is not None else subject.issue)
+        given = {field: getattr(subject, field) for field in _SUBJECT_FIELDS}
+        known = {field: value for field, value in given.items() if value not in (None, [])}
+        now = sections.Subject(id=name, **{**known, **self._read_subject(name)})
+        if not self._is_new:
+            changed = run.subject.differences(now)
+            if changed:
+                run.note("subject changed", f"{name}: {', '.join(changed)}")
+                self._voice("subject_changed", text=f"{name}: {', '.join(changed)}", data={"fields": changed})
+        run.subject.update(**{field: getattr(now, field) for field in ("id", *_SUBJECT_FIELDS)})
+
+    def _read_subject(self, name: str) -> dict[str, Any]:
+        """Return the subject's present form as its command prints it, nothing if it has none."""
+        subject = self._flow.subject
+        if subject is None or subject.read is None:
+            return {}
+        facts = self.walk.facts(self._flow.first)
+        place = Place("", "subject", "subject")
+        result = self._actions.shell(fill_shell(subject.read, facts), _READ, place, facts, "task_output")
+        said = result.json() if result.succeeded else None
+        if not isinstance(said, dict):
+            raise SubjectUnavailable(name, result.problem or "its command did not print a JSON object")
+        read = {field: said[field] for field in _SUBJECT_FIELDS if said.get(field) is not None}
+        try:
+            msgspec.convert({"id": name, **read}, sections.Subject)
+        except msgspec.ValidationError as error:
+            raise SubjectUnavailable(name, f"its command printed something else ({error})") from None
+        return read
+
+
+_SUBJECT_FIELDS = ("title", "body", "labels", "assignees", "branch")
+_READ = Action(run="read")
+
+
+def _stored(hf: Holdfast, name: str) -> FlowRecord | None:
+    """Return the definition that a run follows, None if it is new; UsageError if it is no flow's run."""
+    try:
+        head = hf.latest(name)
+    except NotFound:
+        return None
+    if DEFINITION not in head.sections:
+        if head.sections == (AFRESH,):
+            return None  # what was there is set aside
+        raise UsageError(f"run {name!a} is there and was not begun by a flow: choose another run id")
+    return msgspec.convert(head.section(DEFINITION), FlowRecord)
+
+
+def _over(hf: Holdfast, name: str, flow: Flow, values: dict[str, Any], known: FlowRecord | None) -> FlowResult | None:
+    """Return how a run ended that has nothing left to do, None if it can be carried on."""
+    if known is None:
+        return None
+    head = hf.latest(name)
+    status = head.summary.status
+    changes = compare_flows(digests_of(known.digests), flow_digests(flow, values))
+    ending: Ending = "cancelled" if status == "cancelled" else "completed"
+    if status == "cancelled" or (status == "completed" and changes.is_same):
+        run = hf.run(name)
+        position = Kept(msgspec.convert(head.section(POSITION), Position))
+        facts = Facts(run, flow, values, position, budget=run.budget, phase=flow.first)
+        statuses, results = _came_to(run, flow, facts)
+        return FlowResult(
+            run=name,
+            flow=flow.name,
+            status=ending,
+            detail="it was over already",
+            phases=statuses,
+            results=results,
+            changes=changes,
+        )
+    return None
+
+
+def _came_to(run: Run, flow: Flow, facts: Facts | None) -> tuple[dict[str, str], dict[str, Any]]:
+    """Return the status of each phase, and the results of those that are complete."""
+    states = run.phases.snapshot().phases
+    statuses: dict[str, str] = {name: states[name].status if name in states else "pending" for name in flow.phases}
+    done = [name for name, status in statuses.items() if status == "completed"]
+    return statuses, {name: facts.phase(name)["result"] for name in done} if facts is not None else {}
+
+
+def _was_taken_out(value: Any) -> bool:
+    """Tell whether a parameter, or a part of it, was kept out of the store as a secret."""
+    if isinstance(value, dict):
+        return any(map(_was_taken_out, value.values()))
+    return any(map(_was_taken_out, value)) if isinstance(value, list) else isinstance(value, Redacted)
+
+
+def _bound(name: str, flow: Flow, known: FlowRecord | None, params: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the parameters of a run: those of an earlier life unless others are given; secret ones are given anew."""
+    if known is None:
+        return bind_params(flow, params)
+    owner = known.flow.get("flow")
+    if owner != flow.name:
+        raise UsageError(
+            f"run {name!a} belongs to flow {owner!a}, not {flow.name!a}: choose another run id, or delete the run"
+        )
+    before = {key: value for key, value in known.params.items() if key in flow.params and not _was_taken_out(value)}
+    return bind_params(flow, {**before, **(params or {})})
+
+
+def _ended(
+    run: Run, flow: Flow, runner: Runner | None, status: Ending, detail: str, *, waits_for: str | None = None
+) -> FlowResult:
+    kept = runner.kept if runner else KeptBefore()
+    statuses, results = _came_to(run, flow, runner.walk.facts(flow.first) if runner else None)
+    return FlowResult(
+        run=run.id,
+        flow=flow.name,
+        status=status,
+        detail=detail,
+        phases=statuses,
+        results=results,
+        waits_for=waits_for,
+        changes=runner.changes if runner else FlowChanges(),
+        tasks_done=runner.tasks.done if runner else 0,
+        tasks_kept=kept.tasks,
+        saved_s=kept.took_s,
+        saved_tokens=kept.tokens,
+    )

@@ -1,0 +1,469 @@
+"""One task of a flow: asked about, carried out once, checked by its gates, its artifacts and summary kept."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from holdfast.errors import HoldfastError, UsageError
+from holdfast.flow.actions import Place, cut, may_retry
+from holdfast.flow.position import place_name, raised
+from holdfast.flow.template import fill, fill_shell
+from holdfast.model.sections import CoderResult, GateResult
+from holdfast.model.sections import GatedTask as GatedState
+from holdfast.runtime.attempt import Retry, attempt
+from holdfast.runtime.checks import Gate as Check
+from holdfast.runtime.gates import FAILED, RESPONDED, GatedTask, Response
+from holdfast.runtime.leaving import is_leaving
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from holdfast.flow.actions import Actions
+    from holdfast.flow.facts import Facts
+    from holdfast.flow.model import Flow, Gate, Task
+    from holdfast.flow.position import Kept
+    from holdfast.run import Run
+    from holdfast.runtime.checks import GateFailure
+    from holdfast.runtime.waits import Reply
+
+_OUTPUT_BYTES = 64 << 10
+_FAILURE_BYTES = 16 << 10
+
+
+class Rejected(HoldfastError):
+    """A person said no."""
+
+    def __init__(self, place: str, by: str) -> None:
+        self.place = place
+        self.by = by
+        super().__init__()
+
+    def sentence(self) -> str:
+        """Say who."""
+        return f"{self.place} was rejected" + (f" by {self.by}" if self.by else "")
+
+
+class TaskFailed(HoldfastError):
+    """A task did not come to its end."""
+
+    def __init__(self, task: str, detail: str) -> None:
+        self.task = task
+        self.detail = detail
+        super().__init__()
+
+    def sentence(self) -> str:
+        """Say why."""
+        return f"task {self.task}: {self.detail}"
+
+
+class Tasks:
+    """Carries out the tasks of one flow in one run."""
+
+    def __init__(
+        self,
+        run: Run,
+        flow: Flow,
+        position: Kept,
+        *,
+        actions: Actions,
+        root: Path,
+        emit: Callable[..., None],
+    ) -> None:
+        self._run = run
+        self._flow = flow
+        self._position = position
+        self._actions = actions
+        self.budget = run.budget
+        self._root = root
+        self._emit = emit
+        self.asker = Asker(run, position, emit)
+        self._looked_at: set[str] = set()
+        self._written_at = _last_write(run)
+        self._had_gates = "gates" in run.registered or (run.head is not None and "gates" in run.head.sections)
+        self.done = 0
+        """How many tasks were carried out in this life."""
+        self.rejected: Rejected | None = None
+        """A no that ends the run."""
+
+    def step_name(self, phase: str, task: str) -> str:
+        """Return the name of a task's step in the present round."""
+        value = self._position.value
+        return place_name(phase, value.rounds.get(phase, 1), task, value.editions.get(f"{phase}/{task}", 1))
+
+    def carry_out(self, phase: str, task: str, definition: Task, facts: Facts) -> dict[str, Any]:
+        """Do a task, or return what came of it in an earlier life of the run."""
+        place = Place(phase, task, self.step_name(phase, task))
+        record = self._run.steps.record(place.name)
+        if record is not None and record["event"] in ("done", "skipped"):
+            return self._keep(place, definition, facts)
+        if (
+            definition.approve is not None
+            and self._flow.phases[phase].tasks
+            and not self._is_wanted(place, definition, facts)
+        ):
+            self._emit("task_skipped", phase=phase, task=task, text="rejected")
+            return {"result": None, "summary": ""}
+        self.budget.check()
+        told = {"agent": definition.agent} if definition.agent else {}
+        self._emit("task_started", phase=phase, task=task, data=told)
+        began = self._run.monotonic()
+        guard = self._run.destructive(definition.destructive, place.name) if definition.destructive else nullcontext()
+        try:
+            with guard:
+                done = self._step(place, definition, facts)
+        except Exception as error:
+            if is_leaving(error):
+                raise
+            took = self._run.monotonic() - began
+            self._emit("task_failed", phase=phase, task=task, text=str(error), data={"duration_s": took})
+            raise
+        took = self._run.monotonic() - began
+        with self._run.lock:
+            self.done += 1
+        self._emit("task_done", phase=phase, task=task, text=done.get("summary", ""), data={"duration_s": took})
+        self.budget.check()
+        return done
+
+    def _keep(self, place: Place, definition: Task, facts: Facts) -> dict[str, Any]:
+        done = self._step(place, definition, facts)
+        self._emit("task_kept", phase=place.phase, task=place.task, text=done.get("summary", ""))
+        return done
+
+    def _step(self, place: Place, definition: Task, facts: Facts) -> dict[str, Any]:
+        gated = bool(definition.gates)
+
+        def retried(error: Exception) -> bool:
+            again = may_retry(error)
+            if again:
+                self.budget.count(retries=1)
+                self._emit("task_retry", phase=place.phase, task=place.task, text=str(error))
+            return again
+
+        work = _Work(self, place, definition, facts)
+        done: Any = self._run.step(
+            place.name,
+            work.gated if gated else work.plain,
+            retries=0 if gated else definition.retries,
+            backoff=definition.backoff,
+            retry_on=retried,
+            effect=definition.effect,
+            on_unknown=definition.on_unknown,
+            wrote_files=definition.writes and self._run.has_workspace,
+        )
+        return done if isinstance(done, dict) else {"result": done}  # of a skipped one, what the person gave
+
+    def _is_wanted(self, place: Place, definition: Task, facts: Facts) -> bool:
+        """Ask a person; False if the task is to be left out, Rejected if the run is to end here."""
+        approve = definition.approve
+        assert approve is not None
+        question = Question(f"approve:{place.name}", fill(approve.question, facts), place.phase, place.task)
+        try:
+            self.asker.ask(question)
+        except Rejected as rejected:
+            if approve.on_reject == "skip":
+                return False
+            self.rejected = rejected
+            self.asker.anew(question)
+            raise
+        return True
+
+    def plain(self, place: Place, definition: Task, facts: Facts) -> dict[str, Any]:
+        """Carry out a task without gates; one that had gates before, and its work done, is done."""
+        known = self._run.gates.snapshot().tasks.get(self._gated_name(place)) if self._had_gates else None
+        if known is not None and is_worked(known) and isinstance(known.coder_response, dict):
+            done = known.coder_response
+        else:
+            done = self._actions.perform(definition, place, facts)
+        return self.finished(done, definition, facts, place)
+
+    def _gated_name(self, place: Place) -> str:
+        return place_name(place.phase, self._position.value.rounds.get(place.phase, 1), place.task)
+
+    def gated(self, place: Place, definition: Task, facts: Facts) -> dict[str, Any]:
+        """Carry out a task and its gates, from where an earlier life of the run left them."""
+        name = self._gated_name(place)
+        inner = _Gated(
+            self._run,
+            self._actions,
+            place,
+            definition,
+            facts=facts,
+            emit=self._emit,
+            made=lambda: self._artifacts(definition, place),
+        )
+        task: GatedTask = self._run.gates.task(
+            name,
+            inner.work,
+            [
+                Check(inner.check(number, gate), gate.description or gate.run, gate.level or number)
+                for number, gate in enumerate(definition.gates, 1)
+            ],
+            fix=inner.fix if definition.fix is not None else None,
+            max_fixes=definition.max_fixes,
+            files=definition.writes and self._run.has_workspace,
+            fingerprint=self._fingerprint(name),
+        )
+        if name in self._run.gates.snapshot().tasks and task.state.stage == FAILED:
+            task.retry()
+        inner.kept(task)
+        outcome = task.run()
+        if not outcome.success:
+            raise TaskFailed(place.name, outcome.error.message if outcome.error else outcome.stage)
+        done = outcome.response if isinstance(outcome.response, dict) else {"result": outcome.response}
+        gates = [{"level": one.level, "gate": one.description, "success": one.success} for one in outcome.gates]
+        return self.finished({**done, "gates": gates, "fixes": outcome.fix_attempts}, definition, facts, place)
+
+    def _fingerprint(self, name: str) -> Callable[[], str] | None:
+        """Return what tells a gated task whether files changed between its last stage and this life of the run.
+
+        Within a life nobody but the task itself is expected to write, so only the beginning is looked at. After a
+        failed gate it is the fix that writes, and may have been interrupted: it is done again, and all gates with it.
+        """
+        if not self._run.has_workspace:
+            return None
+        state = self._run.gates.snapshot().tasks.get(name)
+        token = int(state.fingerprint) if state is not None and state.fingerprint else 0
+        if state is not None and state.updated_at is not None and name not in self._looked_at:
+            passed = all(result.success for result in state.gate_results)
+            token += passed and self._written_at > state.updated_at.timestamp()
+        self._looked_at.add(name)
+        return lambda: str(token)
+
+    def finished(self, done: dict[str, Any], definition: Task, facts: Facts, place: Place) -> dict[str, Any]:
+        """Return what came of a task with its artifacts and its summary."""
+        made = self._artifacts(definition, place)
+        done = {**done, **({"artifacts": made} if made else {})}
+        if definition.summary:
+            known = facts.having(
+                result=done.get("result"),
+                output=done.get("output", done.get("result")),
+                tasks={**facts("tasks"), place.task: {**done, "status": "completed"}},
+            )
+            done["summary"] = fill(definition.summary, known)
+        return done
+
+    def _artifacts(self, definition: Task, place: Place) -> list[str]:
+        made: list[str] = []
+        for pattern in definition.artifacts:
+            found = sorted(path for path in self._root.glob(pattern) if path.is_file())
+            if not found:
+                raise UsageError(f"{place.name} was to make {pattern!a}, and there is no such file")
+            made += [path.relative_to(self._root).as_posix() for path in found]
+        return list(dict.fromkeys(made))
+
+
+def _last_write(run: Run) -> float:
+    """Return when somebody last wrote to what gates looked at in an earlier life: 0 if nobody did.
+
+    Asked before this life saves anything, because a checkpoint takes the files in as they are.
+    """
+    if run.head is None or "gates" not in run.head.sections or not run.has_workspace:
+        return 0.0
+    last = 0.0
+    for change in run.workspace.changes():
+        try:
+            last = max(last, (run.workspace.path / change.path).lstat().st_mtime)
+        except OSError:
+            return float("inf")  # it was taken away, nobody knows when
+    return last
+
+
+class _Work:
+    """The two forms of a task as functions of one name each, so that a step knows them again in the next life."""
+
+    def __init__(self, tasks: Tasks, place: Place, definition: Task, facts: Facts) -> None:
+        self._tasks = tasks
+        self._given = (place, definition, facts)
+
+    def plain(self) -> dict[str, Any]:
+        return self._tasks.plain(*self._given)
+
+    def gated(self) -> dict[str, Any]:
+        return self._tasks.gated(*self._given)
+
+
+class _Gated:
+    """Worker, gates and fix of one task."""
+
+    def __init__(
+        self,
+        run: Run,
+        actions: Actions,
+        place: Place,
+        definition: Task,
+        *,
+        facts: Facts,
+        emit: Callable[..., None],
+        made: Callable[[], object],
+    ) -> None:
+        self._actions = actions
+        self._run = run
+        self._emit = emit
+        self._made = made
+        self._place = place
+        self._definition = definition
+        self._facts = facts
+        self._response: dict[str, Any] = {}
+
+    def kept(self, task: GatedTask) -> None:
+        """Learn what is there from an earlier life, and say so."""
+        known = self._run.gates.snapshot().tasks.get(task.name)
+        if known is None:
+            return
+        if isinstance(known.coder_response, dict):
+            self._response = known.coder_response
+        for result in known.gate_results:
+            if result.success:
+                self._say("gate_kept", result.description, level=result.level)
+
+    def work(self) -> Response:
+        definition = self._definition
+
+        def failed(number: int, error: Exception, pause_s: float | None) -> None:
+            if pause_s is not None:
+                self._emit(
+                    "task_retry",
+                    phase=self._place.phase,
+                    task=self._place.task,
+                    text=str(error),
+                    data={"attempt": number},
+                )
+
+        self._response = attempt(
+            lambda: self._actions.perform(definition, self._place, self._facts),
+            Retry(definition.retries, definition.backoff, transient=may_retry),
+            self._run,
+            name=self._place.name,
+            failed=failed,
+        )
+        self._made()  # raises if something that it was to make is missing
+        return Response(self._response)
+
+    def check(self, number: int, gate: Gate) -> Callable[[], GateResult]:
+        """Return a gate as a function that runs its command and says what came of it."""
+
+        def run() -> GateResult:
+            name = gate.description or gate.run
+            level = gate.level or number
+            self._say("gate_started", name, level=level)
+            facts = self._known()
+            result = self._actions.shell(
+                fill_shell(gate.run, facts), gate, self._place, facts, "task_output", gate=name
+            )
+            problem = result.problem if result.timed_out or result.exit_code in (126, 127) else ""
+            said = GateResult(
+                level=level,
+                description=name,
+                success=result.succeeded,
+                command=result.command,
+                stdout=cut(result.stdout, _OUTPUT_BYTES),
+                stderr="\n".join(filter(None, (cut(result.stderr, _OUTPUT_BYTES), problem))),
+                exit_code=result.exit_code,
+                duration_s=result.duration_s,
+            )
+            self._say("gate_done" if said.success else "gate_failed", name, level=level, duration_s=result.duration_s)
+            return said
+
+        return run
+
+    def fix(self, failure: GateFailure) -> Response:
+        """Mend what a gate found."""
+        fix = self._definition.fix
+        assert fix is not None
+        place = Place(self._place.phase, self._place.task, f"{self._place.name} fix {failure.attempt}")
+        self._emit("fix_started", phase=place.phase, task=place.task, data={"attempt": failure.attempt})
+        gate = failure.gate
+        facts = self._known().having(
+            failure=cut(str(failure), _FAILURE_BYTES),
+            attempt=failure.attempt,
+            gate={
+                "command": gate.command,
+                "description": gate.description,
+                "level": gate.level,
+                "exit_code": gate.exit_code,
+                "stdout": cut(gate.stdout, _FAILURE_BYTES),
+                "stderr": cut(gate.stderr, _FAILURE_BYTES),
+            },
+        )
+        done = self._actions.perform(fix, place, facts)
+        self._emit("fix_done", phase=place.phase, task=place.task, text=done.get("summary", ""))
+        return Response(done)
+
+    def _known(self) -> Facts:
+        """Return the facts with what the task itself came to so far."""
+        response = self._response
+        own = {**response, "status": "running", "output": response.get("output", response.get("result"))}
+        return self._facts.having(
+            result=response.get("result"),
+            output=own["output"],
+            tasks={**self._facts("tasks"), self._place.task: own},
+        )
+
+    def _say(self, kind: str, gate: str, **data: Any) -> None:
+        self._emit(kind, phase=self._place.phase, task=self._place.task, gate=gate, data=data)
+
+
+class Question(NamedTuple):
+    """A question of a flow to a person; its name is the same in every life of the run."""
+
+    name: str
+    text: str
+    phase: str
+    task: str | None = None
+    options: tuple[str, ...] = ("approve", "reject")
+
+
+class Asker:
+    """Asks each question once in a life of the run; an answer from an earlier life holds."""
+
+    def __init__(self, run: Run, position: Kept, emit: Callable[..., None]) -> None:
+        self._run = run
+        self._position = position
+        self._emit = emit
+        self._replies: dict[str, Reply] = {}
+
+    def ask(self, question: Question) -> None:
+        """Wait for a person's yes; Rejected after a no."""
+        reply = self.reply(question)
+        if not reply.approved:
+            raise Rejected(question.text, reply.by)
+
+    def reply(self, question: Question) -> Reply:
+        """Wait for a person's choice."""
+        number = self._position.value.questions.get(question.name, 0)
+        wait = f"{question.name}:{number + 1}" if number else question.name
+        if wait in self._replies:
+            return self._replies[wait]
+        place = {"phase": question.phase, "task": question.task}
+        self._emit("waiting", **place, text=question.text, data={"wait": wait, "options": list(question.options)})
+        details: dict[str, Any] = {name: value for name, value in place.items() if value is not None}
+        reply = self._run.approve(question.text, name=wait, options=question.options, **details)
+        self._emit("answered", **place, text=f"{question.text}: {reply.choice}", data={"by": reply.by})
+        self._replies[wait] = reply
+        return reply
+
+    def anew(self, question: Question) -> None:
+        """Let a question be asked again the next time it comes up."""
+        with self._run.lock:
+            self._position.change(questions=raised(self._position.value.questions, question.name))
+
+
+def is_worked(state: GatedState) -> bool:
+    """Tell whether the worker of a gated task is done, whatever its gates said."""
+    return state.coder_result is not None and state.coder_result.status == "success"
+
+
+def again_from_gates(state: GatedState) -> GatedState:
+    """Return a gated task's state so that its gates run again, and its worker does not if it is done."""
+    if not is_worked(state):
+        return state
+    return msgspec.structs.replace(state, stage=RESPONDED, gate_results=[], fix_attempt=0, error=None)
+
+
+def worked(result: Any) -> GatedState:
+    """Return the state of a gated task whose work was done when it had no gates yet."""
+    return GatedState(stage=RESPONDED, coder_response=result, coder_result=CoderResult(status="success"))

@@ -1,0 +1,55 @@
+"""What a flow says while it runs: events to whoever watches, with what was saved and spent in between."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from holdfast.flow.events import Event
+from holdfast.runtime.ledger import TIME
+
+if TYPE_CHECKING:
+    from holdfast.flow.events import Kind, Observer
+    from holdfast.run import Run
+
+_SAID_ALONE = ("task_output", "checkpoint", "budget", "unprotected", "protected")
+
+
+class Voice:
+    """Tells one observer; one that fails is not told any more, and the run goes on."""
+
+    def __init__(self, run: Run, observer: Observer | None) -> None:
+        self._run = run
+        self._observer = observer
+        self._seq = run.head_record.envelope.seq if run.head_record else 0
+        self._was_unprotected = False
+        self._spent: dict[str, Any] = {}
+
+    def __call__(self, kind: Kind, **fields: Any) -> None:
+        """Say one thing."""
+        if self._observer is None:
+            return
+        try:
+            self._observer(Event(kind=kind, at=self._run.now(), **fields))
+        except Exception as error:  # noqa: BLE001 - whoever watches must not stop the work
+            self._observer = None
+            self._run.note("observer failed", f"{type(error).__name__}: {error}")
+            return
+        if kind not in _SAID_ALONE:
+            self.catch_up()
+
+    def catch_up(self) -> None:
+        """Say what was saved and spent since the last time."""
+        if self._observer is None:
+            return
+        head = self._run.head_record
+        if head is not None and head.envelope.seq != self._seq:
+            self._seq = head.envelope.seq
+            self("checkpoint", text=head.envelope.reason, data={"seq": head.envelope.seq, "id": head.envelope.id})
+        since = self._run.unprotected_since
+        if (since is not None) != self._was_unprotected:
+            self._was_unprotected = since is not None
+            self("unprotected" if since else "protected", text=f"since {since:%H:%M:%S}" if since else "")
+        spent = {name: [float(one.used), one.limit] for name, one in self._run.budget.spending.items() if one.limit}
+        if spent != self._spent:
+            self._spent = spent
+            self("budget", data={"time" if name == TIME else name: amounts for name, amounts in spent.items()})

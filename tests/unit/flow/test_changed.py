@@ -1,0 +1,245 @@
+"""A flow whose file changed since its run was last carried on."""
+
+import pytest
+
+from holdfast.flow.digests import compare_flows, flow_digests
+from holdfast.flow.load import bind_params, flow_from
+from holdfast.flow.runner import preview
+
+
+def digests(data, **params):
+    flow = flow_from(data)
+    return flow_digests(flow, bind_params(flow, params))
+
+
+def changes(old, new, *, before=None, after=None):
+    return {
+        one.phase: one.change
+        for one in compare_flows(digests(old, **(before or {})), digests(new, **(after or {}))).phases
+    }
+
+
+BASE = {
+    "flow": "f",
+    "params": {"goal": "win", "other": 1},
+    "agents": {"coder": "code {input}"},
+    "phases": {
+        "one": {"run": "echo {params.goal}"},
+        "two": {"tasks": {"a": {"agent": "coder", "input": "x"}, "b": {"run": "b", "needs": "a"}, "c": "c"}},
+        "three": "use {phases.one.summary}",
+        "four": {"run": "x", "gates": ["g"]},
+    },
+}
+
+
+def with_phase(name, value):
+    return {**BASE, "phases": {**BASE["phases"], name: value}}
+
+
+def test_what_is_the_same_is_the_same():
+    assert compare_flows(digests(BASE), digests(BASE)).is_same
+
+
+def test_a_changed_phase_changes_what_builds_on_it_and_nothing_else():
+    assert changes(BASE, with_phase("one", "echo other")) == {
+        "one": "changed",
+        "two": "same",
+        "three": "changed",
+        "four": "same",
+    }
+
+
+def test_a_parameter_changes_the_phases_that_use_it():
+    found = changes(BASE, BASE, after={"goal": "lose"})
+    assert found == {"one": "changed", "two": "same", "three": "changed", "four": "same"}
+    assert changes(BASE, BASE, after={"other": 2}) == dict.fromkeys(BASE["phases"], "same")
+
+
+def test_a_new_secret_is_no_other_work_and_its_digest_does_not_betray_it():
+    """Proves E7."""
+
+    def flow(key):
+        return {
+            "flow": "f",
+            "env": {"API_KEY": key},
+            "params": {"secret": key},
+            "phases": {"one": "echo {params.secret}"},
+        }
+
+    assert digests(flow("s3cret-1")) == digests(flow("other-2"))
+
+
+def test_an_agent_changes_its_tasks_and_those_that_need_them():
+    new = {**BASE, "agents": {"coder": "better {input}"}}
+    found = compare_flows(digests(BASE), digests(new))
+    assert found.which("changed") == ("two",)
+    (two,) = [one for one in found.phases if one.phase == "two"]
+    assert two.tasks == {"a": "changed", "b": "changed", "c": "same"}
+
+
+def test_new_and_removed_phases_and_tasks_are_named():
+    new = {
+        **BASE,
+        "phases": {
+            "one": BASE["phases"]["one"],
+            "two": {"tasks": {"a": {"agent": "coder", "input": "x"}, "d": "d"}},
+            "five": "f",
+        },
+    }
+    found = compare_flows(digests(BASE), digests(new))
+    assert (found.which("new"), found.which("removed"), found.which("same")) == (("five",), ("three", "four"), ("one",))
+    assert [one.tasks for one in found.phases if one.phase == "two"] == [
+        {"a": "same", "d": "new", "b": "removed", "c": "removed"}
+    ]
+    assert "  d: new, it runs" in found.lines()
+
+
+@pytest.mark.parametrize(
+    "phase",
+    [
+        {"run": "x", "gates": ["g"], "retries": 4, "timeout": "3s"},
+        {"run": "x", "gates": [{"run": "g", "description": "G"}], "approve": "ok?"},
+    ],
+)
+def test_patience_and_questions_do_not_make_a_phase_another_one(phase):
+    assert changes(BASE, with_phase("four", phase))["four"] == "same"
+
+
+def test_a_changed_gate_leaves_the_action_as_it_was():
+    old, new = digests(BASE), digests(with_phase("four", {"run": "x", "gates": ["g", "h"]}))
+    assert old.phases["four"].tasks != new.phases["four"].tasks
+    assert old.phases["four"].actions == new.phases["four"].actions
+
+
+def test_unchanged_phases_keep_their_results_and_changed_and_new_ones_run(bench):
+    def flow(**more):
+        return {
+            "flow": "p",
+            "phases": {"one": bench.say("one"), "two": bench.say("two"), "wait": {"approve": "ok?"}, **more},
+        }
+
+    assert bench.run(flow(last=bench.say("last"))).status == "waiting"
+    with bench.open() as hf:
+        hf.answer("p", "approve")
+    changed = flow(last=bench.say("last"))
+    changed["phases"]["two"] = bench.say("two-again")
+    changed["phases"] = {"zero": bench.say("zero"), **changed["phases"]}
+    result = bench.run(changed)
+    assert result.status == "completed"
+    assert bench.said == ["one", "two", "zero", "two-again", "last"]
+    assert (result.changes.which("changed"), result.changes.which("new")) == (("two",), ("zero",))
+    assert ("phase_kept", "one") in bench.kinds("phase_kept")
+    assert bench.kinds("flow_changed")
+
+
+def test_what_a_changed_flow_would_do_is_said_before_it_is_done(bench):
+    bench.run({"flow": "p", "phases": {"one": "true", "two": "true"}})
+    with bench.open() as hf:
+        head = hf.latest("p").id
+        found = preview(hf, flow_from({"flow": "p", "phases": {"one": "true", "three": "true"}}))
+        assert found.lines() == [
+            "one: unchanged, its results are kept",
+            "three: new, it runs",
+            "two: no longer in the flow, its results stay in the record",
+        ]
+        assert hf.latest("p").id == head
+        assert preview(hf, flow_from({"flow": "q", "phases": {"one": "true"}})).which("new") == ("one",)
+
+
+def test_a_finished_run_goes_on_with_what_was_added(bench):
+    bench.run({"flow": "p", "phases": {"one": bench.say("one")}})
+    result = bench.run({"flow": "p", "phases": {"one": bench.say("one"), "two": bench.say("two")}})
+    assert (result.status, bench.said) == ("completed", ["one", "two"])
+    with bench.open() as hf:
+        assert hf.waiting("p") == []
+
+
+def test_removed_phases_are_reported_and_stay_in_the_record(bench):
+    bench.run({"flow": "p", "phases": {"one": bench.say("one"), "two": "false"}})
+    result = bench.run({"flow": "p", "phases": {"one": bench.say("one"), "three": bench.say("three")}})
+    assert (result.status, bench.said) == ("completed", ["one", "three"])
+    assert result.changes.which("removed") == ("two",)
+    with bench.open() as hf:
+        assert hf.latest("p").section("phases").phases["two"].status == "failed"
+
+
+def test_in_a_changed_phase_only_changed_tasks_run_again(bench):
+    def flow(b):
+        tasks = {
+            "a": bench.say("a"),
+            "b": bench.say(b),
+            "c": {"run": bench.say("c"), "needs": "a"},
+            "d": {"run": bench.say("d"), "needs": "b"},
+        }
+        return {"flow": "p", "phases": {"one": {"tasks": tasks, "parallel": 1}}}
+
+    bench.run(flow("b1"))
+    bench.log.unlink()
+    assert bench.run(flow("b2")).status == "completed"
+    assert bench.said == ["b2", "d"]
+
+
+def test_a_new_gate_checks_what_was_done_and_the_worker_is_not_called_again(bench):
+    """Proves D8."""
+
+    def flow(*gates):
+        return {"flow": "p", "phases": {"one": {"run": bench.say("work"), "gates": list(gates)}}}
+
+    bench.run(flow(bench.say("g1")))
+    assert bench.run(flow(bench.say("g1"), bench.say("g2"))).status == "completed"
+    assert bench.said == ["work", "g1", "g1", "g2"]
+
+
+def test_a_first_gate_and_no_gate_any_more_do_not_call_the_worker_again(bench):
+    """Proves D8."""
+
+    def flow(*gates):
+        return {"flow": "p", "phases": {"one": {"run": f"{bench.say('work')}; echo result", "gates": list(gates)}}}
+
+    for gates in ([], [bench.say("g1")], [], [bench.say("g2")]):
+        result = bench.run(flow(*gates))
+        assert (result.status, result.results) == ("completed", {"one": "result"})
+    assert bench.said == ["work", "g1", "g2"]
+
+
+def test_a_changed_worker_is_called_again_and_its_gates_too(bench):
+    def flow(work):
+        return {"flow": "p", "phases": {"one": {"run": bench.say(work), "gates": [bench.say("g")]}}}
+
+    bench.run(flow("w1"))
+    assert bench.run(flow("w2")).status == "completed"
+    assert bench.said == ["w1", "g", "w2", "g"]
+
+
+def test_changing_back_and_forth_runs_each_change(bench):
+    def flow(text):
+        return {"flow": "p", "phases": {"one": bench.say(text), "two": bench.say("two")}}
+
+    for text in ("a", "b", "a"):
+        assert bench.run(flow(text)).status == "completed"
+    assert bench.said == ["a", "two", "b", "a"]
+
+
+def test_a_failed_phase_that_was_mended_in_the_file_is_tried_again(bench):
+    flow = {"flow": "p", "on_failure": "abort", "phases": {"one": bench.say("one"), "two": "exit 1"}}
+    assert bench.run(flow).status == "failed"
+    flow["phases"]["two"] = bench.say("two")
+    assert bench.run(flow).status == "completed"
+    assert bench.said == ["one", "two"]
+
+
+def test_a_failed_phase_that_waits_for_a_person_is_tried_again_when_it_is_mended_in_the_file(bench):
+    assert bench.run({"flow": "p", "phases": {"one": bench.say("one"), "two": "exit 1"}}).status == "waiting"
+    result = bench.run({"flow": "p", "phases": {"one": bench.say("one"), "two": bench.say("two")}})
+    assert (result.status, bench.said) == ("completed", ["one", "two"])
+
+
+def test_a_parameter_given_anew_runs_what_uses_it(bench):
+    flow = {
+        "flow": "p",
+        "params": {"goal": "a"},
+        "phases": {"one": bench.say("{params.goal}"), "two": bench.say("two")},
+    }
+    bench.run(flow)
+    assert bench.run(flow, params={"goal": "b"}).status == "completed"
+    assert bench.said == ["a", "two", "b"]
