@@ -75,24 +75,15 @@ def play(directory: Path) -> None:
         run.budget.limit(tokens=4000, time_s=600, retries=3, subcalls=20, tool_calls=60)
         machine = run.machine(states=NEXT, transitions=NEXT)
         while not machine.is_final:
-            phase = machine.current
-            loop = sum(visit.state == "perceive" for visit in machine.history)
-            before = run.steps.record(f"{machine.previous}-{loop}") or {}
-            name, seen = f"{phase}-{loop}", before.get("result")
-            found = run.step(
-                name,
-                robot.call,
-                phase,
-                loop,
-                seen,
-                retries=2,
-                backoff=0.01,
-                effect="moves a box" if phase == "act" else None,
-                on_unknown="retry" if phase == "act" else None,
-            )
+            phase, led_here = machine.current, machine.history[-1].trigger  # the step that led here, "" at first
+            loop = int(led_here.partition("-")[2] or 0) + (phase == "perceive")
+            seen = (run.steps.record(led_here) or {}).get("result")
+            name = f"{phase}-{loop}"
+            outside: dict[str, Any] = {"effect": "moves a box", "on_unknown": "retry"} if phase == "act" else {}
+            found = run.step(name, robot.call, phase, loop, seen, retries=2, backoff=0.01, **outside)
             retries = (run.steps.record(name) or {})["attempts"] - 1
             run.budget.spend(**COSTS[phase], retries=retries, once=name)
-            run.context.note(loop=loop, shelved=len(BOXES) - len(found) if phase == "observe" else loop - 1)
+            run.context.note(loop=loop)
             machine.to("COMPLETE" if phase == "observe" and not found else NEXT[phase][0], trigger=name)
         report(run)
         run.complete(f"{len(BOXES)} boxes are on the shelf")

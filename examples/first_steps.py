@@ -1,6 +1,6 @@
 """A first look: checkpoint a growing conversation, lose the process, damage the store, and get it all back.
 
-Run it with `make demo`. Later versions of this file will run a whole flow; today it shows the store.
+This one shows the store alone; `examples/demo.py` runs a whole flow.
 """
 
 from __future__ import annotations

@@ -681,6 +681,8 @@ class CommandFailed(HoldfastError):
     command: str
     status: int
     detail: str
+    retry_after: float | None = None
+    """In how many seconds it wants to be asked again, if it says so."""
 
     def sentence(self) -> str:
         """Name the command, how it ended and what it said."""

@@ -1,4 +1,4 @@
-"""An example that is killed with SIGKILL again and again, each time at a moment drawn by lot, until it is done."""
+"""An example that is killed or interrupted again and again, each time at a moment drawn by lot, until it is done."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from holdfast.runtime.log import segment_names
 from holdfast.store.sqlite import SQLiteStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from random import Random
 
     from crash.children import Ended
@@ -60,12 +60,16 @@ class Example(NamedTuple):
             main = _main_of(self.name)
             self.before(directory)
             commits = _count_commits(death)
-            if death is not None and death.after_s is not None:
-                threading.Timer(death.after_s, _die).start()
             began = time.monotonic()
-            code = main([str(directory), *self.arguments])
-            report({"code": code, "commits": commits(), "took_s": time.monotonic() - began})
-            os._exit(code)
+            try:
+                if death is not None and death.after_s is not None:
+                    timer = threading.Timer(death.after_s, death.come)
+                    timer.daemon = True
+                    timer.start()
+                code = main([str(directory), *self.arguments])
+                report({"code": code, "commits": commits(), "took_s": time.monotonic() - began})
+            except (KeyboardInterrupt, SystemExit):
+                report({"interrupted": True})
 
         return Child(life).join()
 
@@ -73,9 +77,14 @@ class Example(NamedTuple):
 class Death(NamedTuple):
     """When a life ends: before or after its n-th commit, or after a while."""
 
+    signal: int
     commit: int | None = None
     is_stored: bool = False
     after_s: float | None = None
+
+    def come(self) -> None:
+        """Send this process the signal."""
+        os.kill(os.getpid(), self.signal)
 
 
 class Found(NamedTuple):
@@ -107,13 +116,15 @@ def unbroken(example: Example) -> Unbroken:
         return Unbroken(end_of(example, directory), look(example, directory).calls, told["commits"], told["took_s"])
 
 
-def broken(example: Example, chance: Random, pace: Unbroken) -> tuple[list[Found], Found, Any]:
+def broken(
+    example: Example, chance: Random, pace: Unbroken, *, by: Sequence[int] = (signal.SIGKILL,)
+) -> tuple[list[Found], Found, Any]:
     """Kill an example again and again until it is done; return what was found at each death, and at the end."""
     deaths: list[Found] = []
     with scratch() as directory:
         while True:
-            ended = example.live(directory, _drawn(chance, pace))
-            if ended.signal != signal.SIGKILL:
+            ended = example.live(directory, _drawn(chance, pace, chance.choice(by)))
+            if ended.signal not in by and not (ended.reports and ended.reports[-1].get("interrupted")):
                 _told(ended)
                 return deaths, look(example, directory), end_of(example, directory)
             deaths.append(look(example, directory))
@@ -157,10 +168,10 @@ def end_of(example: Example, directory: Path) -> Any:
         }
 
 
-def _drawn(chance: Random, pace: Unbroken) -> Death:
+def _drawn(chance: Random, pace: Unbroken, by: int) -> Death:
     if chance.random() < 0.5:
-        return Death(commit=chance.randint(1, max(2, pace.commits // 3)), is_stored=chance.random() < 0.5)
-    return Death(after_s=chance.uniform(0, pace.took_s * 0.6))
+        return Death(by, commit=chance.randint(1, max(2, pace.commits // 3)), is_stored=chance.random() < 0.5)
+    return Death(by, after_s=chance.uniform(0, pace.took_s * 0.6))
 
 
 def _told(ended: Ended) -> dict[str, Any]:
@@ -190,18 +201,14 @@ def _count_commits(death: Death | None) -> Callable[[], int]:
         count += 1
         is_last = death is not None and count == death.commit
         if is_last and not death.is_stored:
-            _die()
+            death.come()
         result = commit(*args, **options)
-        if is_last:
-            _die()
+        if is_last and death.is_stored:
+            death.come()
         return result
 
     SQLiteStore.commit = counted  # type: ignore[method-assign]
     return lambda: count
-
-
-def _die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _lasting(value: Any, directory: str = "\0") -> Any:

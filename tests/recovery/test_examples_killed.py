@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from random import Random
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from holdfast.checkpoint import Checkpoint
 
 KILLS = 100 if TORTURE else 12
+INTERRUPTS = 40 if TORTURE else 4
 
 
 def _finished_steps(head: Checkpoint) -> set[str]:
@@ -72,11 +74,23 @@ ALL = [EPISODE, DEBATE, GRAPH, GATED]
 @pytest.mark.parametrize("example", ALL, ids=lambda example: example.name)
 def test_an_example_killed_at_any_moment_comes_to_the_same_end_and_does_nothing_finished_again(example):
     """Proves D8, C12, C17, E6, B8: killed at commits and between them, over and over."""
+    deaths, inside = ended_again_and_again(example, KILLS, [signal.SIGKILL])
+    assert inside >= deaths // 3  # the lots fell where they hurt
+
+
+@pytest.mark.parametrize("example", ALL, ids=lambda example: example.name)
+def test_an_example_interrupted_at_any_moment_does_so_too(example):
+    """Proves C10: Ctrl+C and the end of a session."""
+    ended_again_and_again(example, INTERRUPTS, [signal.SIGINT, signal.SIGTERM])
+
+
+def ended_again_and_again(example, number, by):
+    """Check every run that it takes to end so many lives; return how many there were, and how many ended inside."""
     pace = unbroken(example)
-    chance = Random(f"killed {example.name}")
-    kills = in_the_middle = 0
-    while kills < KILLS:
-        deaths, last, end = broken(example, chance, pace)
+    chance = Random(f"{example.name} {number}")
+    ended = inside = 0
+    while ended < number:
+        deaths, last, end = broken(example, chance, pace, by=by)
         assert end == pace.end
         for death in deaths:
             again = {line: last.calls[line] for line in death.finished if last.calls[line] != death.calls[line]}
@@ -84,9 +98,9 @@ def test_an_example_killed_at_any_moment_comes_to_the_same_end_and_does_nothing_
         for line, count in last.calls.items():
             interrupted = sum(line in death.calls and line not in death.finished for death in deaths)
             assert count <= pace.calls[line] * (1 + interrupted)
-        kills += len(deaths)
-        in_the_middle += sum(0 < len(death.finished) < len(last.finished) for death in deaths)
-    assert in_the_middle >= kills // 3  # the lots fell where they hurt
+        ended += len(deaths)
+        inside += sum(0 < len(death.finished) < len(last.finished) for death in deaths)
+    return ended, inside
 
 
 @pytest.mark.parametrize("example", ALL, ids=lambda example: example.name)

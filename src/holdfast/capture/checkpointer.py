@@ -137,9 +137,7 @@ class Checkpointer:
             self._settle_attempt()
             self._phase = phase
             parent = self._parent(onto)
-            values = {
-                name: value if name in trusted else typed(name, value) for name, value in sections.items()
-            }
+            values = {name: value if name in trusted else typed(name, value) for name, value in sections.items()}
             try:
                 dropped = frozenset(drop)
                 files = self.files if with_files and WORKSPACE not in dropped else None

@@ -211,6 +211,8 @@ class RedactingPacker(Packer):
                 continue
             name = self._key(key, where, clean)
             rule = self._rule_for(key, item)
+            if rule and isinstance(item, dict | list) and not is_users_own(self._section, below(where, key)):
+                rule = None  # a task or phase of this name: its record is a structure of ours, and is looked into
             env = item.env if isinstance(item, Secret) else None
             clean[name] = self._marked(rule, below(where, name), env) if rule else item
         return self._pair(clean, where)

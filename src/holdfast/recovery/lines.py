@@ -69,13 +69,18 @@ def start_afresh(hf: Holdfast, run: str) -> Checkpoint:
     The old line is archived, its end pinned and labelled with the time: `hf.checkpoints(run, archived=True)` shows it,
     and hf.undo(run) goes back to it. Killed in the middle, it is finished by doing it again.
     """
-    handle = hf.open_run(check_run_id(run)) or hf.run(run, rewinding=True)
-    with handle.held():
-        root = _begun_afresh(hf, run)
-        if root is None:
-            root = _begin(hf, handle, run)
-        archive_before(hf.store, run, root.seq)
-        handle.go_back_to(root)
+    opened = hf.open_run(check_run_id(run))
+    handle = opened or hf.run(run, rewinding=True)
+    try:
+        with handle.held():
+            root = _begun_afresh(hf, run)
+            if root is None:
+                root = _begin(hf, handle, run)
+            archive_before(hf.store, run, root.seq)
+            handle.go_back_to(root)
+    finally:
+        if opened is None:
+            handle.close()
     return root
 
 

@@ -72,6 +72,8 @@ class Budget:
     A custom name is known once it stands in `limits`, with None for no limit. Threads may spend at once.
     """
 
+    gives_typed = True
+
     def __init__(
         self,
         host: Host | None = None,

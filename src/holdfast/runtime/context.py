@@ -31,6 +31,8 @@ _SETTABLE = ("project", "session", "task", "work_breakdown")
 class Context:
     """The context of a run, as a live section; `root` is what artifact paths are relative to."""
 
+    gives_typed = True
+
     def __init__(self, host: Host | None = None, *, root: str | os.PathLike[str] | None = None, **about: Any) -> None:
         self._host: Host = host or Alone()
         self._root = None if root is None else Path(root)

@@ -60,6 +60,8 @@ class GatedOutcome(NamedTuple):
 class Gates:
     """All tasks with gates of a run, by name."""
 
+    gives_typed = True
+
     def __init__(self, host: Host | None = None) -> None:
         self._host = host or Alone()
         self._states: dict[str, sections.GatedTask] = {}

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 class Knowledge:
     """The knowledge of a run, as a live section."""
 
+    gives_typed = True
+
     def __init__(self, host: Host | None = None) -> None:
         self._host: Host = host or Alone()
         self._injected: dict[str, KnowledgeEntry] = {}

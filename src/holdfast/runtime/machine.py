@@ -32,6 +32,8 @@ KEEP_HISTORY = 1000
 class StateMachine:
     """Where a workflow stands, and the only ways on from there; every transition is saved."""
 
+    gives_typed = True
+
     def __init__(
         self,
         host: Host | None = None,

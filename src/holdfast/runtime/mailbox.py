@@ -38,6 +38,8 @@ class Mailbox:
     Without `agents`, any name is a reader.
     """
 
+    gives_typed = True
+
     def __init__(self, host: Host | None = None, agents: Iterable[str] | None = None) -> None:
         self._host = host or Alone()
         self._agents: dict[str, None] | None = None if agents is None else dict.fromkeys(agents)

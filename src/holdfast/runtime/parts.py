@@ -47,7 +47,9 @@ Waiting = Literal["block", "leave"]
 _LOOK_EVERY_S = 0.25  # at boundaries, so that a run of many small steps does not read its inbox at each of them
 _LONG_PAUSE_S = 60.0  # a pause of this length is a wait that outlives the process
 _LONGEST_NOTE = 2_000
-_UNNOTED = frozenset({Trigger.STEP_COMPLETE, Trigger.USER_APPROVAL, Trigger.TIME_INTERVAL})  # in a log of their own
+_UNNOTED = frozenset(  # these are noted by who asks for them
+    {Trigger.STEP_COMPLETE, Trigger.USER_APPROVAL, Trigger.TIME_INTERVAL, Trigger.BUDGET_WARNING}
+)
 _QUIET = frozenset({"status", "waits"})  # they save by themselves what must not be lost
 
 
@@ -128,6 +130,8 @@ class RunParts:
         False if it could not be stored and the settings say to go on all the same.
         """
         self.check_open(f"{reason or trigger} was not saved")
+        if self._is_over and trigger is not Trigger.SHUTDOWN:
+            self.status.set("running", "after it was completed")
         if trigger not in _UNNOTED:
             self.note(trigger.value, reason, phase=phase or self.current_phase)
         is_saved = self._save(trigger, reason, phase=phase or self.current_phase, files=files)
@@ -182,11 +186,16 @@ class RunParts:
     def _boundary(self) -> None:
         """Let in what came from outside, now and then."""
         now = self.monotonic()
-        if now - self._looked_at < _LOOK_EVERY_S or self.lock.is_mine():
+        if now - self._looked_at < _LOOK_EVERY_S or self.lock.is_mine() or self._is_over:
             return
         self._looked_at = now
         if "waits" in self._parts or self._has("waits") or self._services.read_inbox(0):
             self.waits.look()
+
+    @property
+    def _is_over(self) -> bool:
+        status: RunStatus | None = self._parts.get("status")
+        return status is not None and status.status == "completed"
 
     # The life of the run
 
@@ -195,6 +204,8 @@ class RunParts:
         before = self.status.status
         if before == "cancelled":
             raise RunCancelled(self.id, "", self.status.detail)
+        if before == "completed":
+            return  # its program is run once more: nothing is left to do, unless it does something new
         self.status.set("running")
         if before is not None:
             head = self.head
@@ -203,6 +214,7 @@ class RunParts:
             self.budget  # noqa: B018 - its clock counts from here
         if self._has("waits"):
             self.waits.look()
+            self.waits.sit_out()
 
     def end(self, error: BaseException | None) -> None:
         """Say how this life of the run ended; stored with the last checkpoint."""

@@ -52,6 +52,8 @@ class PhasesStatus(msgspec.Struct, frozen=True, kw_only=True):
 class Phases:
     """All phases of a run, as a live section."""
 
+    gives_typed = True
+
     def __init__(
         self,
         host: Host | None = None,

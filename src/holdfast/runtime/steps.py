@@ -278,6 +278,8 @@ class Steps:
             choice = reply.choice
         self._host.note("unknown outcome", name, choice=choice, by=reply.by if reply else "")
         if choice == "stop":
+            begun = Due(name, last["input"], last["code"], last.get("idempotency", ""), options)
+            self._settle(begun, {"event": "started", "on_unknown": "ask"})  # so that the next life asks anew
             raise EffectUncertain(self._host.id, name, options.effect or "its effect")
         if choice == "skip":
             due = Due(name, last["input"], last["code"], last.get("idempotency", ""), options)

@@ -21,6 +21,8 @@ _COMPARED = ("id", "title", "body", "labels", "assignees", "branch")
 class Subject:
     """The subject of a run, as a live section; its id is the run's unless given."""
 
+    gives_typed = True
+
     def __init__(self, host: Host | None = None, **about: Any) -> None:
         self._host: Host = host or Alone()
         self._section = SubjectSection(id=self._host.id)

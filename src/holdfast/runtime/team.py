@@ -23,6 +23,8 @@ IDLE, WORKING = "idle", "working"
 class Team:
     """The team of a run, as a live section; a member that is idle works when it gets a task, and the reverse."""
 
+    gives_typed = True
+
     def __init__(
         self,
         host: Host | None = None,
@@ -42,6 +44,13 @@ class Team:
     def id(self) -> str:
         """The team's id."""
         return self._id
+
+    def rename(self, id: str) -> None:  # noqa: A002 - the field's name
+        """Give the team another id."""
+        with self._host.lock:
+            if id != self._id:
+                self._id = id
+                self.changes += 1
 
     @property
     def members(self) -> tuple[Member, ...]:

@@ -191,6 +191,12 @@ class Waits:
             self._open = {name: wait for name, wait in self._open.items() if wait.kind == "pause"}
             self.changes += 1
 
+    def sit_out(self) -> None:
+        """Wait for the end of cool-downs that an earlier life left open: what was asked to wait is not asked before."""
+        for wait in list(self._open.values()):
+            if wait.kind == "cooldown":
+                self.wait_for(wait)
+
     def _take_all(self) -> None:
         """Read the inbox; what is taken in is stored with the next checkpoint."""
         with self._host.lock:

@@ -429,3 +429,82 @@ def test_what_the_journal_tells_is_in_order_and_outlives_the_process(place):
     times = [line["at"] for line in lines]
     assert times == sorted(times)
     assert times[-1] - times[0] < timedelta(hours=1)
+
+
+def graph_of_two(run):
+    graph = run.graph()
+    graph.add("a", lambda: 1)
+    graph.add("b", lambda: 2, needs=["a"])
+    graph.run()
+
+
+def settled_conflict(run):
+    conflict = run.mailbox.conflicts.start("c", ["a"])
+    conflict.position("a", 1)
+    conflict.resolve(1)
+
+
+def phase_that_fails(run):
+    with pytest.raises(ZeroDivisionError), run.phase("p"):
+        raise ZeroDivisionError
+
+
+def answered_message(run):
+    run.mailbox.send("a", "b", "?", expects_answer=True)
+    run.mailbox.answer("m1", "!")
+
+
+def captured_and_flushed(run):
+    run.knowledge.capture("a fact")
+    run.knowledge.flush(str)
+
+
+def told(run):
+    run.context.learn("a lesson")
+    run.team.add("a", "writes")
+    run.subject.update(title="t")
+    run.knowledge.capture("a fact")
+    run.budget.spend(tokens=1)
+    run.mailbox.send("a", "b", "?")
+    run.note("mine", "line")
+
+
+def spent(run):
+    run.budget.limit(tokens=10)
+    run.budget.spend(tokens=9)
+
+
+@pytest.mark.parametrize(
+    ("use", "triggers"),
+    [
+        (lambda run: run.step("a", str), ["step_complete"]),
+        (lambda run: run.step("a", str, effect="mails"), ["step_complete"] * 2),
+        (lambda run: run.parallel({"a": str, "b": str}, limit=1), ["step_complete"] * 2),
+        (lambda run: run.phase("p").call(str), ["phase_transition", "phase_complete"]),
+        (phase_that_fails, ["phase_transition", "error_occurred"]),
+        (lambda run: run.replan("p", "why"), ["replan"]),
+        (lambda run: run.machine(states=["a", "b"]).to("b"), ["state_transition"]),
+        (lambda run: (run.agents.register("a", str), run.agents.call("a")), ["agent_complete"]),
+        (graph_of_two, ["stage_complete", "step_complete", "batch_complete"] * 2),
+        (
+            lambda run: run.gates.task("t", str, [lambda: True], files=True).run(),
+            ["stage_complete", "stage_complete", "gate_complete", "stage_complete"],
+        ),
+        (spent, ["budget_warning"]),
+        (answered_message, ["step_complete"]),
+        (settled_conflict, ["conflict_start", "step_complete", "conflict_resolved"]),
+        (lambda run: run.sleep_until(run.now()), ["user_approval"] * 2),
+        (captured_and_flushed, ["step_complete"]),
+        (told, []),
+        (lambda run: run.complete(), ["shutdown"]),
+    ],
+    ids=[
+        "step", "effect", "parallel", "phase", "failed phase", "replan", "machine", "agent", "graph", "gates", "budget",
+        "messages", "conflict", "wait", "knowledge", "told", "complete",
+    ],
+)  # fmt: skip
+def test_a_part_saves_when_the_document_says(use, triggers):
+    """Proves A1, C10, D2: what docs/RUNTIME.md has in its table."""
+    with holdfast.open("memory:", interval_s=None, retention={"enabled": False}) as hf, hf.run("r") as run:
+        use(run)
+        assert [one.trigger for one in reversed(hf.checkpoints("r") if hf.has("r") else [])] == triggers

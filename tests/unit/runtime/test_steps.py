@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import holdfast
-from holdfast import Divergence, RunClosed, RunWaiting, StepTimeout, UsageError, ValueRefused
+from holdfast import Divergence, EffectUncertain, RunClosed, RunWaiting, StepTimeout, UsageError, ValueRefused
 from holdfast.model.triggers import Trigger
 
 
@@ -198,6 +198,18 @@ def test_an_unknown_outcome_is_asked_about_and_the_answer_may_skip_it(place, wor
             assert run.step("pay", effect, effect="charge the card") == {"paid": True}
     with opened(place) as hf, hf.run("r") as run:
         assert run.step("pay", effect, effect="charge the card") == {"paid": True}
+    assert work.done == ["effect"]
+
+
+def test_an_answer_to_stop_is_for_one_life_and_the_next_asks_anew(place, work):
+    _, effect = killed_in_effect(place, work)
+    with opened(place) as hf:
+        for _ in range(2):
+            with pytest.raises(RunWaiting), hf.run("r", waiting="leave") as run:
+                run.step("pay", effect, effect="charge the card")
+            hf.answer("r", "stop", by="ann")
+            with pytest.raises(EffectUncertain, match="charge the card"), hf.run("r", waiting="leave") as run:
+                run.step("pay", effect, effect="charge the card")
     assert work.done == ["effect"]
 
 

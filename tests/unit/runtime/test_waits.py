@@ -250,3 +250,28 @@ def test_the_lease_of_a_dead_process_is_taken_over_at_once(hf, place):
     with hf.run("r") as run:
         assert run.step("a", lambda: 2) == 1
         assert run.journal()[-1]["what"] == "it was running"
+
+
+def test_a_completed_run_stays_completed_when_its_program_is_run_again(hf):
+    """Proves A13."""
+    for _ in range(2):
+        with hf.run("r") as run:
+            run.step("a", lambda: 1)
+            run.complete()
+    with hf.run("r") as run:
+        run.step("a", lambda: 1)
+    assert hf.latest("r").summary.status == "completed"
+    with hf.run("r") as run:
+        run.step("more", lambda: 2)
+    assert hf.latest("r").summary.status == "ended"
+
+
+def test_a_pause_that_comes_too_late_keeps_a_completed_run_from_nothing(hf, outside):
+    with hf.run("r") as run:
+        run.step("a", lambda: 1)
+        outside.pause("r")
+        run._looked_at = float("inf")  # not noticed in time
+        run.complete()
+    with hf.run("r", waiting="leave") as run:
+        run.step("a", lambda: 1)
+    assert hf.latest("r").summary.status == "completed"
