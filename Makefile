@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
 
-.PHONY: demo test lint bench bench-quick torture requirements clean
+.PHONY: demo test lint docs bench bench-quick torture requirements clean
 
 demo: $(VENV)/ready
 	$(RUN)/python examples/demo.py
@@ -15,6 +15,14 @@ lint: $(VENV)/ready
 	$(RUN)/ruff check .
 	$(RUN)/ruff format --check .
 	$(RUN)/mypy
+
+docs: $(VENV)/ready
+	$(RUN)/python -m holdfast.cli.reference > docs/CLI.md
+	$(RUN)/python -m holdfast.cli.error_reference > docs/reference/errors.md
+	$(RUN)/python -m holdfast.flow.reference > docs/reference/flow.md
+	$(RUN)/python -m holdfast.settings.reference < holdfast.example.yaml > docs/reference/settings.md
+	$(RUN)/python -c "from holdfast.flow.schema import schema_text; print(schema_text(), end='')" > docs/flow.schema.json
+	$(RUN)/python tests/screens.py
 
 torture: $(VENV)/ready
 	HOLDFAST_TORTURE=1 $(RUN)/python -m pytest tests/crash tests/recovery tests/seeds tests/unit/flow

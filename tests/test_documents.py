@@ -8,6 +8,12 @@ from pathlib import Path
 
 import pytest
 
+import holdfast
+from holdfast.cli.error_reference import error_reference
+from holdfast.flow.reference import flow_reference
+from holdfast.settings.reference import settings_reference
+from screens import PAGES, comparable, rewritten
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -32,3 +38,38 @@ def test_the_links_of_the_documents_lead_somewhere():
     for document in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
         for link in re.findall(r"\]\(([^)#:]+)\)", document.read_text()):
             assert (document.parent / link).exists(), f"{document.name}: {link}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_screens_of_a_page_are_what_its_commands_show(page, tmp_path):
+    """Run `make docs` after a change on purpose."""
+    text = (ROOT / page).read_text()
+    assert comparable(rewritten(text, tmp_path)) == comparable(text)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/FLOWS.md", "docs/TUTORIAL.md", "docs/howto/flow-file.md"])
+def test_the_flows_of_a_page_can_be_followed(page, tmp_path):
+    flows = re.findall(r"^```yaml[^\n]*\n(flow: .*?)^```", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
+    assert flows
+    for number, flow in enumerate(flows):
+        file = tmp_path / f"{number}.yaml"
+        file.write_text(flow)
+        assert holdfast.load_flow(file).phases
+
+
+@pytest.mark.parametrize(
+    ("page", "made"),
+    [
+        ("errors", error_reference),
+        ("flow", flow_reference),
+        ("settings", lambda: settings_reference((ROOT / "holdfast.example.yaml").read_text())),
+    ],
+)
+def test_the_reference_is_up_to_date(page, made):
+    assert (ROOT / "docs" / "reference" / f"{page}.md").read_text() == made(), "make docs"
+
+
+def test_every_error_has_advice_of_its_own_or_of_its_kind():
+    drawn = set(re.findall(r"─ (\w+)", str(holdfast.errors.__doc__))) | {"HoldfastError"}
+    page = (ROOT / "docs" / "reference" / "errors.md").read_text()
+    assert set(re.findall(r"^\| (?:· )*`(\w+)`", page, re.MULTILINE)) == drawn

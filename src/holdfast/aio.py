@@ -8,25 +8,33 @@ stop what was begun: a record is stored whole, or not at all.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from holdfast import engine
-from holdfast.errors import StepTimeout
+from holdfast.errors import StepTimeout, UsageError
+from holdfast.runtime.leaving import is_leaving
 from holdfast.runtime.parts import step_options
-from holdfast.runtime.steps import Kept, takes_key
+from holdfast.runtime.patience import watch_for
+from holdfast.runtime.steps import Due, Kept, takes_key
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
     from types import TracebackType
 
     from holdfast.engine import Holdfast
     from holdfast.run import Run
-    from holdfast.runtime.steps import Due, StepOptions
+    from holdfast.runtime.steps import StepOptions, Steps
 
 T = TypeVar("T")
 
+# Not the loop's own threads: those are few, and calls that wait for people would take them all.
+_THREADS = ThreadPoolExecutor(max_workers=1000, thread_name_prefix="holdfast-aio")
 _HELD = frozenset({"settings", "store", "types", "enabled", "control"})
 _RUN_VALUES = frozenset({"id", "lock", "head", "last_checkpoint_at", "protection", "unprotected_since", "triggers"})
 _RUN_PARTS = frozenset(
@@ -37,16 +45,20 @@ _RUN_PARTS = frozenset(
 
 async def settled(call: Callable[..., T], /, *args: Any, **named: Any) -> T:
     """Return what a call returns, made on a thread; if the caller is cancelled, the call is let to finish first."""
-    task = asyncio.ensure_future(asyncio.to_thread(call, *args, **named))
+    context, gone = contextvars.copy_context(), threading.Event()
+    context.run(watch_for, gone)
+    work = partial(context.run, call, *args, **named)
+    task = asyncio.get_running_loop().run_in_executor(_THREADS, work)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
+        gone.set()  # what waits for a person or a time ends; what stores a record does not look
         while not task.done():
             try:
                 await asyncio.shield(asyncio.wait([task]))
             except asyncio.CancelledError:
                 continue  # cancelled once more: the record still comes first
-        if not task.cancelled() and task.exception() is not None:
+        if not task.cancelled():
             task.exception()  # seen: the cancellation is what the caller hears of
         raise
 
@@ -122,7 +134,7 @@ class AsyncRun:
             phase=run.current_phase,
         )
         steps = await settled(lambda: run.steps)
-        begun = await settled(steps.begin, name, call, args, named, options)
+        begun = await _begun(steps, name, call, args, named, options)
         if isinstance(begun, Kept):
             return begun.result  # type: ignore[no-any-return]
         work = partial(call, *args, **named)
@@ -152,20 +164,33 @@ class AsyncRun:
                 run.note("retry", due.name, attempt=number, error=f"{type(error).__name__}: {error}", pause_s=pause)
             else:
                 took = run.monotonic() - started
-                return await settled(steps.finish, due, result, attempts=number, duration_s=took)
-            await settled(run.sleep, pause)
+                with _released(steps, due.name):
+                    return await settled(steps.finish, due, result, attempts=number, duration_s=took)
+            with _released(steps, due.name):
+                await settled(run.sleep, pause)
 
     async def parallel(
         self, calls: Mapping[str, Callable[[], Any]], *, limit: int = 8, **options: Any
     ) -> dict[str, Any]:
         """Do several steps at once, each kept as it settles; all settle before a failure is raised."""
+        if not isinstance(limit, int) or limit < 1:
+            raise UsageError(f"limit={limit!a}: give a number from 1 up")
         turns = asyncio.Semaphore(limit)
+        leaving: list[BaseException] = []
 
         async def one(name: str, call: Callable[[], Any]) -> Any:
             async with turns:
-                return await self.step(name, call, **options)
+                if leaving:
+                    return None  # no more are begun: the run is to be left
+                try:
+                    return await self.step(name, call, **options)
+                except BaseException as error:
+                    leaving.extend([error] if is_leaving(error) else [])
+                    raise
 
         outcomes = await asyncio.gather(*(one(*item) for item in calls.items()), return_exceptions=True)
+        if leaving:
+            raise leaving[0]
         errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
         if len(errors) == 1:
             raise errors[0]
@@ -181,13 +206,43 @@ class AsyncRun:
         return partial(settled, found)
 
     async def __aenter__(self) -> Self:
-        await settled(self.sync.__enter__)
+        entered: list[Run] = []
+        try:
+            await settled(lambda: entered.append(self.sync.__enter__()))
+        except asyncio.CancelledError as error:
+            if entered:  # nobody else would give the lease back
+                await settled(self.sync.__exit__, type(error), error, error.__traceback__)
+            raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await settled(self.sync.__exit__, kind, error, trace)
+
+
+async def _begun(steps: Steps, name: str, *given: Any) -> Kept | Due:
+    """Begin a step; if its caller is cancelled meanwhile, it did not begin."""
+    found: list[Kept | Due] = []
+    try:
+        await settled(lambda: found.append(steps.begin(name, *given)))
+    except asyncio.CancelledError:
+        if found and isinstance(found[0], Due):
+            steps.withdraw(found[0])
+        elif found:
+            steps.release(name)
+        raise
+    return found[0]
+
+
+@contextmanager
+def _released(steps: Steps, name: str) -> Iterator[None]:
+    """Let a cancelled caller come by the same name again."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        steps.release(name)
+        raise
 
 
 async def _within(work: Callable[[], Any], timeout_s: float | None, name: str) -> Any:
@@ -207,4 +262,3 @@ def _bare(call: Callable[..., Any]) -> Callable[..., Any]:
     while isinstance(call, partial):
         call = call.func
     return call
-

@@ -201,6 +201,8 @@ class Holdfast(RecoveryDoor):
             unpack=self._packer.unpack,
             read_inbox=self.control.reader(run),
             listen=lambda: self.store.listen(run),
+            wake=lambda: self.store.wake(run),
+            max_section_bytes=self._max_section_bytes,
         )
 
     def read_back(self, record: CheckpointRecord) -> None:

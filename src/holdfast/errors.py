@@ -686,7 +686,8 @@ class CommandFailed(HoldfastError):
 
     def sentence(self) -> str:
         """Name the command, how it ended and what it said."""
-        return f"{self.command!a} ended with {self.status}: {self.detail}"
+        later = f" It wants to be asked again in {self.retry_after} s" if self.retry_after is not None else ""
+        return f"{self.command!a} ended with {self.status}: {self.detail}{later}"
 
 
 @dataclass(eq=False)

@@ -41,9 +41,7 @@ class Run(RunParts):
     In a `with` block it holds the run's lease: no other process moves the run meanwhile.
     """
 
-    def __init__(
-        self, holdfast: Holdfast, run: str, checkpointer: Checkpointer, *, waiting: Waiting = "block"
-    ) -> None:
+    def __init__(self, holdfast: Holdfast, run: str, checkpointer: Checkpointer, *, waiting: Waiting = "block") -> None:
         super().__init__(run, holdfast.services(run), waiting=waiting)
         self._holdfast = holdfast
         self._checkpointer = checkpointer
@@ -282,7 +280,7 @@ class Run(RunParts):
                 self._lease = self._holdfast.lease_keeper(self.id)
                 self._checkpointer.fence = self._lease.take()
             try:
-                self._checkpointer.reload()  # what another process did before it gave the lease back
+                self._catch_up()
                 self._old_error = self._has("error")
                 self.begin()
             except BaseException:
@@ -300,6 +298,17 @@ class Run(RunParts):
         finally:
             self.close()
             self._give_back()
+
+    def _catch_up(self) -> None:
+        """Go to what another process did before it gave the lease back; parts that were looked at before follow."""
+        known = self._checkpointer.head_id
+        self.reload()
+        head = self.head
+        if head is None or head.id == known:
+            return
+        with self._watch.lock:
+            self._forget_parts(head.sections, self.registered)
+            self._watch.live.restore({name: head.section(name) for name in self._parts})
 
     def _give_back(self) -> None:
         if self._lease is not None:

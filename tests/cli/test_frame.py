@@ -86,6 +86,14 @@ def test_options_of_every_command_stand_anywhere_on_the_line(hf, story):
     assert hf("ls", "-C", "/no/such/folder").code == 6
 
 
+def test_options_of_a_command_stand_between_its_words(hf, story, tmp_path):
+    assert hf("restore", "issue-42@1", "--into", tmp_path / "new", "a.txt", "--yes").code == 0
+    assert [path.name for path in (tmp_path / "new").glob("*.*")] == ["a.txt"]
+    assert hf("diff", "issue-42@1", "--stat", "issue-42@2").out.startswith("~ state")
+    assert hf("fork", "issue-42@1", "--label", "tried", "other", "--json").json["run"] == "other"
+    assert hf("label", "issue-42@1", "--", "-odd").code == 0
+
+
 def test_no_store_here_says_how_to_begin(hf):
     done = hf("ls")
     assert done.code == 3

@@ -186,7 +186,7 @@ def test_prune_shows_reasons_asks_and_does_exactly_that(hf, project):
     store.close()
     plan = hf("prune", "r", "--keep", "2", "--dry-run")
     assert plan.code == 0
-    assert "beyond keep=" in plan.out
+    assert "beyond --keep" in plan.out
     assert len(seqs(hf, "r")) == 6
     assert hf("prune", "r", "--keep", "2").code == 12
     done = hf("prune", "r", "--keep", "2", "--yes", "--json").json

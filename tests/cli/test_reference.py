@@ -18,7 +18,7 @@ def kinds(cls=HoldfastError):
 
 
 def test_the_page_is_up_to_date():
-    assert PAGE.read_text() == reference(), "python -m holdfast.cli.reference > docs/CLI.md"
+    assert PAGE.read_text() == reference(), "make docs"
 
 
 def test_every_exit_code_of_an_error_is_in_the_table():

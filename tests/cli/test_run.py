@@ -57,10 +57,10 @@ def test_files_are_in_its_checkpoints_unless_they_are_not_wanted(hf, flow):
 
 def test_parameters_are_json_or_text(hf, flow):
     assert "hello ann" in hf("run", "three.yaml", "--param", "who=ann").out
-    (flow / "calls.yaml").write_text("flow: calls\nparams: {n: 1, t: x}\nphases: {p: {call: mine:work}}\n")
-    done = hf("run", "calls.yaml", "--param", "n=[1, 2]", "--param", "t=a=b", "--json", "--import", "mine")
-    assert json.loads(done.out.splitlines()[-1])["results"] == {"p": {"n": [1, 2], "t": "a=b"}}
-    assert hf("run", "calls.yaml", "--import", "no_such_module").code == 2
+    text = "flow: both\nparams: {n: 1, t: x}\nphases: {p: 'echo {params.n}', q: 'echo {params.t}'}\n"
+    (flow / "both.yaml").write_text(text)
+    done = hf("run", "both.yaml", "--param", "n=[1, 2]", "--param", "t=a=b", "--json")
+    assert json.loads(done.out.splitlines()[-1])["results"] == {"p": [1, 2], "q": "a=b"}
     assert hf("run", "three.yaml", "--param", "who").code == 2
     unknown = hf("run", "three.yaml", "--run-id", "other", "--param", "whom=x")
     assert (unknown.code, "did you mean" in unknown.err or "who" in unknown.err) == (2, True)
@@ -206,6 +206,19 @@ def test_a_flow_that_cannot_be_followed_is_refused_before_anything_runs(hf, flow
     assert (done.code, done.out) == (2, "")
     assert said in done.err
     assert "Traceback" not in done.err
+
+
+def test_nothing_is_imported_because_a_flow_names_it(hf, flow):
+    (flow / "calls.yaml").write_text("flow: calls\nphases: {p: {call: mine:work}}\n")
+    done = hf("run", "calls.yaml")
+    assert (done.code, "mine" in done.err) == (2, True)
+
+
+def test_a_person_names_the_modules_whose_functions_are_called(hf, flow):
+    (flow / "calls.yaml").write_text("flow: calls\nparams: {n: 1, t: x}\nphases: {p: {call: mine:work}}\n")
+    done = hf("run", "calls.yaml", "--param", "n=[1, 2]", "--param", "t=a=b", "--json", "--import", "mine")
+    assert json.loads(done.out.splitlines()[-1])["results"] == {"p": {"n": [1, 2], "t": "a=b"}}
+    assert hf("run", "calls.yaml", "--import", "no_such_module").code == 2
 
 
 def test_what_is_not_there_is_said(hf, flow):

@@ -220,6 +220,26 @@ def test_replay_steps_forwards_and_backwards(hf, crashed):
     assert hf("replay", "r", stdin=b"n\n", terminal=True).code == 0, "a closed terminal ends it"
 
 
+def test_replay_takes_names_as_they_are_typed(hf, project):
+    (project / "README.md").write_text("Read me\n")
+    with holdfast.open() as store, store.run("r", workspace=project) as run:
+        run.step("Plan", str.upper, "a", wrote_files=True)
+        run.complete()
+    done = hf("replay", "r", "--no-color", stdin=b"N\ncat README.md\nto Plan\nfork Tried\nQ\n", terminal=True)
+    assert done.code == 0
+    assert "Read me" in done.out
+    assert "there is no" not in done.out
+    assert "Tried begins at step 1" in done.out
+
+
+def test_undo_of_a_resume_without_files_leaves_them_alone(hf, story):
+    (story / "a.txt").write_text("by hand\n")
+    assert hf("resume", "issue-42@1", "--no-files", "--yes").code == 0
+    assert hf("undo", "issue-42", "--yes").code == 0
+    assert (story / "a.txt").read_text() == "by hand\n"
+    assert hf("show", "issue-42", "state", "--json").json["sections"]["state"] == {"step": 3}
+
+
 def test_repair_marks_damage_and_steps_back(hf, story):
     assert hf("repair").out == "Sound: nothing to repair.\n"
     damage(story, "UPDATE chunk SET data = x'00' WHERE n = (SELECT max(n) FROM chunk)")

@@ -178,10 +178,7 @@ def _sweeper(path: Path, pruned: tuple[str, ...]) -> Callable[[Any], None]:
                     hf.prune("swept", keep=1)
                 for run in pruned:
                     if hf.has(run):
-                        before = [cp.id for cp in hf.checkpoints(run)]
-                        hf.prune(run, keep=5)
-                        left = {cp.id for cp in hf.checkpoints(run)}
-                        report([name for name in before if name not in left])
+                        report(list(hf.prune(run, keep=5)))
 
     return work
 

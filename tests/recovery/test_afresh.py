@@ -11,7 +11,7 @@ import holdfast
 from crash.children import Child
 from holdfast import NotFound
 from holdfast.store.sqlite import SQLiteStore
-from recovery.recovery_kit import contents, damage_record
+from recovery.recovery_kit import contents, damage_record, damage_section
 
 
 @pytest.fixture
@@ -76,6 +76,18 @@ def test_a_damaged_head_can_be_declined_too(hf, tmp_path):
     with holdfast.open(tmp_path / "store") as other:
         other.start_afresh("r")
         assert other.run("r").checkpoint(state="new").seq == 4
+
+
+@pytest.mark.parametrize("way", ["record", "section"])
+def test_with_a_damaged_head_the_newest_sound_one_is_kept_and_can_be_gone_back_to(hf, tmp_path, way):
+    tip = old_line(hf)
+    damage_record(tmp_path / "store", tip.id) if way == "record" else damage_section(tmp_path / "store", tip, "own")
+    hf.close()
+    with holdfast.open(tmp_path / "store") as other:
+        assert "kept as mine" in other.start_afresh("r").reason
+        assert other.find("r:mine").pinned
+        assert other.undo("r").success
+        assert other.latest("r").section("state") == 1
 
 
 def test_a_run_that_is_not_there_is_said(hf):

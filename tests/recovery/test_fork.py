@@ -114,6 +114,17 @@ def test_a_fork_with_an_edited_log_counts_its_steps(hf):
         assert run.steps.names() == ["s0"]
 
 
+def test_a_long_log_is_dropped_or_replaced_as_a_whole(hf):
+    parts = {"steps": [{"step": "a", "event": "done"}], "steps.2": [{"step": "b", "event": "done"}]}
+    origin = hf.run("origin").checkpoint(sections={**parts, "journal": [], "journal.2": []})
+    assert set(hf.fork(origin.id, "without", drop=["steps", "journal"]).sections) == {"recovery"}
+    again = hf.fork(origin.id, "again", sections={"journal": []}, drop=["steps"])
+    assert set(again.sections) == {"journal", "recovery"}
+    with pytest.raises(UsageError, match="list"):
+        hf.fork(origin.id, "odd", sections={"steps": 5})
+    assert not hf.has("odd")
+
+
 def test_a_fork_of_a_recovered_run_does_not_undo_into_the_other_run(hf):
     run = hf.run("a")
     first = run.checkpoint(state=1)

@@ -150,6 +150,15 @@ def test_a_program_that_fails_again_is_reported_and_the_next_run_goes_on(hf, pla
     assert hf.latest("a").summary.status == "failed"
 
 
+def test_options_that_do_not_fit_one_run_do_not_keep_the_others_from_going_on(hf, place, tmp_path):
+    log = tmp_path / "log"
+    begun(place, log, "plain", "two")
+    add(hf, "plain", workflow={"current_state": "BUILD"})
+    found = {one.run: one for one in hf.recover_all(carry_on(log), reset_to="PLAN")}
+    assert (found["two"].outcome, "no workflow to reset" in found["two"].reason) == ("left", True)
+    assert found["plain"].outcome == "resumed"
+
+
 def test_a_run_that_waits_for_a_person_waits_on(hf, place, tmp_path):
     begun(place, tmp_path / "log", "a")
     [found] = hf.recover_all(lambda run: run.approve("deploy?"))

@@ -5,17 +5,20 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+import signal
 import subprocess
 
 import pytest
 
 import holdfast
+from crash.children import Child
 from holdfast import ChunkCorrupt, Holdfast, PlanOutdated, StoreFull, StoreUnavailable, UsageError
 from holdfast.encode.tree import leaf_id
 from holdfast.recover.plan import RecoveryPlan
 from holdfast.recover.record import INTENT, intent_value
 from holdfast.recovery.gather import Freshness
 from holdfast.store.sqlite import SQLiteStore
+from holdfast.workspace import checkout
 from holdfast.workspace.decide import Decisions
 from holdfast.workspace.ops import FileOps
 from recovery.recovery_kit import Notes, contents, damage_record, damage_section, execute, tree
@@ -147,6 +150,43 @@ def test_files_go_into_another_directory(hf, project, tmp_path):
     assert tree(project) == now
 
 
+def test_the_undo_of_a_recovery_into_another_directory_leaves_files_alone(hf, project, tmp_path):
+    _, first = two_moments(hf, project)
+    now = tree(project)
+    assert hf.recover(first.id, into=tmp_path / "elsewhere").success
+    (tmp_path / "elsewhere" / "notes.txt").write_text("edited there\n")
+    elsewhere = tree(tmp_path / "elsewhere")
+    assert hf.undo("r").success
+    assert hf.latest("r").section("state") == 2
+    assert tree(tmp_path / "elsewhere") == elsewhere
+    assert tree(project) == now
+
+
+def test_the_undo_of_a_recovery_without_files_leaves_them_alone(hf, project):
+    run, first = two_moments(hf, project)
+    run.close()
+    (project / "src" / "main.py").write_text("by hand, never captured\n")
+    before = tree(project)
+    assert hf.recover(first.id, files=False).success
+    assert hf.undo("r", workspace=project).success
+    assert hf.latest("r").section("state") == 2
+    assert tree(project) == before
+
+
+def test_the_undo_of_a_recovery_that_found_files_as_they_were_takes_back_what_came_after(hf, project):
+    run, _ = two_moments(hf, project)
+    before = tree(project)
+    assert hf.recover(run.checkpoint(state=3).id, workspace=project).success
+    same = run.checkpoint(state=4, files=False)
+    assert hf.recover("r@3", workspace=project).success
+    (project / "src" / "main.py").write_text("later\n")
+    run.checkpoint(state=5)
+    run.close()
+    assert hf.undo("r").success
+    assert hf.latest("r").section("state") == same.section("state")
+    assert tree(project) == before
+
+
 def test_a_store_that_is_full_at_the_last_commit_leaves_everything_as_it_was(hf, project, monkeypatch):
     """A failure half-way puts files, objects and state back, and says so."""
     notes = Notes("one")
@@ -265,6 +305,83 @@ def test_the_git_position_comes_back_when_asked(hf, project):
     assert git("branch", "--show-current").strip() == "main"
     assert git("status", "--porcelain") == ""
     assert hf.latest("r").git.branch == "main"
+
+
+def two_branches(hf, project):
+    """Return git, and a first checkpoint on branch main; the second is on branch work, with a commit of its own."""
+
+    def git(*arguments):
+        named = ["git", "-c", "user.name=t", "-c", "user.email=t@t", *arguments]
+        return subprocess.run(named, cwd=project, check=True, capture_output=True, text=True).stdout
+
+    git("init", "-q", "-b", "main")
+    git("add", ".")
+    git("commit", "-qm", "first")
+    run = hf.run("r", workspace=project)
+    first = run.checkpoint(state=1)
+    git("checkout", "-qb", "work")
+    (project / "src" / "main.py").write_text("two\n")
+    git("commit", "-qam", "second")
+    run.checkpoint(state=2)
+    run.close()
+    return git, first
+
+
+def test_an_undo_puts_the_git_position_back_and_once_more_goes_forward(hf, project):
+    git, first = two_branches(hf, project)
+    assert hf.recover(first.id, workspace=project, git=True).success
+    for branch, text in (("work", "two\n"), ("main", "one\n")):
+        assert hf.undo("r").success
+        assert git("branch", "--show-current").strip() == branch
+        assert git("status", "--porcelain") == ""
+        assert (project / "src" / "main.py").read_text() == text
+
+
+def test_an_undo_whose_git_has_to_stay_takes_state_and_files_back_and_warns(hf, project):
+    git, first = two_branches(hf, project)
+    assert hf.recover(first.id, workspace=project, git=True).success
+    (project / "staged.txt").write_text("in no checkpoint\n")
+    git("add", "staged.txt")
+    result = hf.undo("r")
+    assert result.success, result.errors
+    assert any("git stays where it is" in warning for warning in result.warnings)
+    assert git("branch", "--show-current").strip() == "main"
+    assert (project / "src" / "main.py").read_text() == "two\n"
+    assert hf.latest("r").section("state") == 2
+
+
+def test_a_kill_between_files_and_git_is_finished_with_git_when_the_run_is_opened(hf, project, place):
+    git, first = two_branches(hf, project)
+
+    def work(report):
+        checkout.checkout = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+        with holdfast.open(place) as child:
+            child.recover(first.id, workspace=project, git=True)
+
+    assert Child(work).join().signal == signal.SIGKILL
+    assert git("branch", "--show-current").strip() == "work"
+    with holdfast.open(place) as other:
+        assert other.run("r", workspace=project).head.section("state") == 1
+    assert git("branch", "--show-current").strip() == "main"
+    assert git("status", "--porcelain") == ""
+
+
+def test_a_commit_that_fails_after_git_moved_puts_git_back_too(hf, project, monkeypatch):
+    git, first = two_branches(hf, project)
+    commit = type(hf.store).commit
+
+    def full(self, envelope, *args, **named):
+        if "recovered" in envelope.reason:
+            raise StoreFull("no room", hf.store.url)
+        return commit(self, envelope, *args, **named)
+
+    monkeypatch.setattr(type(hf.store), "commit", full)
+    result = hf.recover(first.id, workspace=project, git=True)
+    assert not result.success
+    assert "everything was put back" in result.errors[-1]
+    assert git("branch", "--show-current").strip() == "work"
+    assert git("status", "--porcelain") == ""
+    assert (project / "src" / "main.py").read_text() == "two\n"
 
 
 def test_files_that_are_no_text_survive_the_plans_json(hf, project):

@@ -1,10 +1,11 @@
 import asyncio
 import inspect
+import time
 
 import pytest
 
 import holdfast
-from holdfast import AsyncHoldfast, Divergence, Holdfast, Run, StepTimeout
+from holdfast import AsyncHoldfast, Divergence, Holdfast, Run, RunCancelled, StepTimeout, UsageError
 from holdfast.aio import AsyncRun
 
 
@@ -147,3 +148,87 @@ def test_the_twin_of_step_takes_the_same_arguments():
     assert list(inspect.signature(Run.step).parameters) == list(inspect.signature(AsyncRun.step).parameters)
     parallel = inspect.signature(Run.parallel).parameters
     assert list(parallel) == list(inspect.signature(AsyncRun.parallel).parameters)
+
+
+def slowed(owner, name):
+    """Let a method take its time, and return what undoes it."""
+    method = getattr(owner, name)
+    setattr(owner, name, lambda *given, **named: (time.sleep(0.2), method(*given, **named))[1])
+    return lambda: setattr(owner, name, method)
+
+
+async def cancelled(coroutine):
+    task = asyncio.create_task(coroutine)
+    await asyncio.sleep(0.1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+def test_cancelled_while_it_is_entered_a_run_gives_its_lease_back(place):
+    async def main():
+        hf = await AsyncHoldfast.open(place)
+        run = await hf.run("r")
+        slowed(run.sync, "begin")
+
+        async def enter():
+            async with run:
+                raise AssertionError
+
+        await cancelled(enter())
+        await hf.close()
+
+    asyncio.run(main())
+    with holdfast.open(place) as hf, hf.run("r"):
+        pass
+
+
+@pytest.mark.parametrize("where", ["begin", "finish"])
+def test_a_step_whose_caller_was_cancelled_may_be_called_again(place, where):
+    async def ask():
+        return 1
+
+    async def main():
+        async with await AsyncHoldfast.open(place) as hf, await hf.run("r") as run:
+            undo = slowed(run.sync.steps, where)
+            await cancelled(run.step("a", ask, effect="asks"))
+            undo()
+            assert await run.step("a", ask, effect="asks") == 1
+
+    asyncio.run(main())
+
+
+def test_parallel_steps_need_a_limit_that_lets_one_run(place):
+    async def main():
+        async with await AsyncHoldfast.open(place) as hf, await hf.run("r") as run:
+            with pytest.raises(UsageError, match="limit=0"):
+                await run.parallel({"a": int}, limit=0)
+
+    asyncio.run(main())
+
+
+def test_many_that_wait_for_people_leave_room_for_the_answers(place):
+    async def main():
+        async with await AsyncHoldfast.open(place) as hf, await hf.run("r") as run:
+            asked = [asyncio.create_task(run.approve(f"{i}?", name=f"w{i}")) for i in range(40)]
+            while len(run.waits.open) < len(asked):  # noqa: ASYNC110 - threads have no asyncio.Event
+                await asyncio.sleep(0.02)
+            await hf.pause("r")
+            await hf.cancel("r")
+            ends = await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), 20)
+            assert {type(end) for end in ends} == {RunCancelled}
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("wait", [lambda run: run.approve("Deploy?"), lambda run: run.wait_signal("go")])
+def test_a_cancelled_wait_ends_and_is_waited_for_again_in_the_next_life(place, wait):
+    async def life():
+        async with await AsyncHoldfast.open(place) as hf, await hf.run("r") as run:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.3):
+                    await wait(run)
+
+    asyncio.run(asyncio.wait_for(life(), 30))
+    with holdfast.open(place) as hf:
+        assert len(hf.waiting("r")) == 1

@@ -48,6 +48,7 @@ class LiveSections:
     def unregister(self, name: str) -> None:
         """Leave an object out from now on; its section is carried over as it is."""
         self._objects.pop(name, None)
+        self._quiet.discard(name)
         self._stored.pop(name, None)
 
     def __contains__(self, name: str) -> bool:

@@ -301,11 +301,11 @@ def _ending(error: BaseException | None) -> tuple[Trigger, str]:
     if isinstance(error, KeyboardInterrupt):
         return Trigger.USER_INTERRUPT, "interrupted by the user"
     if isinstance(error, (RunWaiting, RunCancelled)):
-        return Trigger.SHUTDOWN, str(error)[:2_000]
+        return Trigger.SHUTDOWN, _encodable(str(error)[:2_000])
     if isinstance(error, SessionOver):
         return Trigger.SESSION_END, "the session is over"
     if isinstance(error, Exception):
-        return Trigger.ERROR_OCCURRED, f"{type(error).__name__}: {error}"[:2_000]
+        return Trigger.ERROR_OCCURRED, _encodable(f"{type(error).__name__}: {error}"[:2_000])
     return Trigger.SHUTDOWN, "the run was shut down"
 
 

@@ -29,7 +29,7 @@ class Ask:
             self._out.note(f"{question} There is no terminal to ask on, so {safe}; --yes agrees beforehand.")
             return False
         while True:
-            answer = self._answer(f"{question} [y/N] ", safe)
+            answer = _lower(self._answer(f"{question} [y/N] ", safe))
             if answer is None or answer in ("", "n", "no"):
                 return False
             if answer in ("y", "yes"):
@@ -44,7 +44,7 @@ class Ask:
             self._out.note(f"{question} There is no terminal to ask on, so {unasked}.")
             return True
         while True:
-            answer = self._answer(f"{question} [Y/n] ", unasked)
+            answer = _lower(self._answer(f"{question} [Y/n] ", unasked))
             if answer is None or answer in ("", "y", "yes"):
                 return True
             if answer in ("n", "no"):
@@ -65,7 +65,7 @@ class Ask:
         for name, text in options:
             self._out.note("  ", Paint(name, "bold"), f"  {text}")
         while True:
-            answer = self._answer(f"{question} [{safe}] ", meaning[safe])
+            answer = _lower(self._answer(f"{question} [{safe}] ", meaning[safe]))
             if not answer:
                 return safe
             fitting = [name for name in meaning if name.startswith(answer)]
@@ -89,7 +89,7 @@ class Ask:
             if safe is not None:
                 self._tell_closed(safe)
             return None
-        return line.strip().lower()
+        return line.strip()
 
     def _tell_closed(self, safe: str) -> None:
         try:
@@ -97,3 +97,7 @@ class Ask:
             self._out.note(f"The terminal was closed in the middle of a question, so the safe choice is taken: {safe}.")
         except OSError:
             pass  # nobody is there to read it
+
+
+def _lower(answer: str | None) -> str | None:
+    return answer.lower() if answer is not None else None

@@ -50,6 +50,8 @@ _SAID_BY_COMMANDS = (
     ("hf.checkpoints(run)", "`holdfast log RUN`"),
     ("hf.plan()", "`holdfast resume --dry-run`"),
     ("holdfast.generate_key()", "`holdfast store key new FILE`"),
+    ("beyond keep= or older_than=", "beyond --keep, or older than --older-than"),
+    ("within keep= and older_than=", "within --keep and --older-than"),
     ("with hf.run(...)", "by repeating the command"),
     ("holdfast.open(path)", "--store PATH"),
     ("holdfast.open(place, key_file=...)", "encryption.key_file in holdfast.yaml"),

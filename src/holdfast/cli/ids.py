@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _RANDOM_PART = len("cp_") + 12
+_WHOLE = re.compile(r"\bcp_[0-9a-f]{32}\b")
 SHORTEST = 8
 
 
 def tail(checkpoint: str) -> str:
     """Return the part of an id that chance made."""
     return checkpoint[_RANDOM_PART:]
+
+
+def shortened(text: str) -> str:
+    """Return text with every whole id in it as lists show it."""
+    return _WHOLE.sub(lambda match: tail(match[0])[:SHORTEST], text)
 
 
 class Short:

@@ -106,7 +106,7 @@ def _command(rest: list[str], options: Globals, out: Output) -> int:
     module = load(command)
     parser = make_parser(command)
     try:
-        arguments = parser.parse_args(words)
+        arguments = parser.parsed(words)
     except SystemExit as left:  # argparse has shown its help
         return int(left.code or 0)
     session = Session(options, out, Ask(out, sys.stdin, yes=options.yes))

@@ -85,6 +85,12 @@ class CommandParser(argparse.ArgumentParser):
             self.arguments.append(action)
         return super()._add_action(action)
 
+    def parsed(self, words: list[str]) -> argparse.Namespace:
+        """Parse a line: options may stand between its other words, too, unless `--` ends them."""
+        if self.parts or "--" in words:
+            return self.parse_args(words)
+        return self.parse_intermixed_args(words)
+
     def error(self, message: str) -> NoReturn:
         """Raise instead of exiting."""
         usage = " ".join(self.format_usage().split()).removeprefix("usage: ")

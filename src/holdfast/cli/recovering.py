@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.cli.errors import Declined, told_text
+from holdfast.cli.ids import shortened
 from holdfast.cli.output import Paint
 from holdfast.cli.plain import plain
 from holdfast.cli.times import age, number
@@ -49,7 +50,7 @@ def show_plan(plan: RecoveryPlan, session: Session) -> None:
     for line in plan.lines():
         first = line.strip().split(" ", 1)[0]
         word = next((mark for mark in _COLOURS if line.strip().startswith(mark)), first)
-        out.line(Paint(told_text(line), _COLOURS.get(word, "")))
+        out.line(Paint(shortened(told_text(line)), _COLOURS.get(word, "")))
 
 
 def tell_found(checkpoint: Checkpoint, session: Session) -> None:
@@ -182,6 +183,6 @@ def tell_result(result: RecoveryResult, session: Session) -> None:
     if result.files is not None:
         done = result.files
         out.line(f"Files: {done.written} written, {done.replaced} replaced, {done.deleted} deleted, {done.kept} kept.")
-    out.line(Paint("Recovered ", "green"), f"{result.run} from {result.restored_from}.")
+    out.line(Paint("Recovered ", "green"), f"{result.run} from {shortened(str(result.restored_from))}.")
     if result.undo is not None:
         out.note(f"`holdfast undo {result.run}` goes back to before.")

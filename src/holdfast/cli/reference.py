@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _INTRODUCTION = """\
 # The command line
 
-`holdfast`, or `hf` for short. This page is made from the program: `python -m holdfast.cli.reference > docs/CLI.md`.
+`holdfast`, or `hf` for short. This page is made from the program: `make docs`.
 
 ## Naming things
 A run is named by its id. A checkpoint is named by its id or a part of it (as lists show it), its label, `RUN` (the

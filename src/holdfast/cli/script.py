@@ -8,7 +8,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import IntegrityError, LeaseHeld, NotFound, UsageError
+from holdfast.cli.errors import CommandInvalid
+from holdfast.errors import IntegrityError, LeaseHeld, UsageError
 from holdfast.model.sections import Phases
 from holdfast.store.open import FOLDER
 
@@ -45,15 +46,20 @@ def remember(session: Session, run: str) -> None:
     part.replace(file)
 
 
-def meant_run(session: Session, arguments: Namespace) -> str:
-    """Return the run that a script means; NotFound says how to name one."""
+def meant_run(session: Session, arguments: Namespace, *, or_only: bool = False) -> str:
+    """Return the run that a script means, or the only one that there is; NotFound says how to name one."""
     named = arguments.run or session.out.environment.get("HOLDFAST_RUN")
     if not named:
         try:
             named = (session.place.project.root / FOLDER / _CURRENT).read_text().strip()
         except OSError:
-            raise NotFound(
-                "run begun here", "", "`holdfast begin PLAN.md` begins one, or name it with --run RUN"
+            runs = session.hf.runs(limit=2) if or_only else []
+            if len(runs) == 1:
+                return runs[0].id
+            if or_only:
+                raise CommandInvalid("which run? Name one; `holdfast ls` lists them") from None
+            raise CommandInvalid(
+                "no run was begun here: `holdfast begin PLAN.md` begins one, or name it with --run RUN"
             ) from None
     return session.run_id(named)
 

@@ -89,10 +89,14 @@ class Session:
         return opened
 
     def find(self, spec: str) -> Checkpoint:
-        """Return the checkpoint that a person means."""
+        """Return the checkpoint that a person means; one that is damaged and was passed over is warned about."""
+        from holdfast.cli.errors import told  # noqa: PLC0415
         from holdfast.cli.locate import find  # noqa: PLC0415 - needs the engine
 
-        return find(self.hf, spec)
+        found = find(self.hf, spec)
+        for damage in found.skipped:
+            self.out.warn(f"passed over: {told(damage)}")
+        return found
 
     def run_id(self, run: str) -> str:
         """Return the id of a run that is there; NotFound offers the nearest."""

@@ -72,7 +72,7 @@ class FlowChanges(msgspec.Struct, frozen=True):
         said: list[str] = []
         for one in self.phases:
             said.append(f"{one.phase}: {_MEANING[one.change]}")
-            if one.change == "changed":
+            if one.change == "changed" and list(one.tasks) != [one.phase]:
                 said += [f"  {task}: {_MEANING[change]}" for task, change in one.tasks.items()]
         return said
 

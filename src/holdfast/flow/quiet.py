@@ -56,6 +56,10 @@ class Quiet:
         """Wait for somebody or something."""
         return self._run.wait_for(wait)
 
+    def resolve(self, wait: str, value: Any) -> None:
+        """Answer a wait from inside the run."""
+        self._run.resolve(wait, value)
+
     def check_open(self, lost: str) -> None:
         """Raise RunClosed if the run is closed."""
         self._run.check_open(lost)

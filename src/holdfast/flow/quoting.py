@@ -14,14 +14,21 @@ Place = Literal["word", "single", "double", "raw"]
 
 _ODD_EXPANSION = re.compile(r"\$\{[^}]*(?:['\"`(\\]|\s#)")
 _EVALUATES = re.compile(r"(?<![\w./-])(?:eval|ssh)\s")  # reads all its words as code again, here or elsewhere
+_OPTIONS = r"(?:\s+(?:[-+]\w*[oO]\s+\w+|-[WX]\s+\S+|--(?:rcfile|init-file)\s+\S+|[-+][-+\w=.:/]*))*?"
 _INNER_SHELL = re.compile(
-    r"\b(?:ba|da|z|k|a)?sh\s+(?:-\w+\s+)*-\w*c\b|\b(?:python[0-9.]*|perl|ruby|node|su)\s+(?:-\w+\s+)*-\w*[ce]\b"
+    rf"\b(?:ba|da|z|k|a|fi)?sh{_OPTIONS}\s+-\w*c\b"
+    rf"|\b(?:python[0-9.]*|perl|ruby|node|php){_OPTIONS}\s+(?:-\w*[cepr]|--eval|--print)\b"
+    r"|\b(?:su|runuser|script|flock)\s(?:[^;|&\n]*\s)?(?:-\w*c|--command)\b"
+)
+_PROGRAM = re.compile(  # between the quotes of what is a program itself, and can start others
+    r"\b(?:trap|sed|[gmn]?awk)(?:\s+-\S*(?:\s+(?:'[^']*'|\"[^\"]*\"|[\w=]+(?=\s)))?)*\s+(['\"])(?:(?!\1).)*\Z", re.DOTALL
 )
 _DELIMITERS = " \t\n;&|()<>"
 _UNSAFE = {"`": "between backticks", "#": "in a comment"}
 _LOSES = {
     "'$": "after $'...', which shells read differently",
     "<<": "after <<, in or beside a here-document",
+    "#)": "after )#, where a comment begins or does not",
 }
 
 
@@ -44,13 +51,22 @@ def quote_in_double(value: str) -> str:
     return re.sub(r'([\\"$`])', r"\\\1", value)
 
 
+def _is_code(before: str, place: Place) -> bool:
+    """Tell whether what follows is handed to something that reads it as a program."""
+    joined = before.replace("\\\n", "")
+    bare = joined.replace("'", "").replace('"', "")
+    if _EVALUATES.search(bare):
+        return True
+    return place != "word" and bool(_INNER_SHELL.search(bare) or _PROGRAM.search(joined))
+
+
 class Shell:
     """Follows a POSIX shell's quoting through a command, as far as it can be followed for certain."""
 
     def __init__(self) -> None:
         self._open: list[str] = []  # what is open, the innermost last: ' " ( (( ` #
         self._lost = ""  # why the place is not known any more
-        self._pending = ""  # a `$`, `\\`, `<` or `(` whose meaning the next character decides
+        self._pending = ""  # a `$`, `\\`, `<`, `(` or `)` whose meaning the next character decides
         self._word = ""  # the unquoted word under way
         self._word_starts = True
 
@@ -66,7 +82,7 @@ class Shell:
             reason = "in an arithmetic (("
         elif self._pending in {"\\", "$"}:
             reason = f"right after {self._pending}"
-        elif _EVALUATES.search(before) or (place != "word" and _INNER_SHELL.search(before)):
+        elif _is_code(before, place):
             reason = "in a text that is read as code once more"
         else:
             return place
@@ -143,6 +159,7 @@ class Shell:
             self._open.append("(")
             self._pending = "("
         elif char == ")":
+            self._pending = ")"
             if self._open:
                 self._open.pop()
             else:

@@ -25,10 +25,12 @@ _SETTLED = ("completed", "skipped")
 def take_changes(run: Run, flow: Flow, position: Kept, old: FlowDigests, new: FlowDigests) -> FlowChanges:
     """Make the run ready for a flow that is not what it was; return what became of it."""
     changes = compare_flows(old, new)
-    if changes.is_same:
+    is_reordered = flow.in_order and list(old.phases) != list(new.phases)
+    if changes.is_same and not is_reordered:
         return changes
     with run.lock:
         known = run.phases.snapshot().phases
+        goes_on = _goes_on(flow, position, changes)
         marks = dict(position.value.marks)
         due = dict.fromkeys(position.value.due)
         for change in changes.phases:
@@ -45,12 +47,28 @@ def take_changes(run: Run, flow: Flow, position: Kept, old: FlowDigests, new: Fl
                     due[name] = None
                 _begin_tasks_anew(run, position, change, old, new)
                 run.note("flow changed", f"phase {name} changed, it runs again")
-            elif change.change == "same" and status in _SETTLED and name not in due:
+            elif change.change == "same" and status in _SETTLED and name not in due and not goes_on:
                 marks[name] = "kept"
         if run.head is not None and "waits" in run.head.sections:
             run.waits.withdraw()  # what is still to be asked is asked when the flow comes there
-        position.change(marks=marks, due=list(due), current=flow.first, is_done=False)
+        current = position.value.current if goes_on else flow.first
+        position.change(marks=marks, due=list(due), current=current, is_done=False)
     return changes
+
+
+def _goes_on(flow: Flow, position: Kept, changes: FlowChanges) -> bool:
+    """Tell whether a flow with routes goes on where it stands: only what is under way or not reached yet changed.
+
+    From the beginning it would come by phases whose results are of an earlier lap, and follow those.
+    """
+    value = position.value
+    if flow.in_order or value.current not in flow.phases or value.due:
+        return False
+    return all(
+        one.change in ("same", "removed")
+        or (one.change == "changed" and (one.phase == value.current or one.phase not in value.visits))
+        for one in changes.phases
+    )
 
 
 def _begin_tasks_anew(run: Run, position: Kept, change: PhaseChange, old: FlowDigests, new: FlowDigests) -> None:

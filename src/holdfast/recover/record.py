@@ -26,7 +26,8 @@ class RecoveryRecord(msgspec.Struct, frozen=True, kw_only=True, rename={"source"
     plan: str = ""
     kind: Literal["recover", "undo", "afresh", "fork"] = "recover"
     run: str = ""  # of a fork: the run that it came from
-    workspace: str = ""  # the directory whose files were changed with it
+    workspace: str = ""  # the directory whose files it put back; none if it left files alone
+    git: bool = False  # whether it put the git position back, too
     warnings: tuple[str, ...] = ()
     skipped_agents: tuple[str, ...] = ()
 

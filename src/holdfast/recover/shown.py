@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import reprlib
+from datetime import datetime
 from typing import Any
 
 from holdfast.recover.prints import fields_of
@@ -22,6 +23,8 @@ class _Short(reprlib.Repr):
         self.maxstring = self.maxother = self.maxlong = width
 
     def repr_instance(self, x: Any, level: int) -> str:
+        if type(x) is datetime:
+            return x.isoformat(" ", "seconds")
         fields = fields_of(type(x))
         if not fields:
             return super().repr_instance(x, level)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.errors import Conflict, HoldfastError, IntegrityError, LeaseHeld, NotFound, RunWaiting
+from holdfast.errors import HoldfastError, IntegrityError, LeaseHeld, NotFound, RunWaiting
 from holdfast.recover.automatic import Recovered, is_under_way, reasons_to_leave
 from holdfast.recover.locate import locate
 from holdfast.recovery.carry_out import recover
@@ -70,7 +70,7 @@ def _recover_one(
             return _go_on(hf, handle, resume, place, options)
     except LeaseHeld as held:
         return Recovered(run=run, outcome="left", reason=f"{held.owner} moves it")
-    except (Conflict, NotFound) as error:
+    except (HoldfastError, OSError) as error:  # the next run must not suffer for it
         return Recovered(run=run, outcome="left", reason=str(error))
     finally:
         handle.close()

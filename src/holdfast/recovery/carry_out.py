@@ -146,13 +146,21 @@ def plan_undo(
         if not os.path.isdir(place):  # noqa: PTH112
             raise UsageError(f"the recovery changed files in {place!a}, which is gone: name their place, workspace=...")
     has_files = any(section.name == WORKSPACE for section in target.envelope.sections)
+    is_without_files = done.kind in ("recover", "undo") and not done.workspace  # what it left alone is left alone
+    with_files = has_files and place is not None and not is_without_files
     request = Request(
-        files=has_files and place is not None,
+        files=with_files,
+        git=with_files and done.git,
         workspace=place,
         decisions=Decisions(edits="take", conflicts="take"),
         allow_outside_links=True,
     )
-    return gather(hf, target, request, kind="undo", options=workspace_options, now=now)
+    plan = gather(hf, target, request, kind="undo", options=workspace_options, now=now)
+    if request.git and plan.blockers:  # a git that has to stay keeps neither state nor files from going back
+        stays, request = plan.blockers, msgspec.structs.replace(request, git=False)
+        without = gather(hf, target, request, kind="undo", warnings=stays, options=workspace_options, now=now)
+        return plan if without.blockers else without
+    return plan
 
 
 def finish_interrupted(hf: Holdfast, run: Run) -> None:
@@ -173,7 +181,7 @@ def finish_interrupted(hf: Holdfast, run: Run) -> None:
             if run.head_record is None or run.head_record.envelope.id != head.envelope.id:
                 return
             _log.warning("run %s: a recovery from %s was interrupted and is finished now", run.id, plan.checkpoint)
-            _Recovery(hf, run, plan, record, None, None).commit(head)
+            _Recovery(hf, run, plan, record, None, None).finish(head)
     except LeaseHeld:
         return  # its process is at it
 
@@ -254,6 +262,7 @@ class _Recovery:
     progress: Callable[[int, int], None] | None
     report: RestoreReport | None = None
     has_changed_files: bool = False
+    has_moved_git: bool = False
     is_committing: bool = False
 
     def carry_out(self) -> RecoveryResult:
@@ -285,6 +294,15 @@ class _Recovery:
             self._settle(undo, None)
             raise
 
+    def finish(self, undo: CheckpointRecord) -> None:
+        """Do what was left when a kill came after the files: git, then the commit; a git that has to stay is told."""
+        if self.plan.git:
+            try:
+                self._restore_files()
+            except _HALFWAY as error:
+                _log.warning("run %s: the git position of that recovery is not put back: %s", self.plan.run, error)
+        self.commit(undo)
+
     def commit(self, undo: CheckpointRecord | None) -> RecoveryResult:
         """Make the checkpoint's state the head, in one commit, and give it to what is registered."""
         plan, source = self.plan, self.hf.opened(self.record)
@@ -300,7 +318,8 @@ class _Recovery:
             kind=plan.kind,
             warnings=warnings,
             skipped_agents=plan.skipped_agents,
-            workspace=plan.files.target if plan.files is not None and plan.files.changes else "",
+            workspace=plan.files.target if plan.files is not None and plan.request.into is None else "",
+            git=plan.request.git,
         )
         sections = self._sections(source, at)
         line = {
@@ -432,6 +451,7 @@ class _Recovery:
         if plan.git:
             wanted = self.hf.opened(self.record).git
             safe = self.run.head.git if self.run.head is not None else None
+            self.has_moved_git = True
             checkout(plan.files.target, wanted, ChunkReader(self.hf.store.fetch), safe=safe)
 
     def _settle(self, undo: CheckpointRecord | None, error: Exception | None) -> RecoveryResult:
@@ -463,6 +483,8 @@ class _Recovery:
         try:
             if undo is not None and self.has_changed_files:
                 self._put_files_back(undo)
+            if undo is not None and self.has_moved_git:
+                self._put_git_back(undo)
             if undo is not None:
                 self.run.go_back_to(self.hf.opened(undo))
         except (HoldfastError, OSError) as worse:
@@ -470,7 +492,8 @@ class _Recovery:
             kept = f"; checkpoint {undo.envelope.id} keeps it" if undo is not None else ""
             told.append(f"what was there before could not be put back ({worse}){kept}")
         else:
-            told.append("everything was put back as it was" if self.has_changed_files else "nothing was changed")
+            has_changed = self.has_changed_files or self.has_moved_git
+            told.append("everything was put back as it was" if has_changed else "nothing was changed")
             if undo is not None and undo.envelope.id != self.plan.head:
                 self._give_up()
         return _refused(self.plan, *told)
@@ -497,6 +520,13 @@ class _Recovery:
         assert capture is not None
         before = self.hf.opened(undo).workspace
         put_back(ChunkReader(self.hf.store.fetch), capture.workspace, before, self.plan.files)
+
+    def _put_git_back(self, undo: CheckpointRecord) -> None:
+        from holdfast.workspace.checkout import checkout  # noqa: PLC0415
+
+        assert self.plan.files is not None
+        before, now = self.hf.opened(undo).git, self.hf.opened(self.record).git
+        checkout(self.plan.files.target, before, ChunkReader(self.hf.store.fetch), safe=now)
 
     def _left_alone(self, source: Checkpoint) -> list[str]:
         missing = [name for name in self.run.registered if name not in source.sections]

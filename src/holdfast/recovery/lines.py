@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from holdfast.encode.appended import Appended
-from holdfast.errors import IntegrityError, UsageError
+from holdfast.errors import IntegrityError, NotFound, UsageError
 from holdfast.model.ids import check_run_id
 from holdfast.model.sections import WORKSPACE
 from holdfast.model.triggers import Trigger
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
     from holdfast.checkpoint import Checkpoint
     from holdfast.engine import Holdfast
+    from holdfast.model.checkpoint import CheckpointRecord
+
+
+_LOGS = ("steps", "journal")  # each is several sections when it is long
 
 
 def fork(
@@ -50,9 +54,15 @@ def fork(
     if "status" in origin.sections:  # nobody moves it yet: it must not look like a run whose process died
         values.setdefault("status", {"status": "ended", "since": told.at, "detail": "forked, and not begun"})
     dropped = {*drop, *({INTENT} & set(origin.sections))}
-    if "steps" in values:  # an edited log is one section, whatever it was
-        values["steps"] = Appended(list(values["steps"]))
-        dropped.update(segment_names("steps", origin.sections)[1:])
+    for log in _LOGS:
+        segments = segment_names(log, origin.sections)
+        if log in values:  # an edited log is one section, whatever it was
+            if not isinstance(values[log], (list, tuple)):
+                raise UsageError(f"section {log!a} is a list of records: give a list")
+            values[log] = Appended(list(values[log]))
+            dropped.update(name for name in segments if name != log)
+        elif log in dropped:
+            dropped.update(segments)
     return hf.run(new_run).begin_from(
         origin,
         bring=lambda carried: chunks_below(hf.store, origin.id, carried),
@@ -95,12 +105,21 @@ def _begun_afresh(hf: Holdfast, run: str) -> Checkpoint | None:
     return head if told is not None and told.kind == "afresh" else None
 
 
+def _tip(hf: Holdfast, run: str) -> CheckpointRecord | None:
+    """Return what an undo can go back to: the newest sound checkpoint, the end of the line where none is."""
+    try:
+        return locate(hf.store, "latest", run=run).record
+    except (IntegrityError, NotFound):
+        pass
+    try:
+        return tip_of(hf.store, run)
+    except IntegrityError:
+        return None
+
+
 def _begin(hf: Holdfast, handle: Any, run: str) -> Checkpoint:
     at = present(hf, run)
-    try:
-        tip = tip_of(hf.store, run)
-    except IntegrityError:
-        tip = None
+    tip = _tip(hf, run)
     hf.control.forget(run)  # what was said to the line before is not for the new one
     label = keep_tip(hf.store, tip, at) if tip is not None else archive_name(at)
     told = RecoveryRecord(source=None, undo=tip.envelope.id if tip is not None else None, at=at, kind="afresh")

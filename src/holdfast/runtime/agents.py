@@ -285,7 +285,7 @@ class Agents:
                 completed_at=self._host.now(),
                 output=kept(stored),
                 summary=output.summary,
-                location=output.location,
+                location=None if output.location is None else str(output.location),  # a Path is meant well
                 tokens=added(self.task(agent, name).tokens, output.tokens),
             )
             del self._held[agent, name]

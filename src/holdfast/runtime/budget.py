@@ -208,6 +208,11 @@ class Budget:
         """Add to limits."""
         self._raise(self.path, more, by=by, is_total=False)
 
+    def count_time(self) -> None:
+        """Let the time that went by be stored with the next checkpoint, however little it is."""
+        with self._host.lock:
+            self._ledger.changes += 1
+
     @contextmanager
     def stopped(self) -> Iterator[None]:
         """Count no time inside: the run waits for somebody."""
@@ -316,14 +321,17 @@ class Budget:
             self._follow(stop, reply, exhausted)
 
     def _follow(self, stop: _Stop, reply: Reply, exhausted: BudgetExhausted) -> None:
-        with self._host.lock:
+        with self._host.lock:  # that it was answered, and what came of it, are in the same checkpoint
             self._ledger.parts[stop.path].line(stop.name).asked += 1  # the next question is another one
             self._ledger.changes += 1
+            self._take_reply(stop, reply)
         if reply.choice == "stop":
             self._host.note("budget_exhausted", stop.label, by=reply.by, note=reply.note)
             self._host.save(Trigger.BUDGET_WARNING, f"stopped at the budget {stop.label}")
             raise exhausted
-        if stop.is_warning and reply.value is None:
+
+    def _take_reply(self, stop: _Stop, reply: Reply) -> None:
+        if reply.choice == "stop" or (stop.is_warning and reply.value is None):
             return
         try:
             more = reply.value if isinstance(reply.value, dict) else {stop.name: reply.value}

@@ -117,7 +117,7 @@ class TaskGraph:
         retries: int = 0,
         backoff_s: float = 1.0,
         timeout_s: float | None = None,
-        effect: str | None = None,
+        effect: str | bool | None = None,
         on_unknown: OnUnknown | None = None,
     ) -> None:
         """Add a task; if its function has a parameter without a default, that is the results of its needs, by name.
@@ -126,8 +126,9 @@ class TaskGraph:
         end be missing after a crash, `on_unknown` is asked (the default), retried or skipped.
         """
         retry = Retry(retries, backoff_s)
-        unknown: OnUnknown = on_unknown or ("ask" if effect else "retry")
-        self._add(name, Task(call, _names(name, needs), retry, timeout_s, effect, unknown))
+        what = "an outside effect" if effect is True else effect or None
+        unknown: OnUnknown = on_unknown or ("ask" if what else "retry")
+        self._add(name, Task(call, _names(name, needs), retry, timeout_s, what, unknown))
 
     def _add(self, name: str, task: Task) -> None:
         if not isinstance(name, str) or not name.strip() or not name.isprintable():
@@ -321,7 +322,7 @@ class TaskGraph:
             attempts = self._nodes[name].attempts + 1
             now = self._host.now()
             self._change(name, status="running", attempts=attempts, started_at=now, error=None)
-            results = {need: self._nodes[need].result for need in task.needs}
+            results = {need: kept(self._nodes[need].result) for need in task.needs}
         if task.effect is not None or task.on_unknown != "retry":
             self._save(f"task {name} begins")
         self._report(name, "running")

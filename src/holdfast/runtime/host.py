@@ -47,6 +47,9 @@ class Host(Protocol):
     def wait_for(self, wait: Wait) -> Reply:
         """Wait for a person, a signal or a time; one that was answered in an earlier life returns at once."""
 
+    def resolve(self, wait: str, value: Any) -> None:
+        """Answer a wait from inside the run: another thread of it may be waiting."""
+
     def check_open(self, lost: str) -> None:
         """Raise RunClosed if the run is closed; a part asks before it makes a call whose result would be lost."""
 
@@ -83,6 +86,9 @@ class Alone:
     def wait_for(self, wait: Wait) -> Reply:
         """Refuse: nobody can answer."""
         raise UsageError(f"{wait.question!a} waits for an answer, and there is no run that could get one: use hf.run()")
+
+    def resolve(self, wait: str, value: Any) -> None:
+        """Do nothing: nobody can wait."""
 
     def check_open(self, lost: str) -> None:
         """Do nothing: there is no run that could be closed."""

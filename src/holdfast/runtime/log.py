@@ -67,6 +67,7 @@ class Log:
         self._lock = threading.Lock()
         self._segments = [Segment([], 0)]
         self._attach: Callable[[str, Segment], None] | None = None
+        self._attached = 0
 
     def attach(self, register: Callable[[str, Segment], None], stored: Mapping[str, StoredSegment]) -> None:
         """Become sections of a run, with the records that its head has."""
@@ -82,6 +83,7 @@ class Log:
         self._attach = register
         for number, segment in enumerate(segments, 1):
             register(self._section(number), segment)
+        self._attached = len(segments)
 
     def add(self, record: dict[str, Any], size_bytes: int = 0) -> int:
         """Add a record and return how many there are."""
@@ -90,11 +92,15 @@ class Log:
             if last.size_bytes + size_bytes > self._segment_bytes and last.items:
                 last = Segment([], last.before + len(last.items))
                 self._segments.append(last)
-                if self._attach is not None:
-                    self._attach(self._section(len(self._segments)), last)
             last.items.append(record)
             last.size_bytes += size_bytes
-            return last.before + len(last.items)
+            count, number = last.before + len(last.items), len(self._segments)
+        if self._attach is not None and self._attached < number:
+            # Outside our lock, because it takes the run's, whose holder may be about to add. Whoever adds meanwhile
+            # attaches it, too: a record is in a section before its writer goes on.
+            self._attach(self._section(number), last)
+            self._attached = max(self._attached, number)
+        return count
 
     def __len__(self) -> int:
         last = self._segments[-1]

@@ -170,6 +170,7 @@ class Mailbox:
         id_ = self._id_of(message)
         is_first = self._take_answer(id_, body)
         if is_first:
+            self._host.resolve(f"answer:{id_}", body)
             self._host.offer(Trigger.STEP_COMPLETE, f"message {id_} answered")
         return is_first
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.errors import UsageError
+from holdfast.runtime.leaving import is_leaving
 from holdfast.runtime.together import together
 
 if TYPE_CHECKING:
@@ -23,7 +24,9 @@ def run_parallel(calls: Mapping[str, Callable[[], T]], *, limit: int) -> dict[st
     def settle(name: str, call: Callable[[], T]) -> None:
         try:
             results[name] = call()
-        except Exception as error:  # noqa: BLE001 - raised below, when the others have settled
+        except Exception as error:
+            if is_leaving(error):
+                raise  # no more are begun: the run is to be left
             errors.append(error)
 
     together([lambda name=name, call=call: settle(name, call) for name, call in calls.items()], limit, "parallel")  # type: ignore[misc]

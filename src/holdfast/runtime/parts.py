@@ -10,9 +10,10 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
-from holdfast.errors import RunCancelled, RunClosed, RunWaiting, UsageError
+from holdfast.errors import RunCancelled, RunClosed, RunWaiting, SessionOver, UsageError
 from holdfast.model.triggers import Trigger
 from holdfast.runtime.log import Log, StoredSegment, segment_names
+from holdfast.runtime.patience import at_most_s, is_given_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -63,6 +64,8 @@ class Services(NamedTuple):
     unpack: Callable[[bytes, str], Any]
     read_inbox: Callable[[int], Sequence[Item]]
     listen: Callable[[], Bell]
+    wake: Callable[[], None]
+    max_section_bytes: int
 
 
 class RunParts:
@@ -168,8 +171,10 @@ class RunParts:
         deadline = self.monotonic() + seconds
         with self._services.listen() as bell:
             while (left := deadline - self.monotonic()) > 0:
-                bell.wait(min(left, 1.0))
+                bell.wait(at_most_s(min(left, 1.0)))
                 self._boundary()
+                if is_given_up():
+                    return
 
     def wait_for(self, wait: Wait) -> Reply:
         """Wait for a person, a signal or a time; one that was answered in an earlier life returns at once."""
@@ -177,6 +182,11 @@ class RunParts:
         budget: Budget | None = self._parts.get("budget")
         with budget.stopped() if budget is not None else nullcontext():  # to wait is not to work
             return self.waits.wait_for(wait)
+
+    def resolve(self, wait: str, value: Any) -> None:
+        """Answer a wait from inside the run: another thread of it may be waiting."""
+        if "waits" in self._parts and self.waits.resolve(wait, value):
+            self._services.wake()
 
     def check_open(self, lost: str) -> None:
         """Raise RunClosed if the run is closed."""
@@ -212,17 +222,23 @@ class RunParts:
             self.note("carried on", f"it was {before}", checkpoint=head.id if head else None)
         if self._has("budget"):
             self.budget  # noqa: B018 - its clock counts from here
-        if self._has("waits"):
+        if self._has("waits") or self._services.read_inbox(0):
             self.waits.look()
             self.waits.sit_out()
 
     def end(self, error: BaseException | None) -> None:
         """Say how this life of the run ended; stored with the last checkpoint."""
         status = self.status
+        budget: Budget | None = self._parts.get("budget")
+        if budget is not None:
+            budget.count_time()
         if status.status in ("completed", "cancelled") or isinstance(error, (RunWaiting, RunCancelled)):
             return
-        if isinstance(error, Exception):
-            status.set("failed", f"{type(error).__name__}: {error}"[:_LONGEST_NOTE])
+        if isinstance(error, SessionOver):
+            status.set("ended", str(error)[:_LONGEST_NOTE])
+        elif isinstance(error, Exception):
+            told = f"{type(error).__name__}: {error}"[:_LONGEST_NOTE]
+            status.set("failed", told.encode(errors="backslashreplace").decode())
         else:
             status.set("ended", "" if error is None else f"interrupted ({type(error).__name__})")
 
@@ -318,7 +334,11 @@ class RunParts:
 
         services = self._services
         steps = Steps(
-            self, pack=services.pack, unpack=services.unpack, make_key=lambda: f"hf-{services.entropy(16).hex()}"
+            self,
+            pack=services.pack,
+            unpack=services.unpack,
+            make_key=lambda: f"hf-{services.entropy(16).hex()}",
+            max_bytes=services.max_section_bytes,
         )
         self._attached_log(steps.log)
         steps.load()

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 from holdfast.errors import Divergence, EffectUncertain, UsageError, ValueRefused
 from holdfast.model.triggers import Trigger
 from holdfast.runtime.attempt import Retry, attempt, check_retry, failure_of
+from holdfast.runtime.keep import kept
 from holdfast.runtime.leaving import is_leaving
 from holdfast.runtime.log import Log
 from holdfast.runtime.waits import Wait
@@ -86,11 +87,13 @@ class Steps:
         pack: Callable[[Any, str], bytes],
         unpack: Callable[[bytes, str], Any],
         make_key: Callable[[], str],
+        max_bytes: int,
     ) -> None:
         self._host = host
         self._pack = pack
         self._unpack = unpack
         self._make_key = make_key
+        self._max_bytes = max_bytes
         self.log = Log("steps")
         self._last: dict[str, dict[str, Any]] = {}
         self._used: dict[str, str | None] = {}  # in this life of the run, with the phase
@@ -171,7 +174,7 @@ class Steps:
         if last is not None:
             self._check_same(name, last, given, code)
             if last["event"] in ("done", "skipped"):
-                return Kept(last.get("result"))
+                return Kept(kept(last.get("result")))  # the caller may change it, the record must not
             if last["event"] == "started":
                 settled = self._settle_unknown(name, last, options)
                 if settled is not None:
@@ -180,18 +183,39 @@ class Steps:
             return Due(name, given, code, key, options)
         due = Due(name, given, code, key or self._make_key(), options)
         on_unknown = options.on_unknown or "ask"
-        self._settle(due, {"event": "started", "on_unknown": on_unknown})
+        try:
+            self._settle(due, {"event": "started", "on_unknown": on_unknown})
+        except BaseException:
+            self.withdraw(due)
+            raise
         return due
+
+    def withdraw(self, due: Due) -> None:
+        """Take back that a step began, because it did not; stored with the next checkpoint."""
+        self.release(due.name)
+        with self._lock:
+            is_begun = self._last.get(due.name, {}).get("event") == "started"
+        if is_begun:
+            self._add(due, {"event": "withdrawn"})
+
+    def release(self, name: str) -> None:
+        """Let a name be used again in this life: its caller did not hear how it ended."""
+        with self._lock:
+            self._used.pop(name, None)
 
     def finish(self, due: Due, result: Any, *, attempts: int, duration_s: float) -> Any:
         """Keep a step's result; what is returned is the result itself, not what is stored of it."""
-        stored = due.options.store(result) if due.options.store is not None else result
+        try:
+            stored = due.options.store(result) if due.options.store is not None else result
+        except Exception:
+            self._unstored[due.name] = result  # the work is done: the next call only stores it
+            self.release(due.name)
+            raise
         try:
             self._settle(due, {"event": "done", "result": stored, "attempts": attempts, "duration_s": duration_s})
         except ValueRefused as error:
             self._unstored[due.name] = result
-            with self._lock:
-                self._used.pop(due.name, None)
+            self.release(due.name)
             raise ValueRefused(
                 f"{error.detail}. The step's work is done and its result is kept in memory until the run ends: call "
                 "the step again with store=..., a function that makes plain data of it",
@@ -221,6 +245,16 @@ class Steps:
 
     def _settle(self, due: Due, outcome: dict[str, Any]) -> None:
         """Add a record and return when it is stored; records of other threads go with the same checkpoint."""
+        number = self._add(due, outcome)
+        if self._host.lock.is_mine():
+            self._save(due, outcome["event"])  # to wait for one's turn inside the run's lock would be for ever
+            return
+        with self._turn:
+            if self._saved < number:
+                self._save(due, outcome["event"])
+
+    def _add(self, due: Due, outcome: dict[str, Any]) -> int:
+        """Add a record to the log and return how many there are."""
         options = due.options
         details = {"idempotency": due.key, "effect": options.effect, "phase": options.phase}
         record = {
@@ -232,16 +266,15 @@ class Steps:
             **outcome,
         }
         packed = self._pack(record, f"step {due.name}")  # finds what cannot be stored before it is in the log
+        if len(packed) > self._max_bytes:
+            raise ValueRefused(
+                f"{len(packed):,} bytes are over max_section_bytes={self._max_bytes:,}", f"step {due.name}"
+            )
         record = self._unpack(packed, "steps")  # the caller may change its result, the record must not
         number = self.log.add(record, len(packed))
         with self._lock:
             self._last[due.name] = record
-        if self._host.lock.is_mine():
-            self._save(due, outcome["event"])  # to wait for one's turn inside the run's lock would be for ever
-            return
-        with self._turn:
-            if self._saved < number:
-                self._save(due, outcome["event"])
+        return number
 
     def _save(self, due: Due, event: str) -> None:
         length = len(self.log)

@@ -14,6 +14,7 @@ import msgspec
 
 from holdfast.errors import RunCancelled, RunWaiting, UsageError
 from holdfast.model.triggers import Trigger
+from holdfast.runtime.patience import at_most_s, is_given_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -84,6 +85,7 @@ class Waits:
         self._over: set[str] = set()
         self._followers: set[int] = set()
         self._wanted: Item | None = None
+        self._cancel: Item | None = None
         self.changes = 0
         self.restore(WaitsValue())
 
@@ -98,6 +100,7 @@ class Waits:
         self._open, self._answered = dict(taken.open), dict(taken.answered)
         self._signals = {name: list(replies) for name, replies in taken.signals.items()}
         self._seen = taken.read
+        self._over, self._cancel = set(), None
         self.changes += 1
 
     @property
@@ -125,7 +128,8 @@ class Waits:
             self._open.pop(wait.id, None)
             self._answered[wait.id] = reply
             self.changes += 1
-            self._status.set("running")
+            if self._cancel is None:
+                self._status.set("running")
             self._host.note("answered", wait.question or wait.id, choice=reply.choice, by=reply.by, note=reply.note)
         self._host.save(trigger, f"{wait.id}: {reply.choice}" + (f" by {reply.by}" if reply.by else ""))
         return reply
@@ -140,7 +144,8 @@ class Waits:
                 self._open[wait.id] = wait
                 self.changes += 1
                 self._host.note("waits", wait.question, wait=wait.kind, id=wait.id)
-            self._status.set("paused" if wait.kind == "pause" else "waiting", wait.question)
+            if self._cancel is None:
+                self._status.set("paused" if wait.kind == "pause" else "waiting", wait.question)
         return wait
 
     def _answer(self, wait: Wait) -> Reply:
@@ -148,24 +153,26 @@ class Waits:
         with self._listen() as bell:
             while True:
                 self._take_all()
-                if wait.kind != "pause" or self._is_cancelled:
+                if wait.kind != "pause" or self._cancel is not None:
                     self._follow()
                 with self._host.lock:
                     reply = self._reply(wait)
                 if reply is not None:
                     return reply
-                if not self._blocks:
+                if not self._blocks or is_given_up():
                     raise RunWaiting(self._host.id, wait.id, wait.kind, wait.question)
                 left = (wait.until - self._host.now()).total_seconds() if wait.until is not None else _LONGEST_SLEEP_S
-                bell.wait(min(max(0.0, left), _LONGEST_SLEEP_S))
+                bell.wait(at_most_s(min(max(0.0, left), _LONGEST_SLEEP_S)))
 
     def _reply(self, wait: Wait) -> Reply | None:
         if wait.id in self._answered:
             return self._answered[wait.id]
         if wait.kind == "signal":
             name = wait.details.get("signal", wait.id)
-            kept = self._signals.get(name)
-            return kept.pop(0) if kept else None
+            if self._signals.get(name):  # taken and answered at once: no checkpoint sees it in neither place
+                self._answered[wait.id] = self._signals[name].pop(0)
+                self.changes += 1
+                return self._answered[wait.id]
         if wait.until is not None and self._host.now() >= wait.until:
             return Reply(choice="time", at=self._host.now())
         return None
@@ -184,6 +191,15 @@ class Waits:
                     self.wait_for(wait)
         finally:
             self._followers.discard(me)
+
+    def resolve(self, wait: str, value: Any) -> bool:
+        """Answer a wait from inside the run; False if nothing waits for it."""
+        with self._host.lock:
+            if wait not in self._open or wait in self._answered:
+                return False
+            self._answered[wait] = Reply(choice="answer", at=self._host.now(), value=value)
+            self.changes += 1
+        return True
 
     def withdraw(self) -> None:
         """No longer wait for anything but the end of a pause: the run was set back to before it came there."""
@@ -221,23 +237,21 @@ class Waits:
             for wait in list(self._open.values()):
                 if wait.kind == "pause":
                     self._answered[wait.id] = reply
-        else:
+        elif item.kind == "pause":
             self._wanted = item
-
-    @property
-    def _is_cancelled(self) -> bool:
-        return self._wanted is not None and self._wanted.kind == "cancel"
+        elif self._cancel is None:  # said with what was read, so that no checkpoint has read it and does not say it
+            self._cancel = item
+            self._status.set("cancelled", item.note)
+            self._host.note("cancelled", item.note, by=item.by)
 
     def _follow(self) -> None:
-        """Do what somebody outside wants: pause until it is taken back, or end."""
+        """Do what somebody outside wants: pause until it is taken back, or end, in every thread that comes by."""
+        if self._cancel is not None:
+            by, note = self._cancel.by, self._cancel.note
+            self._host.save(Trigger.USER_INTERRUPT, f"cancelled by {by or 'somebody'}")
+            raise RunCancelled(self._host.id, by, note)
         item, self._wanted = self._wanted, None
         if item is None:
             return
-        if item.kind == "cancel":
-            with self._host.lock:
-                self._status.set("cancelled", item.note)
-                self._host.note("cancelled", item.note, by=item.by)
-            self._host.save(Trigger.USER_INTERRUPT, f"cancelled by {item.by or 'somebody'}")
-            raise RunCancelled(self._host.id, item.by, item.note)
         question = f"paused by {item.by or 'somebody'}" + (f": {item.note}" if item.note else "")
         self.wait_for(Wait(id=f"pause:{item.number}", kind="pause", question=question))

@@ -358,6 +358,7 @@ def test_a_deadline_saves_before_the_session_ends():
     triggers = [cp.trigger for cp in hf.checkpoints("r")]
     assert triggers[0] == "session_end"
     assert triggers.count("session_end") == 2
+    assert hf.latest("r").summary.status == "ended"
 
 
 def test_an_interrupted_commit_that_was_stored_after_all_is_found_again():

@@ -243,3 +243,25 @@ def test_a_parameter_given_anew_runs_what_uses_it(bench):
     bench.run(flow)
     assert bench.run(flow, params={"goal": "b"}).status == "completed"
     assert bench.said == ["a", "two", "b"]
+
+
+def test_a_phase_that_was_moved_before_the_one_under_way_is_not_left_out(bench):
+    one, two = bench.say("one"), bench.say("two")
+    broken = bench.say("broken") + f"; test $(grep -c broken '{bench.log}') -gt 1"
+    flow = {"flow": "f", "on_failure": "abort", "phases": {"one": one, "broken": broken, "two": two}}
+    assert bench.run(flow).status == "failed"
+    moved = {**flow, "phases": {"one": one, "two": two, "broken": broken}}
+    assert bench.run(moved).status == "completed"
+    assert bench.said == ["one", "broken", "two", "broken"]
+
+
+def test_a_loop_that_was_mended_in_the_file_goes_on_in_its_lap(bench):
+    code = bench.say("code") + f"; test $(grep -c code '{bench.log}') -ne 2"
+    verdict = f"{bench.say('check')}; test $(grep -c code '{bench.log}') -lt 3 && echo bad || echo good"
+    ways = [{"to": "end", "when": "phases.check.result == 'good'"}, "code"]
+    flow = {"flow": "f", "on_failure": "abort", "phases": {"code": code, "check": {"run": verdict, "next": ways}}}
+    assert bench.run(flow).status == "failed"
+    assert bench.said == ["code", "check", "code"]
+    mended = {**flow, "phases": {**flow["phases"], "code": code + "; true"}}
+    assert bench.run(mended).status == "completed"
+    assert bench.said == ["code", "check", "code", "code", "check"]

@@ -94,6 +94,9 @@ class Life:
     def check_open(self, lost):
         pass
 
+    def resolve(self, wait, value):
+        pass
+
     def note(self, kind, what="", **details):
         self.disk.notes.append((kind, what, details))
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 from datetime import timedelta
 
 import pytest
@@ -508,3 +509,67 @@ def test_a_part_saves_when_the_document_says(use, triggers):
     with holdfast.open("memory:", interval_s=None, retention={"enabled": False}) as hf, hf.run("r") as run:
         use(run)
         assert [one.trigger for one in reversed(hf.checkpoints("r") if hf.has("r") else [])] == triggers
+
+
+def test_what_a_program_may_say_loosely_is_there_again_in_the_next_life(place, tmp_path):
+    for _ in range(2):
+        with holdfast.open(place, interval_s=None) as hf, hf.run("r") as run:
+            graph = run.graph()
+            graph.add("a", lambda: [1], effect=True)
+            graph.add("b", lambda results: results["a"].append(2), needs=["a"])
+            assert graph.run().results == {"a": [1], "b": None}
+            run.agents.register("w", lambda: AgentOutput(output=1, location=tmp_path))
+            assert run.agents.call("w", task="t") == 1
+
+
+def test_an_error_whose_text_is_no_text_does_not_keep_the_end_from_being_saved(place):
+    with holdfast.open(place, interval_s=None) as hf:
+        with pytest.raises(ValueError, match="bad"), hf.run("r") as run:  # noqa: PT012 - in two steps
+            run.context.set(task="t")
+            raise ValueError("bad \udcff")
+        assert hf.latest("r").summary.status == "failed"
+        assert hf.latest("r").section("context").task == "t"
+
+
+def test_the_time_of_short_lives_adds_up(tmp_path):
+    now = [0.0]
+    with holdfast.Holdfast(SQLiteStore(tmp_path / "time.db"), monotonic=lambda: now[0]) as hf:
+        for life in range(5):
+            with hf.run("r") as run:
+                run.budget.limit(time_s=100)
+                run.step(f"a{life}", str)
+                now[0] += 0.5
+        with hf.run("r") as run:
+            assert run.budget.used("time_s") == 2.5
+
+
+def test_a_raised_budget_and_that_it_was_asked_for_are_in_the_same_checkpoint(place):
+    with holdfast.open(place, interval_s=None) as hf:
+        for life in range(2):
+            try:
+                with hf.run("r", waiting="leave") as run:
+                    raised, held = run.budget._raise, []
+                    run.budget._raise = lambda *a, raised=raised, held=held, run=run, **k: (
+                        held.append(run.lock.is_mine()),
+                        raised(*a, **k),
+                    )
+                    run.budget.limit(tokens=10)
+                    run.budget.spend(tokens=10, once="a")
+                    assert held == [True]
+            except RunWaiting:
+                assert life == 0
+                hf.raise_budget("r", {"tokens": 5})
+
+
+def test_an_answer_from_another_thread_ends_a_wait_that_has_begun(tmp_path):
+    """Proves C17."""
+    with holdfast.open(tmp_path / "s.db", interval_s=None) as hf, hf.run("r") as run:
+        question = run.mailbox.send("planner", "coder", "done?", expects_answer=True)
+        answers = []
+        thread = threading.Thread(target=lambda: answers.append(run.mailbox.await_answer(question)), daemon=True)
+        thread.start()
+        while not (hf.has("r") and hf.waiting("r")):
+            pass
+        run.mailbox.answer(question, "yes")
+        thread.join(30)
+        assert answers == ["yes"]

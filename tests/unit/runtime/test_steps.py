@@ -345,3 +345,81 @@ def test_a_long_pause_outlives_the_process(place, work):
     with hf.run("r", waiting="leave") as run:
         assert run.step("ask", lambda: work.fail(Limited(), 1), retries=1) == "at last"
     hf.close()
+
+
+def test_what_a_caller_does_to_a_kept_result_is_not_stored(place):
+    """Proves D8: a list that is worked off is whole again in every later life."""
+    found = []
+    for life in range(3):
+        with opened(place) as hf, hf.run("r") as run:
+            items = run.step("plan", lambda: ["a", "b"])
+            found.append(list(items))
+            items.clear()
+            run.step(f"life-{life}", str)
+    assert found == [["a", "b"]] * 3
+
+
+def test_a_store_that_raises_does_not_lose_the_work(place, work):
+    with opened(place) as hf, hf.run("r") as run:
+        with pytest.raises(KeyError):
+            run.step("a", work.double, 1, store=lambda result: result["tripled"])
+        assert run.step("a", work.double, 1, store=lambda result: result["doubled"]) == {"doubled": 2}
+    assert work.done == [1]
+
+
+def test_a_step_that_a_pause_kept_from_beginning_is_of_no_unknown_outcome(place, work):
+    """Proves D8: the start was stored, and the run left before the work."""
+    with opened(place) as hf:
+        with pytest.raises(RunWaiting) as waiting, hf.run("r", waiting="leave") as run:  # noqa: PT012 - in two steps
+            run.step("first", str)
+            hf.pause("r")
+            time.sleep(0.3)
+            run.step("mail", work.double, 1, effect="sends a mail")
+        assert (waiting.value.kind, work.done) == ("pause", [])
+        hf.unpause("r")
+        with hf.run("r", waiting="leave") as run:
+            assert run.step("mail", work.double, 1, effect="sends a mail") == {"doubled": 2}
+    assert work.done == [1]
+
+
+def test_a_log_begins_a_new_section_while_somebody_adds_inside_the_lock(place):
+    with opened(place) as hf, hf.run("r") as run:
+        run.note("first")
+        run._journal._segment_bytes = 1
+
+        def beside():
+            run.note("beside")
+
+        thread = threading.Thread(target=beside, daemon=True)
+        with run.lock:
+            thread.start()
+            time.sleep(0.1)
+            inside = threading.Thread(target=run._journal.records, daemon=True)
+            inside.start()
+            inside.join(2)
+            assert not inside.is_alive()
+            run.note("inside")
+        thread.join(2)
+        assert sorted(line["kind"] for line in run.journal()) == ["beside", "first", "inside"]
+
+
+def test_parts_that_were_looked_at_before_the_block_follow_what_another_process_did(place, work):
+    with opened(place) as hf, opened(place) as other:
+        run = hf.run("r")
+        assert run.steps.names() == []
+        with other.run("r") as moved:
+            moved.step("a", work.double, 1)
+        with run:
+            assert run.step("a", work.double, 1) == {"doubled": 2}
+    assert work.done == [1]
+
+
+def test_a_result_that_is_too_large_is_refused_and_not_lost(place):
+    with opened(place, max_section_bytes=100_000) as hf, hf.run("r") as run:
+        with pytest.raises(ValueRefused, match="max_section_bytes"):
+            run.step("a", lambda: "x" * 200_000)
+        assert run.step("b", lambda: 1) == 1
+        assert run.unprotected_since is None
+        assert len(run.step("a", lambda: "x" * 200_000, store=len)) == 200_000
+    with opened(place) as hf, hf.run("r") as run:
+        assert run.step("a", lambda: "x" * 200_000) == 200_000

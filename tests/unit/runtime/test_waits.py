@@ -275,3 +275,87 @@ def test_a_pause_that_comes_too_late_keeps_a_completed_run_from_nothing(hf, outs
     with hf.run("r", waiting="leave") as run:
         run.step("a", lambda: 1)
     assert hf.latest("r").summary.status == "completed"
+
+
+def test_a_signal_that_does_not_come_is_waited_for_until_its_time(hf):
+    with hf.run("r") as run:
+        assert run.wait_signal("go", until=run.now() + timedelta(seconds=0.05)).choice == "time"
+
+
+def test_a_signal_is_never_in_a_checkpoint_that_has_neither_it_nor_the_answer(hf):
+    """Proves E6."""
+    with hf.run("r") as run:
+        run.step("first", str)
+    hf.signal("r", "go", 42)
+    run = hf.run("r")
+    waits = run.waits
+    take = waits._answer
+
+    def saved_between(wait):
+        take(wait)
+        run.checkpoint()
+        raise SystemError
+
+    waits._answer = saved_between
+    with pytest.raises(SystemError):
+        run.wait_signal("go")
+    with hf.run("r", waiting="leave") as run:
+        assert run.wait_signal("go").value == 42
+
+
+def test_a_cancellation_ends_every_thread_that_waits(hf, outside):
+    timer = threading.Timer(0.5, lambda: outside.cancel("r", by="ann"))
+    with pytest.raises(RunCancelled), hf.run("r") as run:  # noqa: PT012 - the timer begins with the run
+        run.step("first", str)
+        timer.start()
+        run.parallel({"a": lambda: run.approve("A?"), "b": lambda: run.approve("B?")})
+    assert hf.latest("r").summary.status == "cancelled"
+
+
+def test_after_a_cancellation_no_more_parallel_steps_are_begun(hf, outside):
+    done = []
+
+    def work(number):
+        done.append(number)
+        threading.Event().wait(0.3)
+        if number == 0:
+            outside.cancel("r")
+
+    with pytest.raises(RunCancelled), hf.run("r") as run:  # noqa: PT012 - the first step makes the run known
+        run.step("first", str)
+        run.parallel({f"s{i}": lambda i=i: work(i) for i in range(8)}, limit=1)
+    assert len(done) < 4
+
+
+def test_a_cancellation_is_not_taken_back_by_a_later_pause(hf, outside):
+    with hf.run("r") as run:
+        run.step("first", str)
+    outside.cancel("r")
+    outside.pause("r")
+    outside.unpause("r")
+    with pytest.raises(RunCancelled), hf.run("r", waiting="leave"):
+        pass
+
+
+def test_a_run_that_was_cancelled_between_two_lives_does_nothing_in_the_next(hf, outside):
+    done = []
+    with hf.run("r") as run:
+        run.step("first", str)
+    outside.cancel("r")
+    with pytest.raises(RunCancelled), hf.run("r") as run:
+        run.step("second", done.append, 1)
+    assert done == []
+
+
+def test_a_run_that_is_set_back_asks_again(hf, outside):
+    with hf.run("r", waiting="leave") as run:
+        run.sleep_until(run.now(), name="nap")
+        before = run.checkpoint()
+    with pytest.raises(RunWaiting), hf.run("r", waiting="leave") as run:
+        run.approve("Deploy?")
+    outside.answer("r", "approve")
+    with pytest.raises(RunWaiting, match="Deploy"), hf.run("r", waiting="leave") as run:  # noqa: PT012 - two steps
+        assert run.approve("Deploy?").approved
+        run.go_back_to(before)
+        outside.control.drop_read("r")
+        run.approve("Deploy?")

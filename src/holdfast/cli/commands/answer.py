@@ -40,7 +40,7 @@ def execute(arguments: Namespace, session: Session) -> int:
 def give_answer(choice: str, arguments: Namespace, session: Session) -> int:
     """Answer a run, and say what was answered."""
     out = session.out
-    run = script.meant_run(session, arguments)
+    run = script.meant_run(session, arguments, or_only=True)
     value = parse_value(getattr(arguments, "value", None))
     wait = session.hf.answer(run, choice, wait=arguments.wait, by=me(out.environment), note=arguments.note, value=value)
     out.document({"run": run, "wait": wait.id, "question": wait.question, "choice": choice})

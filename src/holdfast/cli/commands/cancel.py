@@ -25,7 +25,7 @@ def configure(parser: CommandParser) -> None:
 
 def execute(arguments: Namespace, session: Session) -> int:
     """Ask, then ask it."""
-    run = script.meant_run(session, arguments)
+    run = script.meant_run(session, arguments, or_only=True)
     if not session.ask.agreed(f"Cancel {run}? It cannot be resumed, only forked."):
         raise Declined
     session.hf.cancel(run, by=me(session.out.environment), note=arguments.note)

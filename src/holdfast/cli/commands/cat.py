@@ -40,18 +40,18 @@ def execute(arguments: Namespace, session: Session) -> int:
 
 
 def _found(spec: str, session: Session) -> tuple[Checkpoint, str]:
-    """Return checkpoint and path; a run's own id may hold colons, so the longest that names one counts."""
+    """Return checkpoint and path; names such as RUN:label hold colons, so the longest that names one counts."""
     ends = [i for i, char in enumerate(spec) if char == ":"]
     if not ends or spec.endswith(":"):
         raise UsageError(f"{spec!a}: write CHECKPOINT:PATH, as in issue-42:src/main.py")
-    first_error: NotFound | None = None
-    for end in ends:
+    shortest: NotFound | None = None
+    for end in reversed(ends):
         try:
             checkpoint = session.find(spec[:end])
         except NotFound as error:
-            first_error = first_error or error
+            shortest = error
             continue
         check_has_files(checkpoint)
         return checkpoint, spec[end + 1 :].removeprefix("./")
-    assert first_error is not None
-    raise first_error
+    assert shortest is not None
+    raise shortest

@@ -33,7 +33,7 @@ def configure(parser: CommandParser) -> None:
     parser.add_argument("new", metavar="CHECKPOINT", nargs="?", help="the later one; without it, the directory now")
     parser.add_argument("--parent", action="store_true", help="compare the checkpoint with the one it was taken on")
     parser.add_argument("--path", metavar="PATH", action="append", default=[], help="only these files; may be repeated")
-    parser.add_argument("--stat", action="store_true", help="one line a file")
+    parser.add_argument("--stat", action="store_true", help="one line a section and a file")
     parser.add_argument("--names", action="store_true", help="only the names, with a letter: A, M, D, R, T (mode)")
     parser.add_argument("--only", choices=("state", "files"), help="only one of the two")
     parser.add_argument("--exit-code", action="store_true", help="exit with 1 if anything differs")
@@ -58,7 +58,7 @@ def execute(arguments: Namespace, session: Session) -> int:
     )
     with out.paged():
         if state is not None and state.sections and not arguments.names:
-            _show_state(state, out)
+            _show_state(state, out, heads_only=arguments.stat)
         _show(found, arguments, session)
     differs = bool(found or (state is not None and state.sections))
     if not differs:
@@ -74,8 +74,10 @@ def _state_diff(old: Checkpoint | None, new: Checkpoint | None, session: Session
     return session.hf.diff(old.id, until.id).state if until.id != old.id else None
 
 
-def _show_state(state: StateDiff, out: Output) -> None:
+def _show_state(state: StateDiff, out: Output, *, heads_only: bool) -> None:
     for line in state.lines(width=(out.width or 200) // 2):
+        if heads_only and (line.startswith(" ") or line.endswith(":")):
+            continue
         sign = line.strip()[:1]
         out.line(Paint(line, {"+": "green", "-": "red", "~": "yellow"}.get(sign, "bold")))
 

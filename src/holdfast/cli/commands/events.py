@@ -38,7 +38,7 @@ def execute(arguments: Namespace, session: Session) -> int:
     out = session.out
     if arguments.limit is not None and arguments.limit < 0:
         raise UsageError(f"--limit {arguments.limit}: give a number from 0 up")
-    run = script.meant_run(session, arguments)
+    run = script.meant_run(session, arguments, or_only=True)
     if arguments.follow:
         return _follow(run, arguments.limit, session)
     found = session.hf.events(run)

@@ -55,6 +55,7 @@ def _done(line: str, replay: Replay, session: Session) -> bool:
     """Do what a person typed; False ends it."""
     out = session.out
     word, _, rest = line.strip().partition(" ")
+    word = word.lower()
     if word in ("q", "quit", "exit"):
         return False
     try:

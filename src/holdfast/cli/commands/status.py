@@ -34,7 +34,7 @@ def configure(parser: CommandParser) -> None:
 def execute(arguments: Namespace, session: Session) -> int:
     """Tell it."""
     out = session.out
-    run = script.meant_run(session, arguments)
+    run = script.meant_run(session, arguments, or_only=True)
     head = script.head_of(session, run)
     book = script.book_of(head)
     if arguments.left:

@@ -30,7 +30,7 @@ def execute(arguments: Namespace, session: Session) -> int:
     from holdfast.recovery.carry_out import plan_undo  # noqa: PLC0415
 
     out = session.out
-    run = script.meant_run(session, arguments)
+    run = script.meant_run(session, arguments, or_only=True)
     plan = plan_undo(session.hf, run, workspace=arguments.workspace or session.root)
     show_plan(plan, session)
     check_can_resume(plan)

@@ -1,0 +1,643 @@
+"""System A, an orchestrator: states, agents, an approval, a guarded push, recovery; the ledger's A, entry by entry."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import time
+from datetime import UTC, datetime, timedelta
+
+import apsw
+import pytest
+
+import holdfast
+from holdfast.capture.triggers import DESTRUCTIVE_OPERATIONS
+from holdfast.flow.load import flow_from, load_flow
+from holdfast.flow.runner import run_flow
+from holdfast.model.checkpoint import FORMAT_VERSION
+from holdfast.model.triggers import Trigger
+from holdfast.store.sqlite import SQLiteStore
+from holdfast.testing.faults import Fault, FaultyDisk
+from seeds.killing import KILLS, kill_and_resume, kill_when, pace, resumes
+
+RUN = "orchestrator"
+ONCE = ["architect", "coder 1", "tester: hello nobody", "coder 2", "tester: hello world", "reviewer"]
+
+
+@pytest.fixture(scope="module")
+def begun(system):
+    """The example as it is before its flow is run."""
+    made = system("a_orchestrator")
+    made.sh("sh setup.sh")
+    return made
+
+
+@pytest.fixture(scope="module")
+def _waiting(begun, tmp_path_factory):
+    made = begun.copy(tmp_path_factory.mktemp("a-waiting") / "system")
+    assert made.carry_on().status == "waiting"
+    return made
+
+
+@pytest.fixture(scope="module")
+def complete(_waiting, tmp_path_factory):
+    """A run that was approved and pushed; not to be changed."""
+    made = _waiting.copy(tmp_path_factory.mktemp("a-complete") / "system")
+    with made.open() as hf:
+        hf.answer(RUN, "approve", by="ann")
+    assert made.carry_on().status == "completed"
+    return made
+
+
+@pytest.fixture(scope="module")
+def _failed(begun, tmp_path_factory):
+    made = begun.copy(tmp_path_factory.mktemp("a-failed") / "system")
+    (made.folder / "reviewer-is-down").touch()
+    assert made.carry_on().status == "failed"
+    return made
+
+
+@pytest.fixture
+def waiting(_waiting, tmp_path):
+    """A run that waits for the approval of its push."""
+    return _waiting.copy(tmp_path / "system")
+
+
+@pytest.fixture
+def failed(_failed, tmp_path):
+    """A run whose reviewer failed three times."""
+    return _failed.copy(tmp_path / "system")
+
+
+def remote(system):
+    """Return what was pushed."""
+    return system.sh("git -C remote.git log --format=%s main").splitlines()
+
+
+def of(agents, name):
+    return next(agent for agent in agents if agent.id == name)
+
+
+def test_an_unbroken_run_pays_each_agent_once_and_pushes(complete):
+    """Proves A1, A4 as a whole system: PLANNING … COMPLETE, with one way back."""
+    assert complete.lines() == ONCE
+    assert remote(complete) == ["greet the world", "begin"]
+    with complete.open() as hf:
+        history = [visit.state for visit in hf.latest(RUN).section("workflow").history]
+    loop = ["BUILDING", "TESTING"]
+    assert history == ["PLANNING", *loop, *loop, "REVIEW", "RELEASE", "COMPLETE"]
+
+
+def test_every_trigger_takes_a_checkpoint_and_is_named(complete, failed, tmp_path):
+    """Proves A1: transition, agent complete, approval, error, manual, interval, before destructive."""
+    with complete.open() as hf:
+        taken = {one.trigger for one in hf.checkpoints(RUN, archived=True)}
+    assert taken >= {"state_transition", "agent_complete", "user_approval", "before_destructive"}
+    with failed.open() as hf:
+        taken |= {one.trigger for one in hf.checkpoints(RUN, archived=True)}
+        taken.add(hf.run(RUN).checkpoint(reason="by hand").trigger)
+    with holdfast.open(tmp_path / "timed", settings=holdfast.Settings(), interval_s=0.02) as hf:
+        with hf.run("timed") as run:
+            run.checkpoint(state=0)
+            deadline = time.monotonic() + 30
+            while hf.latest("timed").trigger != "time_interval":
+                assert time.monotonic() < deadline
+                run.context.note(at=time.monotonic())  # something to save, or the timer has no reason
+                time.sleep(0.01)
+        taken |= {one.trigger for one in hf.checkpoints("timed")}
+    assert taken >= {"error_occurred", "manual", "time_interval"}
+    assert taken <= set(Trigger)
+
+
+def test_before_the_push_stands_a_checkpoint_that_holds_what_is_pushed(complete):
+    """Proves A1, A14: the destructive step is guarded, and its checkpoint comes before it begins."""
+    with complete.open() as hf:
+        line = list(reversed(hf.checkpoints(RUN, archived=True)))
+        guard = next(i for i, one in enumerate(line) if one.trigger == "before_destructive")
+        push = next(i for i, one in enumerate(line) if "RELEASE/push started" in one.reason)
+        assert guard < push
+        assert "git_push" in line[guard].reason
+        assert line[guard].read("greet.sh") == b'echo "hello world"\n'
+
+
+def test_a_checkpoint_has_each_of_the_five_statuses(failed):
+    """Proves A2."""
+    with failed.open() as hf:
+        one = hf.run(RUN).checkpoint(reason="to be marked")
+        assert one.status == "valid"
+        for status in ("creating", "corrupted", "expired", "archived", "valid"):
+            assert hf.mark(one.id, status=status).status == status
+        hf.start_afresh(RUN)
+        assert hf.get(one.id).status == "archived"
+
+
+def test_an_agents_record_says_all_of_its_call(complete, failed):
+    """Proves A3: completed, failed, skipped and pending, with times, input, output, error, attempts and tokens."""
+    with complete.open() as hf:
+        coder = of(hf.latest(RUN).section("agents"), "coder")
+        running = next(one for one in hf.checkpoints(RUN, archived=True) if one.summary.phase == "PLANNING")
+        assert {agent.status for agent in running.section("agents")} <= {"pending", "running", "completed"}
+        began = [one for one in hf.checkpoints(RUN, archived=True) if one.seq <= 3][-1]
+        assert of(began.section("agents"), "reviewer").status == "pending"
+    assert coder.status == "completed"
+    assert coder.started_at < coder.completed_at
+    assert coder.input["input"] == 2
+    assert coder.output["summary"] == "draft 2 of greet.sh"
+    assert (coder.tokens.input, coder.tokens.output) == (4000, 1400)  # both drafts
+    assert list(coder.tasks) == ["BUILDING/BUILDING", "BUILDING#2/BUILDING"]
+    with failed.open() as hf:
+        reviewer = of(hf.latest(RUN).section("agents"), "reviewer")
+        assert (reviewer.status, reviewer.attempts) == ("failed", 3)
+        assert "does not answer" in reviewer.error
+        hf.recover(RUN, skip_failed=True)
+        assert of(hf.latest(RUN).section("agents"), "reviewer").status == "skipped"
+
+
+def test_an_agent_under_way_is_running_in_the_checkpoint(hf):
+    """Proves A3, A8: what is taken while an agent is at work says so."""
+    with hf.run("r") as run:
+        run.agents.register("coder", lambda _: run.checkpoint(reason="in the middle"))
+        with pytest.raises(holdfast.HoldfastError):  # what it returns is no result; the checkpoint counts
+            run.agents.call("coder", {"file": "a"}, task="t")
+    middle = next(one for one in hf.checkpoints("r") if one.reason == "in the middle")
+    (coder,) = middle.section("agents")
+    assert (coder.status, coder.input, coder.attempts) == ("running", {"file": "a"}, 1)
+    assert middle.recovery.resume_agent == "coder"
+    assert middle.recovery.can_resume
+
+
+def test_the_workflow_is_kept_with_its_history_and_what_is_pending(complete, hf):
+    """Proves A4."""
+    with complete.open() as store:
+        workflow = store.latest(RUN).section("workflow")
+    assert (workflow.current_state, workflow.previous_state) == ("COMPLETE", "RELEASE")
+    first, *_, last = workflow.history
+    assert first.entered_at < first.exited_at <= last.entered_at
+    assert (last.exited_at, last.trigger) == (None, "RELEASE is over")
+    with hf.run("r") as run:
+        machine = run.machine(states=["a", "b"], guards={("a", "b"): lambda: "not yet"})
+        assert not machine.request("b", "asked")
+    assert hf.latest("r").section("workflow").pending_transitions == ["b"]
+
+
+def test_the_context_is_kept_in_full(tmp_path):
+    """Proves A5."""
+    (tmp_path / "spec.md").write_text("sessions\n")
+    with holdfast.open("memory:", settings=holdfast.Settings()) as hf:
+        with hf.run("r", workspace=tmp_path) as run:
+            run.context.set(project="shop", session="s-1", task="add login", work_breakdown={"build": ["form"]})
+            run.context.add_artifact("spec.md", type="spec", id="spec")
+            run.context.learn("logins are case sensitive")
+            run.context.decide("use sessions", "they are simple", id="d1")
+        context = hf.latest("r").section("context")
+    assert (context.project, context.session, context.task) == ("shop", "s-1", "add login")
+    assert context.work_breakdown == {"build": ["form"]}
+    (artifact,) = context.artifacts
+    assert (artifact.id, artifact.type, artifact.path) == ("spec", "spec", "spec.md")
+    assert artifact.checksum
+    assert context.lessons == ["logins are case sensitive"]
+    (decision,) = context.decisions
+    assert (decision.id, decision.decision, decision.rationale) == ("d1", "use sessions", "they are simple")
+    assert decision.made_at.tzinfo is not None
+
+
+def test_files_and_the_position_of_git_are_captured_with_contents(waiting):
+    """Proves A6: created, modified and deleted, size, time and checksum; branch, commit, dirty, staged, unstaged."""
+    repo = waiting.folder / "repo"
+    (repo / "README.md").write_text("# Greetings to all\n")
+    waiting.sh("git -C repo add greet.sh")
+    with waiting.open() as hf:
+        before = hf.latest(RUN)
+        (repo / "plan.md").unlink()
+        (repo / "new.txt").write_text("new\n")
+        now = hf.run(RUN, workspace=repo).checkpoint(reason="files")
+        kinds = {change.path: change.status for change in now.changes(before)}
+        assert kinds == {"README.md": "modified", "plan.md": "deleted", "new.txt": "created"}
+        record = next(file for file in now.files() if file.path == "README.md")
+        assert record.size == len(now.read("README.md")) == 19
+        assert record.hash
+        assert record.mtime_ns
+        git = now.git
+        commit = waiting.sh("git -C repo rev-parse HEAD").strip()
+        assert (git.head, git.branch, git.commit) == ("branch", "main", commit)
+        assert [change.path for change in git.staged] == ["greet.sh"]
+        assert {change.path for change in git.unstaged} >= {"README.md"}
+
+
+def test_files_come_back_with_the_state(waiting):
+    """Proves A6, X1: for real, so that files can be restored."""
+    repo = waiting.folder / "repo"
+    (repo / "greet.sh").write_text("rm -rf everything\n")
+    (repo / "plan.md").unlink()
+    with waiting.open() as hf:
+        plan = hf.plan(RUN, workspace=repo, decisions=holdfast.workspace.decide.Decisions(edits="take"))
+        assert hf.recover(plan).success
+    assert (repo / "greet.sh").read_text() == 'echo "hello world"\n'
+    assert (repo / "plan.md").exists()
+
+
+def test_the_envelope_says_what_when_why_how_and_seals_it(complete, tmp_path):
+    """Proves A7."""
+    with complete.open() as hf:
+        head = hf.latest(RUN)
+        envelope = head.record.envelope
+        assert head.id.startswith("cp_")
+        assert envelope.format_version == FORMAT_VERSION
+        assert head.created_at.tzinfo is not None
+        assert (head.trigger, head.status) == ("shutdown", "valid")
+        assert head.reason
+        assert envelope.program_version == holdfast.__version__
+        assert (envelope.codec, 0 < head.stored_bytes < head.size_bytes) == ("zstd", True)
+        assert all(len(section.root) == 32 for section in envelope.sections)
+        assert len({section.root for section in envelope.sections}) == len(envelope.sections)
+        assert len(bytes.fromhex(head.checksum)) == 32
+    sizes = {}
+    for codec in ("none", "gzip", "lz4", "zstd"):
+        with holdfast.open(tmp_path / codec, settings=holdfast.Settings(), compression=codec) as hf:
+            sizes[codec] = hf.run("r").checkpoint(state="much the same " * 5000).stored_bytes
+            assert hf.latest("r").section("state") == "much the same " * 5000
+    assert max(sizes[codec] for codec in ("gzip", "lz4", "zstd")) < sizes["none"] / 10
+
+
+def test_every_checkpoint_says_where_to_resume_and_what_keeps_it_from_it(complete, failed):
+    """Proves A8, A11."""
+    with complete.open() as hf:
+        for one in hf.checkpoints(RUN, archived=True):
+            assert one.recovery.can_resume
+            assert one.recovery.resume_state == one.summary.state
+    with failed.open() as hf:
+        info = hf.latest(RUN).recovery
+    assert not info.can_resume
+    assert info.resume_state == "REVIEW"
+    assert info.blockers == ("agent reviewer failed 3 times",)
+
+
+def test_the_settings_have_the_defaults_that_were_asked_for():
+    """Proves A9."""
+    settings = holdfast.Settings()
+    assert settings.enabled
+    assert settings.retention.live == 50
+    assert settings.compression != "none"
+    assert settings.interval_s == 300
+    assert settings.retention.age_days == 30
+    with holdfast.open("memory:", settings=settings) as hf:
+        switches = hf.run("r").triggers
+        for trigger in (Trigger.STATE_TRANSITION, Trigger.AGENT_COMPLETE, Trigger.BEFORE_DESTRUCTIVE):
+            assert switches.allow(trigger)
+
+
+def test_a_run_begins_with_a_clean_up_lives_within_its_limit_and_ends_with_a_checkpoint(tmp_path):
+    """Proves A10: expired ones go at the start, the oldest beyond the limit are archived, the end is saved."""
+    long_ago = (datetime.now(UTC) - timedelta(days=40)).timestamp()
+    store = holdfast.open(tmp_path / "s", settings=holdfast.Settings(), durability="process").store
+    with holdfast.Holdfast(store, clock=lambda: long_ago) as hf:
+        old = [hf.run("r").checkpoint(reason=f"old {i}", state=i).id for i in range(3)]
+    with holdfast.open(tmp_path / "s", settings=holdfast.Settings(), durability="process") as hf:
+        with hf.run("r") as run:
+            for number in range(55):
+                run.checkpoint(reason=f"number {number}", state=number)
+        assert hf.latest("r").trigger == "shutdown"
+        assert len(hf.checkpoints("r")) <= 50
+        kept = {one.id: one.status for one in hf.checkpoints("r", archived=True)}
+        assert not set(old) & set(kept)
+        assert "archived" in kept.values()
+        newest, *_ = hf.checkpoints("r")
+        assert hf.get(newest.id).id == hf.latest("r").id
+        assert hf.verify().sound
+
+
+def test_sections_of_a_checkpoint_are_of_one_moment_and_checked_before_they_are_stored(hf):
+    """Proves A10: what is wrong is refused with its path, and nothing is stored."""
+    run = hf.run("r")
+    with pytest.raises(holdfast.SectionInvalid, match="agents"):
+        run.checkpoint(agents=[{"id": "coder", "status": "asleep"}])
+    assert not hf.has("r")
+
+
+@pytest.mark.parametrize(
+    ("sections", "can_resume", "said"),
+    [
+        ({"agents": [{"id": "coder", "status": "running"}]}, True, "agent coder was in progress"),
+        ({"agents": [{"id": "coder", "status": "failed", "attempts": 3}]}, False, "agent coder failed 3 times"),
+        ({"agents": [{"id": "coder", "status": "failed", "attempts": 2}]}, True, ""),
+        ({"workflow": {"current_state": "ERROR"}}, False, "state ERROR"),
+        ({"workflow": {"current_state": "ABORTED"}}, False, "state ABORTED"),
+    ],
+)
+def test_the_analysis_knows_what_can_go_on(hf, sections, can_resume, said):
+    """Proves A11."""
+    info = hf.run("r").checkpoint(sections=sections).recovery
+    assert info.can_resume is can_resume
+    assert said in " ".join((*info.blockers, *info.warnings))
+    if "agents" in sections and sections["agents"][0]["status"] == "running":
+        assert info.resume_agent == "coder"
+
+
+def test_an_unknown_a_damaged_and_a_blocked_checkpoint_are_refused_and_nothing_is_touched(failed):
+    """Proves A12."""
+    with failed.open() as hf:
+        head = hf.latest(RUN).id
+        unknown = hf.recover("cp_" + "0" * 32)
+        assert not unknown.success
+        assert "there is no" in unknown.errors[0]
+        blocked = hf.recover(RUN)
+        assert not blocked.success
+        assert blocked.errors == ("agent reviewer failed 3 times",)
+        assert hf.latest(RUN).id == head
+        root = next(one.root for one in hf.latest(RUN).record.envelope.sections if one.name == "agents")
+    database = apsw.Connection(str(failed.store / "holdfast.db"))
+    database.execute("UPDATE chunk SET data = zeroblob(length(data)) WHERE id = ?", (root,))
+    database.close()
+    with failed.open() as hf:
+        damaged = hf.recover(head)
+        assert not damaged.success
+        assert "section 'agents'" in damaged.errors[0]
+        assert hf.latest(RUN).id == head
+
+
+def test_a_dry_run_says_what_would_be_and_changes_nothing(failed):
+    """Proves A12."""
+    with failed.open() as hf:
+        head = hf.latest(RUN).id
+        plan = hf.plan(RUN, skip_failed=True)
+        assert plan.can_resume
+        assert plan.skipped_agents == ("reviewer",)
+        assert plan.state == "REVIEW"
+        assert plan.steps_done == 5
+        assert hf.latest(RUN).id == head
+    said = failed.hf("resume", RUN, "--dry-run", "--skip-failed", "--workspace", "repo")
+    assert (said.code, "skips: agent reviewer" in said.out) == (0, True)
+
+
+def test_a_failed_agent_is_skipped_and_the_flow_goes_on_without_it(failed):
+    """Proves A12: skipped on request, and what was done is not done again."""
+    calls = failed.lines()
+    assert calls == [*ONCE[:-1], *["reviewer"] * 3]
+    with failed.open() as hf:
+        result = hf.recover(RUN, skip_failed=True)
+        assert (result.success, result.skipped_agents) == (True, ("reviewer",))
+        assert result.state["workflow"].current_state == "REVIEW"
+    assert failed.carry_on().status == "waiting"
+    assert failed.lines() == calls
+    with failed.open() as hf:
+        hf.answer(RUN, "approve")
+    assert failed.carry_on().status == "completed"
+    assert remote(failed) == ["greet the world", "begin"]
+
+
+def test_a_run_is_reset_to_an_earlier_state_and_goes_on_from_there(failed):
+    """Proves A12: the states from there on are gone through again, once, however often it is killed."""
+    before = len(failed.lines())
+    (failed.folder / "reviewer-is-down").unlink()
+    with failed.open() as hf:
+        result = hf.recover(RUN, reset_to="BUILDING", skip_failed=True)
+        assert result.success
+        assert result.state["workflow"].current_state == "BUILDING"
+        assert hf.latest(RUN).section("workflow").history[-1].trigger == "recovery"
+    again = kill_and_resume(
+        failed.command("run", "flow.yaml", "--workspace", "repo", "--waiting", "leave", "-q"),
+        failed.folder,
+        2,
+        "reset",
+        within_s=1.5,
+    )
+    assert again.code == 9, again.err
+    calls = failed.lines()[before:]
+    assert list(dict.fromkeys(calls)) == ["coder 3", "tester: hello world", "reviewer"]
+    with failed.open() as hf:
+        assert [wait.id for wait in hf.waiting(RUN)] == ["approve:RELEASE"]
+        states = [visit.state for visit in hf.latest(RUN).section("workflow").history]
+    assert states[-5:] == ["REVIEW", "BUILDING", "TESTING", "REVIEW", "RELEASE"]
+
+
+def test_a_reset_takes_back_what_the_run_was_waiting_for(waiting):
+    """Proves A12: an answer can then mean one thing only, and one given before the reset does not count after it."""
+    with waiting.open() as hf:
+        assert hf.recover(RUN, reset_to="REVIEW").success
+    assert waiting.carry_on().status == "waiting"
+    with waiting.open() as hf:
+        (wait,) = hf.waiting(RUN)
+        assert wait.question.startswith("Push")
+        hf.answer(RUN, "approve")
+    assert waiting.carry_on().status == "completed"
+    assert waiting.lines() == [*ONCE, "reviewer"]
+
+
+def test_going_back_forgets_the_answers_that_came_after(waiting):
+    """Proves A12: an approval that was given to a later checkpoint is not taken for one of the earlier."""
+    with waiting.open() as hf:
+        before = next(one.id for one in hf.checkpoints(RUN) if one.summary.state == "REVIEW")
+        hf.answer(RUN, "reject", by="ann")
+    assert waiting.carry_on().status == "failed"
+    with waiting.open() as hf:
+        assert hf.recover(before).success
+    assert waiting.carry_on().status == "waiting"
+
+
+def test_agents_under_way_come_back_pending(hf):
+    """Proves A12."""
+    one = hf.run("r").checkpoint(
+        agents=[{"id": "a", "status": "running"}, {"id": "b", "status": "completed"}, {"id": "c", "status": "failed"}]
+    )
+    hf.run("r").checkpoint(agents=[])
+    result = hf.recover(one.id)
+    assert [agent.status for agent in result.state["agents"]] == ["pending", "completed", "failed"]
+
+
+def test_a_run_is_replayed_step_by_step_and_nothing_is_called(complete, tmp_path):
+    """Proves A12, A16: `next` goes through what was done, with state and files as they were."""
+    copy = complete.copy(tmp_path / "system")
+    with copy.open() as hf:
+        replay = hf.replay(RUN)
+        names = []
+        while replay.position < len(replay):
+            names.append(replay.next().step)
+            if names[-1] == "BUILDING/BUILDING":
+                assert replay.read("greet.sh") == b'echo "hello nobody"\n'
+            if names[-1] == "BUILDING#2/BUILDING":
+                assert replay.read("greet.sh") == b'echo "hello world"\n'
+        with pytest.raises(holdfast.ReplayEnded):
+            replay.next()
+    assert names[:3] == ["PLANNING/PLANNING", "BUILDING/BUILDING", "TESTING/TESTING"]
+    assert names[-1] == "RELEASE/push"
+    assert copy.lines() == ONCE
+    said = copy.hf("replay", RUN, "--list", "--json")
+    assert (said.code, len(said.json["steps"])) == (0, len(names))
+
+
+def test_the_status_names_a_way_out_of_each_blocker(failed, hf):
+    """Proves A13."""
+    with failed.open() as store:
+        status = store.recovery_status(RUN)
+        points = store.recovery_points(RUN)
+    assert not status.can_resume
+    assert any("--skip-failed" in suggestion for suggestion in status.suggestions)
+    assert [point.can_resume for point in points[:1]] == [False]
+    assert any(point.can_resume for point in points)
+    assert {point.state for point in points} >= {"PLANNING", "BUILDING", "TESTING", "REVIEW"}
+    assert all(point.trigger and point.created_at for point in points)
+    hf.run("r").checkpoint(workflow={"current_state": "ERROR", "previous_state": "BUILDING"})
+    assert any("--reset-to BUILDING" in suggestion for suggestion in hf.recovery_status("r").suggestions)
+
+
+def test_what_was_interrupted_recovers_by_itself_and_what_is_complete_does_not(complete, begun, tmp_path):
+    """Proves A13."""
+    with complete.open() as hf:
+        assert hf.recover_all() == []
+        assert hf.recovery_status(RUN).is_complete
+    killed = begun.copy(tmp_path / "system")
+    tester = killed.folder / "agents" / "tester.sh"
+    script = tester.read_text()
+    tester.write_text("touch ../testing; sleep 60")
+    command = killed.command("run", "flow.yaml", "--workspace", "repo", "-q")
+    assert kill_when(command, killed.folder, (killed.folder / "testing").exists)
+    tester.write_text(script)
+    with killed.open() as hf:
+        (done,) = hf.recover_all(workspace=lambda _: killed.folder / "repo")
+        assert (done.run, done.outcome) == (RUN, "recovered")
+        assert hf.recovery_status(RUN).state == "TESTING"
+    assert killed.carry_on().status == "waiting"
+    assert [line for line in killed.lines() if line.startswith("coder")] == ["coder 1", "coder 2"]
+
+
+def test_triggers_are_switched_all_together_and_one_by_one(hf):
+    """Proves A14."""
+    with hf.run("r") as run:
+        run.switch(all=False)
+        assert run.maybe_checkpoint("agent_complete", state=1) is None
+        run.switch(all=True, agent_complete=False)
+        assert run.maybe_checkpoint("agent_complete", state=2) is None
+        assert run.maybe_checkpoint("state_transition", state=3) is not None
+        run.switch(agent_complete=True)
+        assert run.maybe_checkpoint("agent_complete", state=4) is not None
+
+
+def test_destructive_operations_are_known_and_users_add_theirs(tmp_path):
+    """Proves A14."""
+    known = {"git_push", "git_force_push", "delete_files", "migrate_database", "deploy", "publish"}
+    assert known <= set(DESTRUCTIVE_OPERATIONS)
+    with holdfast.open("memory:", settings=holdfast.Settings(), destructive=["drop_bucket"]) as hf, hf.run("r") as run:
+        for operation in (*known, "drop_bucket"):
+            with run.destructive(operation, "it", state=operation) as guard:
+                assert guard.trigger == "before_destructive"
+                assert operation in guard.reason
+
+
+def test_a_checkpoint_that_fails_never_stops_the_workflow_but_is_reported(tmp_path):
+    """Proves A14: the flow goes to its end on a store that refuses to write, and says that it is unprotected."""
+    phases = {name: f"printf x > {tmp_path}/{name}" for name in ("one", "two", "three")}
+    events = []
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    with FaultyDisk(folder, name="a-faults") as disk:
+
+        def watch(event):
+            events.append(event)
+            if event.kind == "phase_done" and event.phase == "one":
+                disk.arm(Fault(at=0, kind="errno", code=errno.ENOSPC, lasting=True))
+            if event.kind == "phase_done" and event.phase == "three":
+                disk.arm(None)
+
+        with holdfast.Holdfast(SQLiteStore(folder / "holdfast.db", vfs=disk.vfs)) as hf:
+            with pytest.warns(holdfast.UnprotectedWarning):
+                result = run_flow(hf, flow_from({"flow": "r", "phases": phases}), observer=watch, waiting="leave")
+            assert result.status == "completed"
+            assert hf.latest("r").summary.status == "completed"
+    assert all((tmp_path / name).exists() for name in phases)
+    kinds = [event.kind for event in events]
+    assert kinds.index("unprotected") < kinds.index("protected")
+
+
+def test_the_file_store_is_readable_and_works_without_its_index(begun, tmp_path):
+    """Proves A15: save, get, list, delete, archive, delete older, statistics; from a directory scan, too."""
+    place = tmp_path / "files"
+    made = begun.copy(tmp_path / "system")
+    with holdfast.open(place.as_uri(), settings=holdfast.Settings()) as hf:
+        flow = load_flow(made.folder / "flow.yaml")
+        assert run_flow(hf, flow, workspace=made.folder / "repo", waiting="leave").status == "waiting"
+        count = len(hf.checkpoints(RUN))
+        first = hf.checkpoints(RUN)[-1].id
+    for index in place.rglob("index.*"):
+        index.write_bytes(b"\0 no index \xff") if index.name.endswith("json") else index.unlink()
+    with holdfast.open(place.as_uri(), settings=holdfast.Settings()) as hf:
+        assert len(hf.checkpoints(RUN)) == count
+        assert hf.get(first).id == first
+        assert hf.latest(RUN).read("greet.sh") == b'echo "hello world"\n'
+        assert hf.mark(first, status="archived").status == "archived"
+        assert len(hf.checkpoints(RUN)) == count - 1
+        hf.delete(first)
+        assert hf.prune(RUN, older_than=timedelta(days=1)) == []
+        stats = hf.stats()
+        assert stats.checkpoints >= count - 1
+        assert stats.oldest_at <= stats.newest_at
+        assert stats.stored_bytes > 0
+        assert hf.verify().sound
+
+
+def test_a_run_is_paused_by_hand_and_goes_on_where_it_stood(begun, tmp_path):
+    """Proves A16."""
+    made = begun.copy(tmp_path / "system")
+    with made.open() as hf:
+
+        def watch(event):
+            if event.kind == "phase_done" and event.phase == "PLANNING":
+                hf.pause(RUN, by="ann", note="lunch")
+                time.sleep(0.3)  # a run looks four times a second, and this one would be over by then
+
+        result = run_flow(
+            hf, load_flow(made.folder / "flow.yaml"), workspace=made.folder / "repo", observer=watch, waiting="leave"
+        )
+        assert result.status == "waiting"
+        assert hf.latest(RUN).summary.status == "paused"
+        calls = made.lines()
+        assert calls[0] == "architect"
+        assert len(calls) < len(ONCE)
+        assert (
+            run_flow(hf, load_flow(made.folder / "flow.yaml"), workspace=made.folder / "repo", waiting="leave").status
+            == "waiting"
+        )
+        assert made.lines() == calls
+        hf.unpause(RUN, by="ann")
+    assert made.carry_on().waits_for == "approve:RELEASE"
+    assert made.lines() == ONCE
+
+
+def end_of(system):
+    """Return all that must be the same however often the run was killed."""
+    with system.open() as hf:
+        assert hf.verify().sound
+        head = hf.latest(RUN)
+        agents = {agent.id: (agent.status, agent.output, sorted(agent.tasks)) for agent in head.section("agents")}
+        return {
+            "status": head.summary.status,
+            "states": [visit.state for visit in head.section("workflow").history],
+            "agents": agents,
+            "phases": {name: (one.status, one.summary) for name, one in head.section("phases").phases.items()},
+            "files": {file.path: head.read(file.path) for file in head.files() if file.kind == "file"},
+            "pushed": system.sh("git -C remote.git rev-parse main"),
+            "tokens": head.section("budget").spending["tokens"].used,
+        }
+
+
+def test_killed_at_random_moments_it_ends_as_an_unbroken_run_does(begun, complete, tmp_path):
+    """Proves A13, A16: SIGKILL in the middle of anything, then the same line again: nothing is paid for twice."""
+    unbroken = end_of(complete)
+    command = complete.command("run", "flow.yaml", "--workspace", "repo", "--waiting", "leave", "-q")
+    times = pace(command, begun.copy(tmp_path / "timed").folder)
+    killed = number = 0  # those that came after the run had begun
+    while killed < KILLS:
+        number += 1
+        made = begun.copy(tmp_path / f"run {number}")
+        lives = kill_and_resume(command, made.folder, 4, f"a {number}", **times)
+        assert lives.code == 9, lives.err
+        with made.open() as hf:
+            hf.answer(RUN, "approve")
+        pushing = kill_and_resume(command, made.folder, 2, f"a push {number}", **times)
+        assert pushing.code == 0, pushing.err
+        kills = lives.kills + pushing.kills
+        assert end_of(made) == unbroken
+        assert set(made.lines()) == set(ONCE)
+        assert len(made.lines()) <= len(ONCE) + kills
+        with made.open() as hf:
+            killed += resumes(hf, RUN) - 1  # one of them for the answer
+        shutil.rmtree(made.folder)

@@ -1,0 +1,373 @@
+"""System B, a plan in phases: resumed, declined, failed, replanned, from Python and from shell; the ledger's B."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import shutil
+import subprocess
+import sys
+import time
+from itertools import pairwise
+
+import apsw
+import pytest
+
+import holdfast
+from holdfast.flow.load import flow_from
+from holdfast.flow.markdown import flow_from_plan, plan_run_id
+from holdfast.flow.runner import run_flow
+from seeds.conftest import environment
+from seeds.killing import KILLS, kill_and_resume, kill_when, live, pace, resumes
+
+PHASES = ["1-research", "2-design", "3-build", "4-verify"]
+RUN = "plan-" + plan_run_id("plan.md", root=".").removeprefix("plan-")
+
+
+@pytest.fixture(scope="module")
+def begun(system):
+    """The example as it is before its plan is run."""
+    made = system("b_plan")
+    (made.folder / "work").mkdir()
+    return made
+
+
+@pytest.fixture
+def plan(begun, tmp_path):
+    """A copy of it."""
+    return begun.copy(tmp_path / "system")
+
+
+def carry_on(system, **options):
+    """Carry the plan on in this process; return how it ended."""
+    with system.open() as hf:
+        text = (system.folder / "plan.md").read_text()
+        flow = flow_from_plan(text, "plan.md")
+        options = {"run_id": RUN, "workspace": system.folder / "work", "waiting": "leave", **options}
+        return run_flow(hf, flow, file="plan.md", **options)
+
+
+@pytest.fixture(scope="module")
+def _failed(begun, tmp_path_factory):
+    made = begun.copy(tmp_path_factory.mktemp("b-failed") / "system")
+    (made.folder / "network-is-down").touch()
+    assert carry_on(made).status == "waiting"
+    return made
+
+
+@pytest.fixture
+def failed(_failed, tmp_path):
+    """A plan whose third phase failed, and that waits for what a person says."""
+    return _failed.copy(tmp_path / "system")
+
+
+def book(system):
+    with system.open() as hf:
+        return hf.latest(RUN).section("phases")
+
+
+def test_the_state_of_a_plan_says_all_of_its_phases(plan):
+    """Proves B1: plan, current phase, completed ones, status, artifacts, duration, time, summary of each; replans."""
+    text = (plan.folder / "plan.md").read_text()
+    flow = {
+        "flow": "plan",
+        "phases": {
+            "research": {"run": "echo notes > notes.md; echo 'one source'", "artifacts": ["notes.md"]},
+            "build": {"run": "test -e ready && echo built", "replan": "touch ready"},
+        },
+    }
+    assert text
+    with plan.open() as hf:
+        run_flow(hf, flow_from(flow), workspace=plan.folder / "work", file="plan.md")
+        stored = hf.latest("plan")
+        found = stored.section("phases")
+        assert (stored.run, found.plan, found.order, found.current) == ("plan", "plan.md", ["research", "build"], None)
+        research, build = found.phases["research"], found.phases["build"]
+        assert (research.status, research.summary) == ("completed", "one source")
+        assert [one.path for one in research.artifacts] == ["notes.md"]
+        assert research.started_at <= research.completed_at
+        assert research.duration_s > 0
+        assert build.status == "completed"
+        (replan,) = found.replans
+        assert (replan.phase, replan.at.tzinfo is not None) == ("build", True)
+        assert "test -e ready" in replan.reason
+        middle = next(one for one in hf.checkpoints("plan") if one.reason.startswith("build begins"))
+        assert middle.section("phases").current == "build"
+        with hf.run("plan") as run:
+            run.context.note(research_reports=["notes.md"])
+        assert hf.latest("plan").section("context").metadata == {"research_reports": ["notes.md"]}
+
+
+def test_each_phase_ends_with_a_checkpoint_that_was_read_back(plan, monkeypatch):
+    """Proves B2: before the next phase begins, the one that is complete is stored and whole."""
+    order = []
+    read_back = holdfast.Holdfast.read_back
+
+    def told(hf, record):
+        read_back(hf, record)
+        order.append(f"read back {record.envelope.summary.phase}" if record.envelope.summary.phase else "read back")
+
+    monkeypatch.setattr(holdfast.Holdfast, "read_back", told)
+
+    def watch(event):
+        if event.kind == "phase_started":
+            order.append(event.phase)
+
+    assert carry_on(plan, observer=watch).status == "completed"
+    for before, after in pairwise(PHASES):
+        assert any(line.startswith("read back") for line in order[order.index(before) : order.index(after)])
+    with plan.open() as hf:
+        done = [one for one in hf.checkpoints(RUN, archived=True) if one.trigger == "phase_complete"]
+        assert [one.reason.split()[0] for one in reversed(done)] == PHASES
+
+
+def test_resuming_skips_what_is_done_and_a_finished_plan_says_so(failed):
+    """Proves B3: what is done is said and not done again."""
+    (failed.folder / "network-is-down").unlink()
+    with failed.open() as hf:
+        hf.answer(RUN, "retry")
+    said = failed.hf("run", "plan.md", "--workspace", "work", "--waiting", "leave")
+    assert said.code == 0, said.err
+    assert "2 of 4 phases done (1-research, 2-design)" in said.err
+    assert failed.lines() == ["research", "design", "build", "build", "verify"]
+    again = failed.hf("run", "plan.md", "--workspace", "work")
+    assert (again.code, "it was over already" in again.out) == (0, True)
+    assert "nothing left to do" in again.err
+
+
+def test_a_person_at_a_terminal_is_offered_to_resume_and_may_decline(failed):
+    """Proves B3: Y/n; no archives what is there under the time, and starts afresh."""
+    (failed.folder / "network-is-down").unlink()
+    code, said = at_a_terminal(failed, ["run", "plan.md", "--workspace", "work"], {"Resume? [Y/n]": "n\n"})
+    assert code == 0, said
+    assert failed.lines() == ["research", "design", "build", "research", "design", "build", "verify"]
+    with failed.open() as hf:
+        (label,) = {one.label for one in hf.checkpoints(RUN, archived=True) if one.label}
+        assert label.startswith("archived-20")
+        assert {one.status for one in hf.checkpoints(RUN)} == {"valid"}
+        assert hf.find(label, run=RUN).section("phases").phases["3-build"].status == "failed"
+        assert hf.verify().sound
+
+
+def test_a_person_at_a_terminal_decides_on_a_failed_phase(failed):
+    """Proves B3, B5: yes to resume, skip to the question of the run."""
+    answers = {"Resume? [Y/n]": "y\n", "[later]": "skip\n"}
+    code, said = at_a_terminal(failed, ["run", "plan.md", "--workspace", "work"], answers, until="[later]")
+    assert code == 9, said  # the next phase fails, too, for there is nothing to verify; later is the safe answer
+    assert book(failed).phases["3-build"].status == "skipped"
+    assert book(failed).phases["4-verify"].status == "failed"
+
+
+def at_a_terminal(system, words, answers, until=None):
+    """Run a line on a terminal of its own, answering each question once; one that comes again gets its default."""
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        system.command(*words),
+        cwd=system.folder,
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        env=environment({"TERM": "xterm", "COLUMNS": "120"}),
+        start_new_session=True,
+    )
+    os.close(slave)
+    said, seen = "", 0
+    deadline = time.monotonic() + 60
+    left = dict(answers)
+    while time.monotonic() < deadline:
+        ready, _, _ = select.select([master], [], [], 0.2)
+        if ready:
+            try:
+                said += os.read(master, 65536).decode("utf-8", "replace")
+            except OSError:
+                break
+        for question in [*left, *([until] if until else [])]:
+            if question in said[seen:]:
+                seen = said.index(question, seen) + len(question)
+                os.write(master, left.pop(question, "\n").encode())
+        if not ready and process.poll() is not None:
+            break
+    os.close(master)
+    return process.wait(10), said
+
+
+def test_an_old_approval_does_not_count_for_a_plan_that_starts_afresh(hf):
+    """Proves B3: what was said to the line before is not for the new one."""
+    flow = flow_from({"flow": "f", "phases": {"push": {"run": "true", "approve": "push?"}}})
+    assert run_flow(hf, flow, waiting="leave").status == "waiting"
+    hf.answer("f", "approve", by="ann")
+    assert run_flow(hf, flow, waiting="leave").status == "completed"
+    hf.start_afresh("f")
+    assert run_flow(hf, flow, waiting="leave").status == "waiting"
+    hf.cancel("f")
+    assert run_flow(hf, flow, waiting="leave").status == "cancelled"
+    hf.start_afresh("f")
+    assert run_flow(hf, flow, waiting="leave").status == "waiting"
+
+
+def test_a_checkpoint_that_is_damaged_is_found_before_anything_is_resumed(failed):
+    """Proves B3: validated first, and it is said what to do."""
+    with failed.open() as hf:
+        root = next(one.root for one in hf.latest(RUN).record.envelope.sections if one.name == "phases")
+    database = apsw.Connection(str(failed.store / "holdfast.db"))
+    database.execute("UPDATE chunk SET data = zeroblob(length(data)) WHERE id = ?", (root,))
+    database.close()
+    said = failed.hf("run", "plan.md", "--workspace", "work", "--waiting", "leave")
+    assert said.code == 5
+    assert f"holdfast resume {RUN}" in said.err
+    assert failed.hf("resume", RUN, "--workspace", "work", "--yes").code == 0
+    assert failed.hf("run", "plan.md", "--workspace", "work", "--waiting", "leave").code == 9
+
+
+def test_the_same_plan_finds_its_own_run_however_it_is_named(begun, monkeypatch, tmp_path):
+    """Proves B4."""
+    root = begun.folder
+    monkeypatch.chdir(root / "work")
+    ids = {plan_run_id(path, root=root) for path in ("plan.md", "./plan.md", "work/../plan.md", str(root / "plan.md"))}
+    assert len(ids) == 1
+    assert plan_run_id("other/plan.md", root=root) not in ids
+    moved = tmp_path / "elsewhere"
+    assert plan_run_id(str(moved / "plan.md"), root=moved) in ids
+
+
+@pytest.mark.parametrize(
+    ("choice", "ending", "built"), [("retry", "completed", "completed"), ("abort", "failed", "failed")]
+)
+def test_a_failed_phase_is_kept_with_its_error_and_a_person_chooses(failed, choice, ending, built):
+    """Proves B5."""
+    state = book(failed).phases["3-build"]
+    assert (state.status, "no network" in state.error.message) == ("failed", True)
+    (failed.folder / "network-is-down").unlink()
+    with failed.open() as hf:
+        (wait,) = hf.waiting(RUN)
+        assert wait.options == ("retry", "skip", "abort")
+        hf.answer(RUN, choice, by="ann")
+    assert carry_on(failed).status == ending
+    assert book(failed).phases["3-build"].status == built
+
+
+def test_a_skipped_phase_is_left_out_and_the_next_one_begins(failed):
+    """Proves B5."""
+    with failed.open() as hf:
+        hf.answer(RUN, "skip")
+    result = carry_on(failed)
+    assert result.phases["3-build"] == "skipped"
+    assert failed.lines()[-1] == "verify"
+
+
+def test_replanning_is_counted_and_ends_at_its_limit(plan):
+    """Proves B6: twice by default, then a person is asked; no endless loop."""
+    result = plan.carry_on("replanned.yaml", workspace="work", params={"good_plan": 0})
+    assert (result.status, result.waits_for) == ("waiting", "failed:build:3")
+    assert plan.lines() == ["research", "build", "replan", "build", "replan", "build"]
+    with plan.open() as hf:
+        found = hf.latest("login").section("phases")
+        assert [(one.phase, "too complex" in one.reason) for one in found.replans] == [("build", True)] * 2
+        with hf.run("login") as run, pytest.raises(holdfast.ReplanLimit):
+            run.replan("build", "once more")
+        assert hf.run("other").declare_phases("a").replans.left("a") == 2
+
+
+def test_a_phase_that_is_planned_anew_in_time_goes_on(plan):
+    """Proves B6."""
+    assert plan.carry_on("replanned.yaml", workspace="work").status == "completed"
+    assert plan.lines() == ["research", "build", "replan", "build", "verify"]
+
+
+def test_a_plan_is_followed_from_a_shell_script(plan):
+    """Proves B7: begin, phase done and failed, replan, status, resume; killed anywhere, the same line goes on."""
+    environment_of_script = {"HF": f"{sys.executable} -m holdfast", "FAILS": "3-build"}
+    assert sh(plan, "by_hand.sh", environment_of_script) == 1
+    assert plan.lines() == PHASES[:3]
+    status = plan.hf("status", "--json").json
+    assert plan.hf("status", "--left").out.split() == PHASES[2:]
+    assert status["run"] == RUN
+    assert plan.hf("replan", "3-build", "--reason", "too much at once").code == 0
+    assert plan.hf("replan", "3-build", "--reason", "still too much").code == 0
+    assert plan.hf("replan", "3-build", "--reason", "and again").code == 11
+    assert sh(plan, "by_hand.sh", {**environment_of_script, "FAILS": ""}) == 0
+    assert plan.lines() == [*PHASES[:3], *PHASES[2:]]
+    found = book(plan)
+    assert {found.phases[name].status for name in PHASES} == {"completed"}
+    assert found.phases["1-research"].summary == "1-research is done"
+    assert len(found.replans) == 2
+
+
+def sh(system, script, env):
+    return subprocess.run(
+        ["sh", script], cwd=system.folder, env=environment(env), check=False, capture_output=True
+    ).returncode
+
+
+def test_a_transient_failure_is_retried_by_itself(hf, tmp_path):
+    """Proves B8: a network that comes back at the third try."""
+    command = "echo x >> tries; test $(wc -l < tries) -ge 3 || exit 1; echo fetched"
+    data = {"flow": "f", "phases": {"fetch": {"run": command, "retries": 3, "backoff": 0.01}}}
+    result = run_flow(hf, flow_from(data), workspace=tmp_path)
+    assert (result.status, result.results) == ("completed", {"fetch": "fetched"})
+    assert hf.latest("f").log("steps")[-1]["attempts"] == 3
+
+
+def test_a_session_that_was_interrupted_resumes_the_next_time(plan):
+    """Proves B8: killed in the middle of a phase, the same line goes on with that phase."""
+    plan.sh("sed -i 's/^echo design .*/&; test -e ..\\/once || { touch ..\\/once; sleep 60; }/' plan.md")
+    command = plan.command("run", "plan.md", "--workspace", "work", "-q")
+    assert kill_when(command, plan.folder, (plan.folder / "once").exists)
+    assert live(command, plan.folder).code == 0
+    assert plan.lines() == ["research", "design", "design", "build", "verify"]
+    assert book(plan).phases["2-design"].attempt == 1
+
+
+def test_the_trail_says_what_happened_when_how_long_it_took_and_what_a_resume_saved(failed):
+    """Proves B9."""
+    (failed.folder / "network-is-down").unlink()
+    with failed.open() as hf:
+        hf.answer(RUN, "retry", by="ann", note="it is back")
+    result = carry_on(failed)
+    with failed.open() as hf:
+        events = hf.events(RUN)
+        saved = hf.savings(RUN)
+        found = hf.latest(RUN).section("phases")
+    kinds = [event.kind for event in events]
+    assert [event.at for event in events] == sorted(event.at for event in events)
+    assert kinds.index("waits") < kinds.index("answered")
+    assert next(event.by for event in events if event.kind == "answered") == "ann"
+    assert {"phase_complete", "error_occurred", "carried on", "completed"} <= set(kinds)
+    assert all(found.phases[name].duration_s > 0 for name in PHASES)
+    assert (saved.resumes, saved.steps, result.tasks_kept) == (1, 2, 2)
+    assert saved.seconds > 0
+    told = failed.hf("events", RUN)
+    assert (told.code, "answered" in told.out) == (0, True)
+
+
+def end_of(system):
+    """Return all that must be the same however often the run was killed."""
+    with system.open() as hf:
+        assert hf.verify().sound
+        head = hf.latest(RUN)
+        return {
+            "status": head.summary.status,
+            "phases": {name: (one.status, one.summary) for name, one in head.section("phases").phases.items()},
+            "steps": {one["step"]: one.get("result") for one in head.log("steps") if one["event"] == "done"},
+            "files": {file.path: head.read(file.path) for file in head.files() if file.kind == "file"},
+        }
+
+
+def test_killed_at_random_moments_it_ends_as_an_unbroken_run_does(begun, tmp_path):
+    """Proves B8, B2."""
+    command = begun.command("run", "plan.md", "--workspace", "work", "-q", "--resume")
+    unbroken = begun.copy(tmp_path / "unbroken")
+    times = pace(command, unbroken.folder)
+    killed = number = 0  # those that came after the run had begun
+    while killed < KILLS:
+        number += 1
+        made = begun.copy(tmp_path / f"run {number}")
+        lives = kill_and_resume(command, made.folder, 6, f"b {number}", **times)
+        assert lives.code == 0, lives.err
+        assert end_of(made) == end_of(unbroken)
+        assert set(made.lines()) == {"research", "design", "build", "verify"}
+        assert len(made.lines()) <= 4 + lives.kills
+        with made.open() as hf:
+            killed += resumes(hf, RUN)
+        shutil.rmtree(made.folder)

@@ -1,0 +1,522 @@
+"""System C, an issue that a team takes through its phases, interrupted in batch 3; the ledger's C, entry by entry."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from contextlib import closing
+
+import msgspec
+import pytest
+import yaml
+
+import holdfast
+from holdfast import CannotResume, NotFound, RetentionPolicy, SettingsInvalid
+from holdfast.model.sections import TokenUsage
+from holdfast.recover.freshness import overall
+from holdfast.recover.subject import FileSubject
+from holdfast.retain.policy import TriggerRule
+from holdfast.runtime.agents import AgentOutput
+from holdfast.settings.file import load_settings, make_settings
+from holdfast.workspace.decide import Decisions
+from seeds.conftest import System, environment
+from seeds.killing import KILLS, kill_and_resume, kill_when, pace, resumes
+
+RUN = "issue-42"
+ISSUE = [sys.executable, "issue.py"]
+SPOKEN = ["architect answer m2", "coder position 1", "tester position 1", "coder position 2", "tester position 2"]
+PARTS = ["skeleton", "login", "logout", "refresh", "limits", "join"]
+
+
+def opened(system: System) -> holdfast.Holdfast:
+    return holdfast.open(settings=system.folder / "holdfast.yaml")
+
+
+def carried_on(system: System, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*ISSUE, *words],
+        cwd=system.folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(),
+        timeout=120,
+    )
+
+
+def change_issue(system: System, **fields: object) -> None:
+    path = system.folder / "issues" / "42.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+
+
+def git(system: System, *words: str) -> str:
+    command = ["git", "-C", str(system.folder / "repo"), *words]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture(scope="module")
+def quick(system):
+    """The example, not begun, with a store that does not cost its readers' time."""
+    made = system("c_issue")
+    settings = made.folder / "holdfast.yaml"
+    settings.write_text(settings.read_text().replace("file://{root}/store", "store"))
+    return made
+
+
+@pytest.fixture(scope="module")
+def interrupted(system):
+    """The example as its README says, stopped by Ctrl+C in batch 3; not to be changed."""
+    made = system("c_issue")
+    hold = made.folder / "hold-coder-refresh"
+    hold.touch()
+    with (made.folder / "said").open("w+") as said:
+        process = subprocess.Popen(ISSUE, cwd=made.folder, stdout=said, stderr=said, env=environment())
+        deadline = time.monotonic() + 90
+        while "task_done      implementing/limits" not in (made.folder / "said").read_text():
+            assert process.poll() is None, (made.folder / "said").read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        code = process.wait(30)
+    hold.unlink()
+    assert code == 1
+    assert "all that was done is saved" in (made.folder / "said").read_text()
+    return made
+
+
+@pytest.fixture(scope="module")
+def resumed(interrupted, tmp_path_factory):
+    """The same issue after its labels were changed, carried on to its end; not to be changed."""
+    made = interrupted.copy(tmp_path_factory.mktemp("c-resumed") / "system")
+    change_issue(made, labels=["state:implementing", "urgent"])
+    done = carried_on(made)
+    assert done.returncode == 0, done.stderr
+    (made.folder / "said").write_text(done.stdout)
+    return made
+
+
+def test_a_checkpoint_is_known_by_issue_session_phase_and_attempt(interrupted, hf):
+    """Proves C1: issue, session, readable id of phase, time and short hash; phase, label, start, attempt."""
+    with opened(interrupted) as store:
+        head = store.latest(RUN)
+        phases = head.section("phases")
+        assert (head.section("subject").id, phases.current) == ("42", "implementing")
+        assert (phases.phases["implementing"].attempt, phases.phases["implementing"].status) == (1, "running")
+        assert phases.phases["implementing"].started_at > phases.phases["enrich"].started_at
+    name = (interrupted.folder / "store" / RUN / "latest").resolve().name
+    phase, at, end = name.removesuffix(".yaml").split("-")
+    assert (phase, at) == ("implementing", f"{head.created_at:%Y%m%dT%H%M%SZ}")
+    assert head.id.endswith(end)
+    with hf.run("issue-7") as run:
+        run.subject.update(id="7", session="session-1")
+        with run.phase("enrich", label="state:enrich"):
+            pass
+    last = hf.latest("issue-7")
+    assert last.section("subject").session == "session-1"
+    assert last.section("phases").phases["enrich"].label == "state:enrich"
+
+
+def test_a_checkpoint_holds_the_issue_as_it_was_when_it_was_read(interrupted, resumed):
+    """Proves C2: title, body, labels, assignees, branch; and of a resume, the issue as it is then."""
+    with opened(interrupted) as hf:
+        issue = hf.latest(RUN).section("subject")
+    given = json.loads((interrupted.folder / "issues" / "42.json").read_text())
+    kept = {name: getattr(issue, name) for name in ("title", "body", "labels", "assignees", "branch")}
+    assert kept == {name: value for name, value in given.items() if name != "number"}
+    with opened(resumed) as hf:
+        assert hf.latest(RUN).section("subject").labels == ["state:implementing", "urgent"]
+        assert "subject changed" in [line["kind"] for line in hf.latest(RUN).log("journal")]
+
+
+def test_the_team_has_its_roles_and_who_has_done_what(interrupted):
+    """Proves C3: id; members with role, status, tasks completed and pending."""
+    with opened(interrupted) as hf:
+        team = hf.latest(RUN).section("team")
+    assert team.id == "TEAM-42"
+    coder = next(member for member in team.members if member.agent == "coder")
+    assert (coder.role, coder.status) == ("implementation", "working")
+    assert coder.pending == ["implementing/refresh"]
+    assert (coder.tasks_completed, coder.tasks_pending) == (6, 1)
+    assert {member.agent: member.status for member in team.members if member.agent != "coder"} == dict.fromkeys(
+        ("orchestrator", "architect", "tester", "writer"), "idle"
+    )
+
+
+def test_the_graph_has_its_batches_and_where_each_task_stands(interrupted):
+    """Proves C4: id, completed batches, current batch, node states."""
+    with opened(interrupted) as hf:
+        graph = hf.latest(RUN).section("graph")
+    assert (graph.id, graph.completed_batches, graph.current_batch) == ("implementing", [1, 2], 3)
+    stands = {name: (node.status, node.batch) for name, node in graph.tasks.items()}
+    assert stands == {
+        "skeleton": ("completed", 1),
+        "login": ("completed", 2),
+        "logout": ("completed", 2),
+        "refresh": ("running", 3),
+        "limits": ("completed", 3),
+        "join": ("pending", None),
+    }
+    login, refresh = graph.tasks["login"], graph.tasks["refresh"]
+    assert login.result["summary"] == "login is done"
+    assert login.started_at <= login.completed_at
+    assert (refresh.started_at is not None, refresh.completed_at) == (True, None)
+
+
+def test_what_each_agent_made_of_each_task_is_kept_with_summary_and_place(interrupted, hf):
+    """Proves C5: completed at, summary, location of the output."""
+    with opened(interrupted) as store:
+        agents = {agent.id: agent for agent in store.latest(RUN).section("agents")}
+    spec = agents["architect"].tasks["enrich/spec"]
+    assert (spec.status, spec.summary) == ("completed", "specification of the refresh")
+    assert spec.completed_at is not None
+    assert spec.tokens == TokenUsage(input=300, output=90)
+    with hf.run("r") as run:
+        made = AgentOutput(output="long text", summary="a spec", location="spec.md")
+        run.agents.register("architect", lambda: made)
+        run.agents.call("architect", task="create_spec")
+        [output] = run.agents.outputs()
+        assert (output.task, output.summary, output.location) == ("create_spec", "a spec", "spec.md")
+
+
+@pytest.fixture(scope="module")
+def talked(quick, tmp_path_factory):
+    """An issue that was killed before an answer, then in the first round of a conflict, and carried on to its end."""
+    made = quick.copy(tmp_path_factory.mktemp("c-talked") / "system")
+    at_each: list[holdfast.Checkpoint] = []
+    for held, call in (("architect-answer", "architect answer m2"), ("tester-position", "tester position 1")):
+        hold = made.folder / f"hold-{held}"
+        hold.touch()
+        assert kill_when([*ISSUE, "--yes"], made.folder, lambda call=call: call in made.lines())
+        hold.unlink()
+        with opened(made) as hf:
+            at_each.append(msgspec.to_builtins(hf.latest(RUN).section("messages")))
+    done = carried_on(made, "--yes")
+    assert done.returncode == 0, done.stderr
+    return made, at_each
+
+
+def test_messages_that_are_under_way_and_conflicts_are_in_the_checkpoint(talked):
+    """Proves C6: pending, awaiting response, conflicts in progress."""
+    _, (asked, argued) = talked
+    assert [message["id"] for message in asked["pending"]] == ["m1", "m2"]
+    assert [message["id"] for message in asked["awaiting_response"]] == ["m2"]
+    assert asked["conflicts"] == []
+    assert [message["id"] for message in argued["pending"]] == ["m1"]
+    assert argued["answers"] == {"m2": "15 minutes"}
+    [conflict] = argued["conflicts"]
+    assert (conflict["name"], conflict["agents"], conflict["round"]) == ("lock-out", ["coder", "tester"], 1)
+    assert [position["agent"] for position in conflict["positions"]] == ["coder"]
+
+
+def test_after_a_resume_messages_are_sent_again_answers_are_not_lost_and_a_conflict_goes_on_in_its_round(talked):
+    """Proves C17."""
+    system, _ = talked
+    calls = Counter(system.lines())
+    assert [calls[line] for line in SPOKEN] == [2, 1, 2, 1, 1]  # only what was cut short was asked again
+    with opened(system) as hf:
+        messages = hf.latest(RUN).section("messages")
+    assert (messages.pending, messages.awaiting_response, messages.conflicts) == ([], [], [])
+    assert messages.sent == 2
+    [settled] = messages.resolved
+    assert (settled["resolution"], settled["round"]) == ("lock for a minute", 2)
+
+
+def test_knowledge_is_injected_captured_and_handed_on_once_however_often_a_run_resumes(interrupted, resumed, hf):
+    """Proves C7: injected, captured, pending; no duplicate capture after a resume."""
+    with opened(interrupted) as store:
+        assert [entry.id for entry in store.latest(RUN).section("knowledge").injected] == ["KE-7"]
+    with opened(resumed) as store:
+        knowledge = store.latest(RUN).section("knowledge")
+    assert [entry.id for entry in knowledge.captured] == ["KE-42a", "KE-42b"]
+    assert knowledge.pending == []
+    assert [json.loads(line)["id"] for line in resumed.lines("knowledge.jsonl")] == ["KE-42a", "KE-42b"]
+    for _ in range(3):
+        with hf.run("r") as run:
+            run.knowledge.capture("tokens need a clock")
+            pending = [entry.content for entry in run.knowledge.pending]
+    assert pending == ["tokens need a clock"]
+
+
+def test_files_that_were_modified_are_listed_with_status_and_whether_they_are_staged(interrupted, resumed):
+    """Proves C8: path, status, staged."""
+    with opened(interrupted) as hf:
+        head = hf.latest(RUN)
+        assert head.git.staged == ()
+        first = hf.checkpoints(RUN, archived=True)[-1]
+        changed = {change.path: change.status for change in head.changes(first)}
+        assert changed["src/login.sh"] == "created"
+    with opened(resumed) as hf:
+        staged = {change.path: change.status for change in hf.latest(RUN).git.staged}
+    assert staged == dict.fromkeys(("docs.md", "spec.md", "tested.txt", *(f"src/{part}.sh" for part in PARTS)), "A")
+
+
+def test_a_checkpoint_says_that_and_where_exactly_the_run_can_go_on(interrupted):
+    """Proves C9: can resume, batch and task, prerequisites, warnings."""
+    with opened(interrupted) as hf:
+        info = hf.latest(RUN).recovery
+        assert hf.recovery_status(RUN).can_resume
+    assert info.can_resume
+    assert (info.resume_phase, info.resume_batch, info.resume_task) == ("implementing", 3, "refresh")
+    assert (info.prerequisites, info.blockers) == ((), ())
+    assert info.warnings == ("agent coder was in progress and will start again",)
+
+
+def test_checkpoints_are_taken_at_phases_batches_agents_conflicts_and_ctrl_c(interrupted, tmp_path):
+    """Proves C10: and at the end of a session, and when a person wants one."""
+    with opened(interrupted) as hf:
+        line = [(one.trigger, one.reason) for one in reversed(hf.checkpoints(RUN, archived=True))]
+    triggers = [trigger for trigger, _ in line]
+    assert {
+        "phase_transition", "phase_complete", "batch_complete", "agent_complete", "conflict_start", "conflict_resolved",
+    } <= set(triggers)  # fmt: skip
+    assert line[-1] == ("user_interrupt", "SIGINT received")
+    assert triggers.index("conflict_start") < triggers.index("conflict_resolved")
+    ended = [reason for trigger, reason in line if trigger == "phase_complete"]
+    assert ended == ["enrich is complete", "ready is complete"]
+    assert line[triggers.index("phase_complete") + 1][0] == "phase_transition"  # saved before the next one begins
+    program = """
+import holdfast, signal
+with holdfast.open("store", settings=holdfast.Settings()) as hf, hf.run("r") as run:
+    run.checkpoint(state=1, reason="by hand")
+    signal.raise_signal(signal.SIGHUP)
+"""
+    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=False, capture_output=True, env=environment())
+    with holdfast.open(tmp_path / "store", settings=holdfast.Settings()) as hf:
+        assert [one.trigger for one in reversed(hf.checkpoints("r"))][:2] == ["manual", "session_end"]
+
+
+def test_a_person_can_read_the_store_an_index_a_yaml_file_a_checkpoint_and_the_latest(interrupted):
+    """Proves C11."""
+    folder = interrupted.folder / "store" / RUN
+    with opened(interrupted) as hf:
+        checkpoints = hf.checkpoints(RUN, archived=True)
+        live_ones = hf.checkpoints(RUN)
+    index = yaml.safe_load((folder / "index.yaml").read_text())
+    assert index["run"] == RUN
+    assert (folder / "latest").is_symlink()
+    latest = yaml.safe_load((folder / "latest").read_text())
+    assert latest["id"] == checkpoints[0].id
+    assert latest["sections"]["subject"]["title"] == "Refresh tokens for the login"
+    assert latest["sections"]["graph"]["current_batch"] == 3
+    documents = [path for path in folder.glob("*.yaml") if path.name != "index.yaml"]
+    assert len(documents) == len(live_ones)
+    assert all(yaml.safe_load(path.read_text())["run"] == RUN for path in documents[:3])
+
+
+def test_a_run_resumes_at_the_exact_task_with_batches_made_from_what_is_pending(resumed):
+    """Proves C12: no finished task comes again, the one that was cut short does."""
+    calls = Counter(resumed.lines())
+    assert [calls[f"coder {part}"] for part in PARTS] == [1, 1, 1, 2, 1, 1]
+    assert [calls[line] for line in SPOKEN] == [1] * 5
+    said = (resumed.folder / "said").read_text()
+    assert "goes on at phase implementing, batch 3, task refresh" in said
+    kept = [line.split()[1] for line in said.splitlines() if line.startswith("  task_kept")]
+    assert sorted(kept) == [f"implementing/{name}" for name in ("limits", "login", "logout", "skeleton")]
+    with opened(resumed) as hf:
+        head = hf.latest(RUN)
+        assert head.summary.status == "completed"
+        graph = head.section("graph").others["implementing"]
+        assert {node.status for node in graph.tasks.values()} == {"completed"}
+        assert hf.verify().sound
+
+
+def test_a_run_resumes_by_id_or_from_its_latest_and_says_clearly_when_it_cannot(interrupted, hf):
+    """Proves C12: unknown run, no checkpoint, cannot resume."""
+    with opened(interrupted) as store:
+        head = store.latest(RUN)
+        repo = interrupted.folder / "repo"
+        assert store.plan(RUN, workspace=repo).checkpoint == head.id
+        assert store.plan(head.id, workspace=repo).checkpoint == head.id
+        assert store.plan("latest", run=RUN, workspace=repo).checkpoint == head.id
+        with pytest.raises(NotFound, match="issue-43"):
+            store.plan("issue-43")
+    with hf.run("blocked") as run:
+        run.checkpoint(sections={"agents": [{"id": "coder", "status": "failed", "attempts": 3}]})
+    plan = hf.plan("blocked")
+    assert not plan.can_resume
+    assert plan.blockers == ("agent coder failed 3 times",)
+    assert plan.suggestions
+    result = hf.recover(plan)
+    assert not result.success
+    with pytest.raises(CannotResume, match="coder failed 3 times"):
+        raise CannotResume("blocked", plan.checkpoint, plan.blockers, plan.suggestions)
+
+
+def test_what_stays_depends_on_trigger_and_phase_and_defaults_to_milestones(interrupted):
+    """Proves C13: phase transition all, batch 3 and agent 1 a phase, conflict resolved all, interrupt 1, manual all."""
+    assert RetentionPolicy().triggers == {
+        "phase_transition": TriggerRule(-1),
+        "batch_complete": TriggerRule(3, per_phase=True),
+        "agent_complete": TriggerRule(1, per_phase=True),
+        "conflict_resolved": TriggerRule(-1),
+        "user_interrupt": TriggerRule(1),
+        "manual": TriggerRule(-1),
+    }
+    with opened(interrupted) as hf:
+        hf.prune(RUN)
+        kept = Counter((one.trigger, one.summary.phase) for one in hf.checkpoints(RUN, archived=True))
+    assert kept["phase_transition", "implementing"] == kept["phase_transition", "ready"] == 1
+    assert kept["batch_complete", "implementing"] == 2
+    assert {kept["agent_complete", phase] for phase in ("enrich", "ready", "implementing")} == {1}
+    assert kept["conflict_resolved", "ready"] == 1
+
+
+def test_the_settings_file_is_yaml_with_switches_retention_location_and_limits(interrupted, tmp_path):
+    """Proves C14: enabled, automatic, triggers, retention with -1, location template, compression, size limit."""
+    settings = load_settings(interrupted.folder / "holdfast.yaml")
+    assert settings.location == "file://{root}/store"
+    assert settings.policy.triggers["phase_transition"] == TriggerRule(-1)
+    assert settings.recovery.verdicts["body-changed"] == "ask"
+    file = tmp_path / "holdfast.yaml"
+    file.write_text(
+        "enabled: true\nautomatic: true\ntriggers: {agent_complete: false}\nlocation: '{root}/issues'\n"
+        "compression: none\nmax_section_mb: 50\nretention: {triggers: {batch_complete: 3, manual: -1}}\n"
+        "recovery: {verdicts: {labels-changed: resume}, max_age_days: 7}\n"
+    )
+    with holdfast.open(settings=file) as hf:
+        assert (tmp_path / "issues").is_dir()
+        assert hf.settings.recovery.max_age_days == 7
+    for wrong in ({"label-changed": "warn"}, {"labels-changed": "shout"}):
+        with pytest.raises(SettingsInvalid):
+            make_settings({"recovery": {"verdicts": wrong}})
+
+
+def test_changed_labels_are_a_warning_and_the_run_goes_on(resumed):
+    """Proves C15: labels changed, go on with a warning."""
+    said = (resumed.folder / "said").read_text()
+    assert "warn: labels of '42': added 'state:implementing', 'urgent'" in said
+    assert "phase_done     docs" in said
+
+
+def plan_of(system: System, **options: object) -> holdfast.recover.plan.RecoveryPlan:
+    with opened(system) as hf:
+        subject = FileSubject(system.folder / "issues" / "42.json")
+        return hf.plan(RUN, workspace=system.folder / "repo", subject=subject, **options)
+
+
+def test_a_changed_body_asks_and_nothing_is_done_before_the_answer(interrupted, tmp_path):
+    """Proves C15: body changed, ask."""
+    system = interrupted.copy(tmp_path / "system")
+    change_issue(system, body="Something else is wanted.")
+    calls = system.lines()
+    done = carried_on(system)
+    assert done.returncode == CannotResume.exit_code
+    assert "ask: the text of '42' changed" in done.stdout
+    assert system.lines() == calls
+    plan = plan_of(system)
+    assert ([finding.kind for finding in plan.findings], plan.verdict) == (["body-changed"], "ask")
+    assert plan_of(system, verdicts={"body-changed": "resume"}).verdict == "resume"
+
+
+def test_a_branch_that_is_gone_means_to_start_afresh_and_the_old_line_is_kept(interrupted, tmp_path):
+    """Proves C15: branch gone, start afresh."""
+    system = interrupted.copy(tmp_path / "system")
+    git(system, "branch", "-m", "elsewhere")
+    plan = plan_of(system)
+    assert [(finding.kind, finding.verdict) for finding in plan.findings] == [("branch-gone", "afresh")]
+    assert plan.verdict == overall(plan.findings) == "afresh"
+    with opened(system) as hf:
+        before = hf.latest(RUN)
+        root = hf.start_afresh(RUN)
+        assert hf.latest(RUN).id == root.id
+        assert "graph" not in root.sections
+        assert hf.get(before.id).status == "archived"
+        assert hf.get(before.id).section("graph").current_batch == 3
+        with closing(hf.run(RUN)) as run:
+            assert hf.open_run(RUN) is run  # nothing else holds it any more
+
+
+def test_files_that_others_changed_are_shown_as_a_diff_and_reconciled(interrupted, tmp_path):
+    """Proves C15: files changed by others, show the diff, let the person reconcile."""
+    system = interrupted.copy(tmp_path / "system")
+    login = system.folder / "repo" / "src" / "login.sh"
+    login.write_text("echo login\necho theirs\n")
+    (system.folder / "repo" / "src" / "skeleton.sh").unlink()
+    done = carried_on(system)
+    assert done.returncode == CannotResume.exit_code
+    assert "ask: 2 files are not as captured: 'src/login.sh', 'src/skeleton.sh'" in done.stdout
+    assert "+echo theirs" in done.stdout
+    assert "-echo skeleton" in done.stdout
+    with opened(system) as hf:
+        repo = system.folder / "repo"
+        mine = Decisions(edits="keep", paths={"src/skeleton.sh": "take"})
+        result = hf.recover(RUN, workspace=repo, decisions=mine)
+        assert result.success
+        assert (repo / "src" / "skeleton.sh").read_text() == "echo skeleton\n"
+        assert login.read_text() == "echo login\necho theirs\n"
+        assert hf.undo(RUN, workspace=repo).success
+        assert not (repo / "src" / "skeleton.sh").exists()
+
+
+def test_a_checkpoint_that_is_too_old_or_an_issue_that_is_gone_asks(interrupted, tmp_path):
+    """Proves C15: as the settings say."""
+    system = interrupted.copy(tmp_path / "system")
+    (system.folder / "issues" / "42.json").unlink()
+    settings = system.folder / "holdfast.yaml"
+    settings.write_text(settings.read_text().replace("recovery:", "recovery:\n  max_age_days: 0.0000001"))
+    assert [finding.kind for finding in plan_of(system).findings] == ["subject-gone", "too-old"]
+    settings.write_text(settings.read_text().replace("body-changed: ask", "too-old: resume, subject-gone: warn"))
+    assert [finding.verdict for finding in plan_of(system).findings] == ["warn", "resume"]
+
+
+def test_there_is_a_checkpoint_before_each_batch_a_retry_starts_from_it_and_reports_show_it(interrupted, tmp_path):
+    """Proves C16."""
+    system = interrupted.copy(tmp_path / "system")
+    with opened(system) as hf:
+        line = [one for one in hf.checkpoints(RUN, archived=True) if one.summary.phase == "implementing"]
+        before = {one.reason: one for one in line if one.reason.startswith("before batch")}
+        assert sorted(before) == ["before batch 1", "before batch 2", "before batch 3"]
+        third = before["before batch 3"]
+        plan = hf.plan(third.id, workspace=system.folder / "repo")
+        assert "  goes on at phase implementing, batch 3, task refresh" in str(plan)
+        assert plan.rerun == ("implementing/limits",)  # of the third batch this was done already
+        assert hf.recover(plan).success
+        graph = hf.latest(RUN).section("graph")
+        assert {name: node.status for name, node in graph.tasks.items() if node.batch == 3} == dict.fromkeys(
+            ("refresh", "limits"), "pending"
+        )
+
+
+def end_of(system: System) -> dict[str, object]:
+    """Return all that must be the same however often the run was killed."""
+    with opened(system) as hf:
+        assert hf.verify().sound
+        head = hf.latest(RUN)
+        messages, knowledge = head.section("messages"), head.section("knowledge")
+        graph, team = head.section("graph").others["implementing"], head.section("team").members
+        return {
+            "status": head.summary.status,
+            "phases": {name: (one.status, one.summary) for name, one in head.section("phases").phases.items()},
+            "tasks": {name: (node.status, node.result) for name, node in graph.tasks.items()},
+            "team": [(one.agent, one.status, sorted(one.completed), one.pending) for one in team],
+            "agreed": [(one["resolution"], one["round"], len(one["positions"])) for one in messages.resolved],
+            "messages": (messages.pending, messages.answers, messages.sent),
+            "told": [entry.id for entry in knowledge.injected],
+            "learned": [[entry.id for entry in part] for part in (knowledge.captured, knowledge.pending)],
+            "handed on": system.lines("knowledge.jsonl"),
+            "files": {file.path: head.read(file.path) for file in head.files() if file.kind == "file"},
+            "staged": head.git.staged,
+            "tokens": head.section("budget").spending["tokens"].used,
+        }  # fmt: skip
+
+
+def test_killed_at_random_moments_the_issue_ends_as_an_unbroken_one_does(quick, tmp_path):
+    """Proves C12, C17, C7."""
+    whole = quick.copy(tmp_path / "whole")
+    times = pace([*ISSUE, "--yes"], whole.folder)
+    expected = end_of(whole)
+    killed = number = 0  # those that came after the run had begun
+    while killed < KILLS:
+        number += 1
+        broken = quick.copy(tmp_path / f"broken-{number}")
+        ended = kill_and_resume([*ISSUE, "--yes"], broken.folder, 6, f"issue {number}", **times)
+        assert ended.code == 0, ended.err
+        assert end_of(broken) == expected
+        again = Counter(broken.lines()) - Counter(whole.lines())
+        assert again.total() <= 2 * ended.kills  # two tasks are under way at most
+        with opened(broken) as hf:
+            killed += resumes(hf, RUN)

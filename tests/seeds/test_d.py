@@ -1,0 +1,365 @@
+"""System D, a coding task with four real gates, a coder that errs, and two fixes; the ledger's D, entry by entry."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import threading
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+import yaml
+
+import holdfast
+from holdfast.flow.load import flow_from, load_flow
+from holdfast.flow.runner import run_flow
+from holdfast.settings.values import RetentionSettings
+from seeds.killing import KILLS, kill_and_resume, kill_when, pace, resumes
+
+RUN, TASK = "add-slug", "implement/implement"
+GATES = ("format", "types", "tests", "end")
+CODER = ["coder 0", "coder 1", "coder 2"]
+CHECKED = ["format 0", "format 1", "types 1", "tests 1", "format 2", "types 2", "tests 2", "end 2"]
+KEEP_ALL = holdfast.Settings(retention=RetentionSettings(enabled=False))
+
+
+@pytest.fixture(scope="module")
+def begun(system):
+    """The example as it is before its flow is run."""
+    made = system("d_coding")
+    made.sh("sh setup.sh")
+    return made
+
+
+@pytest.fixture(scope="module")
+def complete(begun, tmp_path_factory):
+    """A finished run with every one of its checkpoints; not to be changed."""
+    made = begun.copy(tmp_path_factory.mktemp("d-complete") / "system")
+    with holdfast.open(made.store, settings=KEEP_ALL) as hf:
+        result = run_flow(hf, load_flow(made.folder / "flow.yaml"), workspace=made.folder / "repo")
+    assert result.status == "completed"
+    return made
+
+
+def gates_run(system):
+    """Return which gate ran on which draft, in order."""
+    return [line.replace(" # draft", "") for line in system.lines("gates.log")]
+
+
+def states(system):
+    """Return the task's state at each of its stages, in order."""
+    with system.open() as hf:
+        line = reversed(hf.checkpoints(RUN, archived=True))
+        return [(one, one.section("gates").tasks[TASK]) for one in line if one.reason.startswith(f"{TASK}: ")]
+
+
+def test_a_coder_that_errs_is_told_why_until_its_gates_are_passed(complete):
+    """Proves D7: coder, gates in order, stop at the first failure, fix and try again."""
+    assert complete.lines() == CODER
+    assert gates_run(complete) == CHECKED
+    assert (complete.folder / "repo" / "REPORT.md").read_text() == "slug.py:\nslug.py passes all four gates\n"
+
+
+def test_checkpoints_belong_to_their_task_and_lie_in_readable_versioned_files(begun, tmp_path):
+    """Proves D1: a folder for each task, an index with its version and when it was last modified."""
+    made = begun.copy(tmp_path / "system")
+    with holdfast.open((tmp_path / "files").as_uri(), settings=KEEP_ALL) as hf:
+        for task in ("add-slug", "other"):
+            run_flow(hf, load_flow(made.folder / "flow.yaml"), run_id=task, workspace=made.folder / "repo")
+        newest = hf.latest("other")
+        assert {one.run for one in hf.checkpoints("other")} == {"other"}
+    index = yaml.safe_load((tmp_path / "files" / "other" / "index.yaml").read_text())
+    assert index["run"] == "other"
+    assert index["last_seq"] == newest.seq
+    assert index["last_modified"]
+    document = yaml.safe_load((tmp_path / "files" / "other" / "latest").read_text())
+    assert document["id"] == newest.id
+    assert document["format_version"] >= 1
+
+
+def test_every_stage_has_its_checkpoint(complete, begun, tmp_path):
+    """Proves D2, D7: before, after the coder, after each gate, each fix, complete; and failed."""
+    stages = [state.stage for _, state in states(complete)]
+    second = ["fix_1", "gate_1", "gate_2", "gate_3"]
+    third = ["fix_2", "gate_1", "gate_2", "gate_3", "gate_4"]
+    assert stages == ["before_execution", "coder_response", "gate_1", *second, *third, "complete"]
+    given_up = begun.copy(tmp_path / "system")
+    flow = load_flow(given_up.folder / "flow.yaml")
+    text = (given_up.folder / "flow.yaml").read_text().replace("max_fixes: 3", "max_fixes: 1")
+    (given_up.folder / "flow.yaml").write_text(text)
+    assert flow != load_flow(given_up.folder / "flow.yaml")
+    assert given_up.carry_on().status == "failed"
+    with given_up.open() as hf:
+        state = hf.latest(RUN).section("gates").tasks[TASK]
+    assert (state.stage, state.fix_attempt) == ("failed", 1)
+    assert "tests" in state.error.message
+
+
+def test_the_state_of_a_stage_says_all_that_came_of_it(complete):
+    """Proves D3: stage, coder's response and result, gate results, fix attempt, time."""
+    found = {one.stage: one for _, one in states(complete)}
+    first = next(one for _, one in states(complete) if one.stage == "gate_1")
+    (gate,) = first.gate_results
+    assert (gate.level, gate.description, gate.success, gate.exit_code) == (1, "format", False, 1)
+    assert gate.command.endswith("check_format.py slug.py")
+    assert "a trailing blank" in gate.stdout
+    assert (gate.stderr, gate.skipped) == ("", False)
+    assert first.updated_at.tzinfo is not None
+    response = found["coder_response"]
+    assert response.coder_response["result"]["message"] == "wrote draft 0 of slug.py"
+    assert (response.coder_result.status, response.fix_attempt) == ("success", 0)
+    done = found["complete"]
+    assert (done.fix_attempt, [gate.success for gate in done.gate_results]) == (2, [True] * 4)
+    assert [(fix.attempt, fix.failure.description) for fix in done.fixes] == [(1, "format"), (2, "tests")]
+    assert "AssertionError" in done.fixes[1].failure.stderr
+
+
+@pytest.mark.parametrize(("raised", "status"), [(None, "success"), (ValueError("no key"), "error")])
+def test_a_coders_result_and_the_plan_are_kept(hf, raised, status):
+    """Proves D3: the plan's path, and how the coder's call ended."""
+
+    def coder():
+        if raised is not None:
+            raise raised
+        return "wrote it"
+
+    with hf.run("r") as run:
+        run.gates.task("t", coder, ["true"], plan_path="plans/t.md").run()
+    state = hf.latest("r").section("gates").tasks["t"]
+    assert (state.plan_path, state.coder_result.status) == ("plans/t.md", status)
+
+
+def test_an_error_is_kept_with_message_code_and_stack(hf):
+    """Proves D4."""
+
+    def coder():
+        raise FileNotFoundError(2, "no such file", "slug.py")
+
+    with hf.run("r") as run:
+        outcome = run.gates.task("t", coder, ["true"]).run()
+    assert not outcome.success
+    error = hf.latest("r").section("gates").tasks["t"].error
+    assert "no such file" in error.message
+    assert error.code
+    assert "in coder" in error.stack
+
+
+def test_checkpoints_are_saved_restored_listed_cleaned_up_and_deleted(complete, tmp_path):
+    """Proves D5: by id, the latest, in order, all but N, one, and whether there is any."""
+    copy = complete.copy(tmp_path / "system")
+    with copy.open() as hf:
+        assert hf.has(RUN)
+        assert not hf.has("nothing")
+        line = hf.checkpoints(RUN, archived=True)
+        assert [one.seq for one in line] == sorted((one.seq for one in line), reverse=True)
+        assert line[0].id == hf.latest(RUN).id
+        middle = next(one for one, state in states(copy) if state.stage == "coder_response")
+        assert hf.recover(middle.id).state["gates"].tasks[TASK].stage == "coder_response"
+        hf.prune(RUN, keep=5)
+        left = hf.checkpoints(RUN, archived=True)
+        assert 5 <= len(left) < len(line)
+        gone = next(one.id for one in left if not one.pinned and one.id != hf.latest(RUN).id)
+        hf.delete(gone)
+        with pytest.raises(holdfast.NotFound):
+            hf.get(gone)
+        assert hf.verify().sound
+
+
+def test_when_disabled_saving_does_nothing_and_says_so(begun, tmp_path):
+    """Proves D5, D6: the task is done all the same."""
+    made = begun.copy(tmp_path / "system")
+    with holdfast.open(made.store, settings=holdfast.Settings(), enabled=False) as hf:
+        taken = hf.run("r").checkpoint(state=1)
+        assert not taken.saved
+        with pytest.raises(holdfast.UsageError, match="disabled"):
+            taken.id  # noqa: B018
+        result = run_flow(hf, load_flow(made.folder / "flow.yaml"), workspace=made.folder / "repo")
+        assert result.status == "completed"
+        assert not hf.has(RUN)
+
+
+def test_a_task_keeps_five_by_default_and_cleans_up_by_itself(begun, tmp_path):
+    """Proves D6."""
+    settings = holdfast.Settings(retention=RetentionSettings(preset="task"))
+    assert settings.policy.last == 5
+    assert settings.enabled
+    assert settings.retention.enabled
+    made = begun.copy(tmp_path / "system")
+    with holdfast.open(made.store, settings=settings) as hf:
+        run_flow(hf, load_flow(made.folder / "flow.yaml"), workspace=made.folder / "repo")
+        hf.prune(RUN)
+        assert len(hf.checkpoints(RUN, archived=True)) <= 6  # and what a recovery needs
+
+
+def test_fixes_end_at_their_limit(hf, tmp_path):
+    """Proves D7."""
+    data = {
+        "flow": "f",
+        "on_failure": "abort",
+        "phases": {"p": {"run": "echo 0 > n", "gates": ["false"], "fix": "echo x >> fixes", "max_fixes": 2}},
+    }
+    assert run_flow(hf, flow_from(data), workspace=tmp_path).status == "failed"
+    assert (tmp_path / "fixes").read_text() == "x\nx\n"
+
+
+def finished(system):
+    """Return the lines of the logs whose work the store has as finished."""
+    with system.open() as hf:
+        if not hf.has(RUN) or "gates" not in hf.latest(RUN).sections:
+            return set()
+        state = hf.latest(RUN).section("gates").tasks.get(TASK)
+        if state is None or state.coder_result is None:
+            return set()
+        done = {f"coder {number}" for number in range(state.fix_attempt + 1)}
+        for fix in state.fixes:
+            done |= {f"{GATES[level]} {fix.attempt - 1}" for level in range(fix.failure.level)}
+        return done | {f"{GATES[gate.level - 1]} {state.fix_attempt}" for gate in state.gate_results}
+
+
+def counts(system):
+    return Counter([*system.lines(), *gates_run(system)])
+
+
+def test_killed_at_each_stage_no_finished_call_and_no_verdict_comes_again(begun, complete, tmp_path):
+    """Proves D8: SIGKILL in the middle of every coder's call and every gate."""
+    made = begun.copy(tmp_path / "system")
+    command = made.command("run", "flow.yaml", "--workspace", "repo", "-q", "--resume")
+    deaths = []
+    while True:
+        before = counts(made).total()
+        due = before + (2 if before else 1)  # what was interrupted comes again, then one more begins
+        if not kill_when(command, made.folder, lambda due=due: counts(made).total() >= due):
+            break
+        deaths.append((finished(made), counts(made)))
+    last = counts(made)
+    assert len(deaths) >= len(CODER + CHECKED) // 2
+    for done, at_death in deaths:
+        again = {line for line in done if last[line] != at_death[line]}
+        assert not again, f"finished before it was killed, and done again: {again}"
+    assert set(last) == {*CODER, *CHECKED}
+    assert end_of(made) == end_of(complete)
+
+
+def test_restoring_is_idempotent_checked_first_and_gives_new_state(complete, tmp_path):
+    """Proves D9."""
+    copy = complete.copy(tmp_path / "system")
+    middle = next(one.id for one, state in states(copy) if state.stage == "fix_1")
+    with copy.open() as hf:
+        plan = hf.plan(middle, workspace=copy.folder / "repo")
+        once = hf.recover(plan)
+        head = hf.latest(RUN).id
+        twice = hf.recover(plan)
+        assert (once.success, twice.success, hf.latest(RUN).id) == (True, True, head)
+        assert once.state == twice.state
+        assert once.state["gates"] is not once.state["gates"]
+        assert (copy.folder / "repo" / "slug.py").read_text().startswith("# draft 1\n")
+        refused = hf.recover("no-such-checkpoint")
+        assert (refused.success, hf.latest(RUN).id) == (False, head)
+    assert copy.carry_on().status == "completed"
+    assert copy.lines() == [*CODER, "coder 2"]
+
+
+def test_tasks_of_several_processes_at_the_same_time_are_all_kept(begun, tmp_path):
+    """Proves D10: one store, three tasks, three processes; and a task that is under way is not taken by a second."""
+    made = begun.copy(tmp_path / "system")
+    running = []
+    for number in range(3):
+        shutil.copytree(made.folder / "repo", made.folder / f"repo {number}")
+        command = made.command("run", "flow.yaml", "--run-id", f"task-{number}", "--workspace", f"repo {number}", "-q")
+        running.append(subprocess.Popen(command, cwd=made.folder, stdout=subprocess.DEVNULL))
+    assert [process.wait(120) for process in running] == [0, 0, 0]
+    with made.open() as hf:
+        assert {run.id for run in hf.runs()} == {f"task-{number}" for number in range(3)}
+        for number in range(3):
+            head = hf.latest(f"task-{number}")
+            assert head.section("gates").tasks[TASK].stage == "complete"
+            assert head.read("slug.py").startswith(b"# draft 2\n")
+        assert hf.verify().sound
+        with hf.run("task-3"):
+            second = made.hf("run", "flow.yaml", "--run-id", "task-3", "--workspace", "repo 0", "-q")
+        assert (second.code, "pid" in second.err) == (4, True)
+
+
+def test_checkpoints_of_one_task_taken_by_several_threads_are_all_kept(tmp_path):
+    """Proves D10."""
+    with holdfast.open(tmp_path / "store", settings=KEEP_ALL) as hf:
+        run = hf.run("task")
+        threads = [threading.Thread(target=lambda n=n: run.checkpoint(reason=str(n), state=n)) for n in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert {one.reason for one in hf.checkpoints("task")} == {str(n) for n in range(8)}
+        assert [one.seq for one in hf.checkpoints("task")] == list(range(8, 0, -1))
+
+
+def test_a_malformed_or_hostile_file_is_refused_with_a_sentence_and_nothing_is_lost(begun, tmp_path):
+    """Proves D11: a checkpoint's file cut off and overwritten, and a flow file that is a bomb."""
+    made = begun.copy(tmp_path / "system")
+    store = (tmp_path / "files").as_uri()
+    assert made.hf("run", "flow.yaml", "--workspace", "repo", "-q", "--store", store).code == 0
+    newest = (tmp_path / "files" / RUN / "latest").resolve()
+    newest.write_bytes(newest.read_bytes()[:100] + b"\0\xff: [")
+    said = made.hf("show", RUN, "--store", store)
+    assert said.code == 0, "the newest sound one is shown"
+    assert "warning: passed over: checkpoint" in said.err
+    assert "Traceback" not in said.err
+    found = made.hf("verify", "--store", store)
+    assert (found.code, "Traceback" in found.err) == (5, False)
+    with holdfast.open(store, settings=KEEP_ALL) as hf:
+        with pytest.warns(holdfast.DamageWarning):
+            line = hf.checkpoints(RUN)
+        assert len(line) > 3
+        sound = hf.latest(RUN, sound=True)
+        assert sound.read("slug.py").startswith(b"# draft 2\n")
+    bomb = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+        f"{chr(98 + n)}: &{chr(98 + n)} [{', '.join(['*' + chr(97 + n)] * 9)}]\n" for n in range(9)
+    )
+    (made.folder / "bomb.yaml").write_text(bomb)
+    refused = made.hf("run", "bomb.yaml")
+    assert (refused.code, "Traceback" in refused.err) == (2, False)
+
+
+def end_of(system):
+    """Return all that must be the same however often the run was killed."""
+    with system.open() as hf:
+        assert hf.verify().sound
+        head = hf.latest(RUN)
+        state = head.section("gates").tasks[TASK]
+        return {
+            "status": head.summary.status,
+            "stage": (state.stage, state.fix_attempt, [gate.success for gate in state.gate_results]),
+            "fixes": [(fix.attempt, fix.failure.description, fix.response) for fix in state.fixes],
+            "response": state.coder_response,
+            "phases": {name: (one.status, one.summary) for name, one in head.section("phases").phases.items()},
+            "files": {file.path: head.read(file.path) for file in head.files() if file.kind == "file"},
+            "tokens": head.section("budget").spending["tokens"].used,
+        }
+
+
+def test_killed_at_random_moments_it_ends_as_an_unbroken_run_does(begun, complete, tmp_path):
+    """Proves D8, D7."""
+    command = complete.command("run", "flow.yaml", "--workspace", "repo", "-q", "--resume")
+    times = pace(command, begun.copy(tmp_path / "timed").folder)
+    unbroken = end_of(complete)
+    killed = number = 0  # those that came after the run had begun
+    while killed < KILLS:
+        number += 1
+        made = begun.copy(tmp_path / f"run {number}")
+        lives = kill_and_resume(command, made.folder, 6, f"d {number}", **times)
+        assert lives.code == 0, lives.err
+        assert end_of(made) == unbroken
+        assert set(counts(made)) == {*CODER, *CHECKED}
+        assert counts(made).total() <= len(CODER + CHECKED) + lives.kills
+        with made.open() as hf:
+            killed += resumes(hf, RUN)
+        shutil.rmtree(made.folder)
+
+
+def test_old_checkpoints_of_a_task_go_by_age(complete, tmp_path):
+    """Proves D5: cleaned up by age, and the newest stays."""
+    copy = complete.copy(tmp_path / "system")
+    with copy.open() as hf:
+        hf.prune(RUN, older_than=timedelta(0))
+        assert hf.latest(RUN).section("gates").tasks[TASK].stage == "complete"

@@ -1,0 +1,342 @@
+"""System E, an episode with five budgets on PostgreSQL, stopped by a rate, a warning and a limit; the ledger's E."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from datetime import timedelta
+from typing import TYPE_CHECKING, NamedTuple
+
+import psycopg
+import pytest
+
+import holdfast
+from holdfast import (
+    CheckpointCorrupt,
+    ChunkCorrupt,
+    Every,
+    Holdfast,
+    NotFound,
+    OnBudgetWarning,
+    OnLoopComplete,
+    OnPhaseComplete,
+    Secret,
+    Settings,
+    UsageError,
+)
+from holdfast.flow.load import load_flow
+from holdfast.flow.runner import run_flow
+from holdfast.settings.values import RetentionSettings
+from postgres_server import shared_server
+from seeds.killing import KILLS, kill_and_resume, pace
+
+if TYPE_CHECKING:
+    from seeds.conftest import System
+
+RUN = "episode"
+BOXES = ["anvil", "books", "clock", "drums", "easel", "flute"]
+ROUND = ("perceive", "plan", "act {box}", "observe")
+CALLS = [phase.format(box=box) for box in BOXES for phase in ROUND]
+KEEP_ALL = Settings(retention=RetentionSettings(enabled=False))
+
+
+@pytest.fixture(scope="module")
+def url():
+    """A database of this file's own, and its URL."""
+    server = shared_server()
+    made = server.database()
+    yield made
+    server.drop(made)
+
+
+@pytest.fixture
+def store(url):
+    """A tenant of the database for one test."""
+    with holdfast.open(f"{url}&tenant=t{time.monotonic_ns()}", settings=KEEP_ALL) as hf:
+        yield hf
+
+
+class Stop(NamedTuple):
+    """Where a life of the episode ended."""
+
+    status: str
+    kind: str
+    question: str
+    calls: list[str]
+
+
+@pytest.fixture(scope="module")
+def played(system, url):
+    """The example on PostgreSQL, played to its end with a person's answers from other processes; not to be changed."""
+    made = system("e_episode")
+    place = f"{url}&tenant=played"
+    stops: list[Stop] = []
+
+    def life(hf: Holdfast) -> None:
+        result = run_flow(hf, load_flow(made.folder / "flow.yaml"), workspace=made.folder, waiting="leave")
+        wait = next(iter(hf.waiting(RUN)), None)
+        stops.append(Stop(result.status, wait.kind if wait else "", wait.question if wait else "", made.lines()))
+
+    with holdfast.open(place, settings=KEEP_ALL) as hf:
+        life(hf)
+        life(hf)  # too early
+        life(Holdfast(hf.store, settings=KEEP_ALL, clock=lambda: time.time() + 91))  # a minute and a half later
+        assert made.hf("answer", "go_on", RUN, "--store", place).code == 0
+        life(hf)
+        assert made.hf("budget", RUN, "tokens=4000", "--note", "worth it", "--store", place).code == 0
+        life(hf)
+    return made, place, stops
+
+
+def test_a_checkpoint_holds_episode_phase_progress_loops_context_budgets_and_version(played, store):
+    """Proves E1."""
+    _, place, _ = played
+    with holdfast.open(place, settings=KEEP_ALL) as hf:
+        waits = [one for one in hf.checkpoints(RUN, archived=True) if one.reason.startswith("waits: The budget")]
+        stopped = waits[0]
+        assert (stopped.run, stopped.summary.state) == (RUN, "plan")
+        assert stopped.section("phases").phases["observe"].summary == "2 left"
+        loops = Counter(visit.state for visit in stopped.section("workflow").history)
+        assert (loops["observe"], loops["plan"], stopped.record.envelope.format_version) == (4, 5, 1)
+        spending = stopped.section("budget").spending
+        limits = {name: one.limit for name, one in spending.items()}
+        assert limits == {"tokens": 4000, "time_s": 600, "retries": 5, "subcalls": 40, "tool_calls": 60}
+        used = {name: one.used for name, one in spending.items() if name != "time_s"}
+        assert used == {"tokens": 4660, "retries": 1, "subcalls": 18, "tool_calls": 13}
+        assert 0 < spending["time_s"].used < 600
+    with store.run("r") as run:
+        run.context.note(pending_tools=["search"], client="acme")
+    assert store.latest("r").section("context").metadata == {"pending_tools": ["search"], "client": "acme"}
+
+
+def test_checkpoints_are_made_listed_restored_deleted_and_pruned_by_age_and_number(store):
+    """Proves E2: newest first; 7 days, 10 checkpoints."""
+    now = [time.time() - 30 * 86_400]
+    hf = Holdfast(store.store, settings=KEEP_ALL, clock=lambda: now[0])
+    run = hf.run("ep-1")
+    for step in range(30):
+        now[0] += 86_400
+        run.checkpoint(state={"step": step})
+    assert hf.latest("ep-1").section("state") == {"step": 29}
+    assert [one.seq for one in hf.checkpoints("ep-1")] == list(range(30, 0, -1))
+    old = hf.checkpoints("ep-1")[5]
+    assert hf.recover(old.id).success
+    assert hf.latest("ep-1").section("state") == {"step": 24}
+    hf.delete(hf.checkpoints("ep-1")[-1].id)
+    with pytest.raises(NotFound):
+        hf.find("ep-1@1")
+    assert len(hf.prune("ep-1", older_than=timedelta(days=7))) == 21
+    assert len(hf.checkpoints("ep-1")) == 9
+    other = hf.run("ep-2")
+    for step in range(15):
+        other.checkpoint(state={"step": step})
+    assert len(hf.prune("ep-2", keep=10)) == 5
+    assert [one.seq for one in hf.checkpoints("ep-2")] == list(range(15, 5, -1))
+    assert hf.verify().sound
+    hf.delete_run("ep-1")
+    assert [one.id for one in hf.runs()] == ["ep-2"]
+    with pytest.raises(NotFound):
+        hf.latest("ep-1")
+
+
+@pytest.mark.parametrize(
+    ("strategy", "taken"),
+    [
+        (OnPhaseComplete(), ["perceive", "plan", "act", "observe"]),
+        (OnPhaseComplete("plan", "observe"), ["plan", "observe"]),
+        (OnLoopComplete(), ["loop"]),
+        (OnBudgetWarning(), ["budget"]),
+        (OnPhaseComplete("act") | OnBudgetWarning(), ["act", "budget"]),
+        (Every(60), ["perceive"]),
+        (OnLoopComplete() & Every(60), ["loop"]),
+    ],
+    ids=["phases", "some phases", "loops", "budget", "either", "interval", "both"],
+)
+def test_a_strategy_decides_at_which_events_of_a_loop_a_checkpoint_is_taken(url, strategy, taken):
+    """Proves E3."""
+    with holdfast.open(f"{url}&tenant=s{time.monotonic_ns()}", settings=KEEP_ALL, strategy=strategy) as hf:
+        run = hf.run("ep")
+        events = [("phase_complete", phase) for phase in ("perceive", "plan", "act", "observe")]
+        events += [("budget_warning", "budget"), ("loop_complete", "loop")]
+        for number, (event, name) in enumerate(events):
+            run.maybe_checkpoint(event, phase=name if event == "phase_complete" else None, reason=name, state=number)
+        found = [events[one.section("state")][1] for one in reversed(hf.checkpoints("ep"))] if hf.has("ep") else []
+        assert found == taken
+
+
+def test_a_run_knows_its_last_checkpoint_restores_it_shows_its_history_and_begins_anew(store):
+    """Proves E4."""
+    with store.run("ep") as run:
+        assert run.last_checkpoint_at is None
+        first = run.maybe_checkpoint("phase_complete", phase="plan", state={"loop": 1})
+        assert first is not None
+        assert run.last_checkpoint_at == first.created_at
+        run.maybe_checkpoint("loop_complete", state={"loop": 2})
+    assert store.latest("ep").section("state") == {"loop": 2}
+    assert [one.trigger for one in store.checkpoints("ep")] == ["shutdown", "loop_complete", "phase_complete"]
+    assert len(store.prune("ep", keep=1)) == 2
+    store.start_afresh("ep")
+    assert "state" not in store.latest("ep").sections
+
+
+def test_the_schema_has_indexes_for_the_latest_and_for_age_and_an_episode_takes_its_checkpoints_along(url):
+    """Proves E5."""
+    tenant = f"d{time.monotonic_ns()}"
+    with holdfast.open(f"{url}&tenant={tenant}", settings=KEEP_ALL) as hf:
+        for number in range(3):
+            hf.run("gone").checkpoint(state={"n": number, "text": "x" * 1000})
+        hf.run("stays").checkpoint(state=1)
+        hf.delete_run("gone")
+    with psycopg.connect(url) as database:
+        database.execute("SELECT set_config('holdfast.tenant', %s, false)", (tenant,))
+        indexes = {
+            name for (name,) in database.execute("SELECT indexname FROM pg_indexes WHERE schemaname = 'holdfast'")
+        }
+        assert {"checkpoint_pkey", "checkpoint_age"} <= indexes  # (tenant, run, seq): the latest is its end
+        left = database.execute("SELECT run FROM holdfast.checkpoint WHERE tenant = %s", (tenant,)).fetchall()
+        assert len(left) == 1
+
+
+def test_a_rate_limit_is_waited_out_over_restarts_and_a_run_that_is_started_too_early_asks_nobody(played):
+    """Proves E6: a cool-down."""
+    _, _, stops = played
+    limited, early, later, *_ = stops
+    assert (limited.status, limited.kind) == ("waiting", "cooldown")
+    assert limited.calls == [*CALLS[:4], "perceive", "plan"]
+    assert early == limited  # the same wait, and not one call more
+    assert later.calls[:7] == [*limited.calls, "plan"]
+
+
+def test_a_budget_warning_asks_a_person_and_the_limit_is_raised_from_another_process(played):
+    """Proves E6: a warning, an exhausted budget; it goes on exactly where it was."""
+    system, place, (_, _, warned, used_up, over) = played
+    assert (warned.status, warned.kind) == (used_up.status, used_up.kind) == ("waiting", "budget")
+    assert "is nearly used up (3,700 of 4,000)" in warned.question
+    assert "is used up (4,660 of 4,000)" in used_up.question
+    assert (over.status, over.kind) == ("completed", "")
+    whole = [*CALLS[:5], "plan", *CALLS[5:]]  # the call that was turned away, and each other once
+    assert over.calls == whole
+    for before, after in ((warned, used_up), (used_up, over)):
+        assert after.calls[: len(before.calls)] == before.calls
+    assert sorted(path.name for path in (system.folder / "shelf").iterdir()) == BOXES
+    with holdfast.open(place, settings=KEEP_ALL) as hf:
+        tokens = hf.latest(RUN).section("budget").spending["tokens"]
+        assert (tokens.used, tokens.limit, tokens.raised) == (6 * 960, 8000, 4000)
+        said = [line["what"] for line in hf.latest(RUN).log("journal") if line["kind"] == "budget_raised"]
+        assert said == ["tokens raised by 4,000"]
+        assert hf.verify().sound
+
+
+def test_an_episode_stops_for_an_approval_and_for_maintenance_and_goes_on(store):
+    """Proves E6: a person's approval, maintenance."""
+
+    def life():
+        with store.run("ep", waiting="leave") as run:
+            run.step("one", lambda: 1)
+            reply = run.approve("Go on?")
+            run.checkpoint()
+            return reply.choice, run.step("two", lambda: 2)
+
+    with pytest.raises(holdfast.RunWaiting, match="Go on"):
+        life()
+    store.answer("ep", "approve", by="ann")
+    store.pause("ep", by="ops", note="maintenance")
+    with pytest.raises(holdfast.RunWaiting, match="maintenance"):
+        life()
+    assert store.latest("ep").summary.status == "paused"
+    store.unpause("ep")
+    assert life() == ("approve", 2)
+
+
+def test_secrets_stay_out_tenants_are_apart_and_damage_is_named(url):
+    """Proves E7."""
+    canary = "sk-live-" + "a1B2" * 10
+    tenants = [f"{name}{time.monotonic_ns()}" for name in ("acme", "other")]
+    with holdfast.open(f"{url}&tenant={tenants[0]}", settings=KEEP_ALL, compression="none") as hf:
+        given = {"api_key": canary, "marked": Secret(canary), "goal": "tidy up"}
+        made = hf.run("ep").checkpoint(state=given)
+        assert made.redacted_count == 2
+        assert hf.latest("ep").section("state")["goal"] == "tidy up"
+        with holdfast.open(f"{url}&tenant={tenants[1]}", settings=KEEP_ALL) as other:
+            assert list(other.runs()) == []
+            for look in (lambda: other.latest("ep"), lambda: other.get(made.id)):
+                with pytest.raises(NotFound):
+                    look()
+            other.run("ep").checkpoint(state="theirs")
+        assert hf.latest("ep").id == made.id
+    with psycopg.connect(url) as database:
+        database.execute("SELECT set_config('holdfast.tenant', %s, false)", (tenants[0],))
+        stored = database.execute("SELECT data FROM holdfast.chunk WHERE tenant = %s", (tenants[0],)).fetchall()
+        assert stored
+        assert all(canary.encode() not in bytes(data) for (data,) in stored)
+        changed = "UPDATE holdfast.chunk SET data = 'damaged' WHERE tenant = %s"
+        database.execute(changed, (tenants[0],))
+    with (
+        holdfast.open(f"{url}&tenant={tenants[0]}", settings=KEEP_ALL) as hf,
+        pytest.raises((ChunkCorrupt, CheckpointCorrupt)),
+    ):
+        hf.latest("ep").section("state")
+
+
+def test_storage_stays_bounded_while_an_episode_goes_on(url):
+    """Proves E7: pruned by itself."""
+    settings = Settings(retention=RetentionSettings(last=5, triggers={"*": -1, "manual": 5}))
+    with holdfast.open(f"{url}&tenant=b{time.monotonic_ns()}", settings=settings) as hf:
+        with hf.run("ep") as run:
+            for number in range(40):
+                run.checkpoint(state={"n": number})
+        assert len(hf.checkpoints("ep", archived=True)) <= 5
+        with pytest.raises(UsageError):
+            hf.run("..")
+
+
+PLAY = f"""
+import sys, holdfast
+from holdfast.flow.load import load_flow
+from holdfast.flow.runner import run_flow
+with holdfast.open(sys.argv[1], settings=holdfast.Settings()) as hf:
+    while run_flow(hf, load_flow("flow.yaml"), workspace=".", waiting="leave").status == "waiting":
+        for wait in hf.waiting({RUN!r}):
+            if wait.kind == "budget" and "go_on" not in wait.options:
+                hf.raise_budget({RUN!r}, {{"tokens": 4000}}, by="ann")
+            else:
+                hf.answer({RUN!r}, "go_on", wait=wait.id, by="ann")
+    assert hf.latest({RUN!r}).summary.status == "completed"
+"""
+
+
+def end_of(system: System, place: str) -> dict[str, object]:
+    """Return all that must be the same however often the episode was killed."""
+    with holdfast.open(place, settings=Settings()) as hf:
+        assert hf.verify().sound
+        head = hf.latest(RUN)
+        spending = head.section("budget").spending
+        return {
+            "status": head.summary.status,
+            "state": head.section("workflow").current_state,
+            "loops": Counter(visit.state for visit in head.section("workflow").history),
+            "phases": {name: (one.status, one.summary) for name, one in head.section("phases").phases.items()},
+            "used": {name: spending[name].used for name in ("tokens", "subcalls", "tool_calls")},
+            "limit": spending["tokens"].limit,
+            "results": {one["step"]: one["result"]["result"] for one in head.log("steps") if one["event"] == "done"},
+            "shelf": sorted(path.name for path in (system.folder / "shelf").iterdir()),
+        }
+
+
+def test_killed_at_random_moments_the_episode_ends_as_an_unbroken_one_does(system, url):
+    """Proves E6, D8: on PostgreSQL."""
+    whole, place = system("e_episode"), f"{url}&tenant=whole{time.monotonic_ns()}"
+    play = [sys.executable, "-c", PLAY]
+    times = pace([*play, place], whole.folder)
+    expected = end_of(whole, place)
+    killed = number = 0
+    while killed < KILLS:
+        number += 1
+        broken, place = system("e_episode"), f"{url}&tenant=broken{time.monotonic_ns()}"
+        ended = kill_and_resume([*play, place], broken.folder, 6, f"episode {number}", **times)
+        assert ended.code == 0, ended.err
+        assert end_of(broken, place) == expected
+        again = Counter(broken.lines()) - Counter(whole.lines())
+        assert again.total() <= ended.kills
+        killed += ended.kills
