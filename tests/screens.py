@@ -1,4 +1,4 @@
-"""The screens of the documents, made by running their commands: `python tests/screens.py docs/TUTORIAL.md` rewrites them.
+"""The screens of the documents, made by running their commands: `python tests/screens.py PAGE` rewrites a page's.
 
 In a ```console block a line that begins with `$ ` is typed (lines that begin with `> ` go on with it), and what follows
 is what it showed. `^C` as a line presses Ctrl+C when the line above it has come, `Killed` is kill -9. A block such as
@@ -22,7 +22,10 @@ ROOT = Path(__file__).parent.parent
 PAGES = [
     "docs/TUTORIAL.md",
     "docs/FLOWS.md",
-    *(f"docs/howto/{page}.md" for page in ("flow-file", "python-loop", "recovery", "retention", "secrets", "shell-script")),
+    *(
+        f"docs/howto/{page}.md"
+        for page in ("flow-file", "python-loop", "recovery", "retention", "secrets", "shell-script")
+    ),
 ]
 BLOCK = re.compile(r"^```(?P<kind>\w+)(?: file=(?P<file>\S+))?\n(?P<body>.*?)^```$", re.DOTALL | re.MULTILINE)
 PATIENCE_S = 60
@@ -37,11 +40,12 @@ class Typed(NamedTuple):
 
 
 def comparable(page: str) -> list[str]:
-    """Return the lines of a page so that two of them compare equal: without widths, and events at one time in any order."""
+    """Return the lines of a page without widths, and events that follow each other in a fixed order."""
     lines = [re.sub(r" {2,}|-{3,}", "  ", line) for line in page.splitlines()]
     sorted_lines: list[str] = []
     for is_event, group in groupby(lines, key=lambda line: line.startswith("10:00:00 ")):
-        sorted_lines += sorted(group) if is_event else group
+        together = list(group)
+        sorted_lines += sorted(together) if is_event else together
     return sorted_lines
 
 
@@ -118,7 +122,7 @@ def run(typed: Typed, place: Path, folder: Path) -> tuple[list[str], Path]:
     """Run a command in a shell, and return what it showed and where the shell stands afterwards."""
     left = folder / "place"
     left.unlink(missing_ok=True)
-    script = f'trap \'pwd > "{left}"\' EXIT\n{typed.command}\n'
+    script = f"trap 'pwd > \"{left}\"' EXIT\n{typed.command}\n"
     process = subprocess.Popen(
         ["bash", "-c", script],
         cwd=place,
@@ -142,8 +146,10 @@ def run(typed: Typed, place: Path, folder: Path) -> tuple[list[str], Path]:
             said.append(key)
             os.killpg(process.pid, INTERRUPTS[key])
             awaited = None
+    process.stdout.close()
     process.wait()
     timer.cancel()
+    timer.join()
     while said and not said[-1]:
         said.pop()
     return said, Path(left.read_text().strip()) if left.exists() else place

@@ -279,3 +279,16 @@ def test_text_is_made_harmless_and_no_more_than_that():
     assert safe_line("a\tb\nc") == r"a\tb\nc"
     assert safe_line("\x1b[2J\x9b\udcff\u200f\U000e0041") == r"\e[2J\x9b\xff\u200f\U000e0041"
     assert columns("漢字") == 4
+
+
+def test_a_file_is_named_by_run_label_and_path(hf, story):
+    assert hf("cat", "issue-42:good:a.txt").out == "two\n"
+    assert hf("cat", "issue-42:a.txt").out == "three\n"
+    assert hf("cat", "no-run:good:a.txt").code == 3
+
+
+def test_diff_stat_has_one_line_for_a_section_and_a_file(hf, story):
+    lines = hf("diff", "issue-42@1", "issue-42", "--stat").out.splitlines()
+    assert "~ state (1 difference)" in lines
+    assert not any(line.startswith("  ~") for line in lines)
+    assert any("a.txt" in line for line in lines)

@@ -49,6 +49,13 @@ def test_resume_says_what_it_found_and_what_it_will_do(hf, crashed):
     assert "Start the program of r again" in done.err
 
 
+def test_ids_are_short_for_people_and_whole_for_programs(hf, crashed):
+    shown = hf("resume", "--yes").out
+    assert "Recovered " in shown
+    assert "cp_" not in shown
+    assert "cp_" in hf("ls", "--json").out
+
+
 def test_the_dry_run_is_the_plan_that_is_carried_out(hf, crashed):
     plan = hf("resume", "r@1", "--dry-run", "--json").json
     done = hf("resume", "r@1", "--yes", "--json").json
@@ -84,6 +91,32 @@ def test_resume_of_files_that_others_changed_asks(hf, crashed):
     assert (crashed / "a.txt").read_text() == "mine\n"
     assert hf("resume", first["id"], "--take", "--yes").code == 0
     assert (crashed / "a.txt").read_text() == "one\n"
+
+
+def test_resume_asks_a_person_about_conflicts_and_names_the_options_elsewhere(hf, crashed):
+    (crashed / "a.txt").write_text("mine\n")
+    unasked = hf("resume", "r@1")
+    assert unasked.code == 8
+    assert "Try --keep, --take, --both or --merge" in unasked.err
+    assert hf("resume", "r@1", stdin=b"refuse\n", terminal=True).code == 12
+    assert (crashed / "a.txt").read_text() == "mine\n"
+    assert hf("resume", "r@1", stdin=b"take\nresume\n", terminal=True).code == 0
+    assert (crashed / "a.txt").read_text() == "one\n"
+
+
+def test_a_dry_run_of_resume_sets_nothing_aside_and_lets_nothing_go_on(hf, crashed):
+    before = hf("log", "r", "--archived", "--json").json
+    assert hf("resume", "r", "--afresh", "--dry-run", "--yes").code == 0
+    assert hf("log", "r", "--archived", "--json").json == before
+    assert hf("pause", "r").code == 0
+    with holdfast.open() as store, pytest.raises(holdfast.RunWaiting), store.run("r", waiting="leave") as run:
+        run.step("next", str.upper, "a")
+    assert hf("resume", "r", "--dry-run", "--json").json["unpaused"] is False
+    with holdfast.open() as store, pytest.raises(holdfast.RunWaiting), store.run("r", waiting="leave") as run:
+        run.step("next", str.upper, "a")
+    assert hf("resume", "r", "--json").json["unpaused"] is True
+    with holdfast.open() as store, store.run("r", waiting="leave") as run:
+        assert run.step("next", str.upper, "a") == "A"
 
 
 def test_resume_lets_a_person_look_before_going_on(hf, crashed):

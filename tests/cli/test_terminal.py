@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -156,6 +157,70 @@ def test_a_flow_is_interrupted_and_carried_on(terminal, project):
     assert "1 kept from before" in terminal.wait_for(r"^=0=")
     assert (project / "done.txt").read_text() == "thought\nworked\n"
     assert "Complete" in terminal.run("hf resume build")
+
+
+STORY = """\
+flow: story
+phases:
+  plan: echo a lighthouse > plan.txt
+  write:
+    tasks:
+      one: echo "chapter 1" >> story.txt
+      two: {needs: one, run: 'test -e hurry || (touch begun; sleep 300); echo "chapter 2" >> story.txt'}
+"""
+
+
+def test_the_way_of_the_tutorial(terminal, project):
+    """Installed program, demo, own flow, Ctrl+C, kill -9, resume, diff, restore, fork, prune, as a person does it."""
+    assert "holdfast " in terminal.run("hf --version")
+    assert "sound" in terminal.run("hf demo")
+    (project / "story.yaml").write_text(STORY)
+    assert "written holdfast.yaml" in terminal.run("hf init")
+    terminal.type("clear; hf run story.yaml; echo =$?=")
+    wait_for_file(terminal, project / "begun")
+    terminal.press("C-c")
+    terminal.wait_for(r"^=130=")
+    (project / "begun").unlink()
+
+    terminal.type("clear; hf run story.yaml; echo =$?=")
+    terminal.wait_for(r"Resume\? \[Y/n\]")
+    terminal.type("y")
+    wait_for_file(terminal, project / "begun")
+    os.kill(holder_of("story"), signal.SIGKILL)
+    terminal.wait_for(r"^=137=")
+    (project / "hurry").touch()
+    assert "2 kept from before" in terminal.run("hf run story.yaml --resume")
+    assert (project / "story.txt").read_text() == "chapter 1\nchapter 2\n"
+
+    (project / "story.txt").write_text("ruined\n")
+    assert "+ruined" in terminal.run("hf diff story")
+    terminal.type("clear; hf restore story story.txt --take; echo =$?=")
+    terminal.wait_for(r"Restore 1 path in .*\? \[y/N\]")
+    terminal.type("y")
+    terminal.wait_for(r"^=0=")
+    assert (project / "story.txt").read_text() == "chapter 1\nchapter 2\n"
+
+    assert "story-2 begins at story@" in terminal.run("hf fork story:before:write story-2 --into ../story-2")
+    assert not (project.parent / "story-2" / "story.txt").exists()
+    assert "Deleted" in terminal.run("hf prune story --keep 2 --yes")
+    assert "Sound" in terminal.run("hf verify")
+
+
+def wait_for_file(terminal, path):
+    end = time.monotonic() + PATIENCE_S
+    while not path.exists():
+        assert time.monotonic() < end, terminal.screen()
+        time.sleep(0.05)
+
+
+def holder_of(run):
+    """Return the process that moves a run, by its lease."""
+    with holdfast.open() as store:
+        try:
+            with store.run(run):
+                pytest.fail("nobody moves it")
+        except holdfast.LeaseHeld as held:
+            return int(re.search(r"pid (\d+)", held.owner)[1])
 
 
 def test_ctrl_c_at_a_question_does_nothing(terminal, story):

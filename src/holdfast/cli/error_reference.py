@@ -63,8 +63,8 @@ _INTRODUCTION = """\
 
 Every error that Holdfast raises, grouped by what you can do about it. This page is made from the program: `make docs`.
 
-Each has fields, says in a sentence what happened and what to do next, and survives pickling. On the command line it ends
-the program with its exit code; `--json` gives kind, message and code. Retryable: the same call may succeed later.
+Each has fields, says in a sentence what happened and what to do next, and survives pickling. On the command line it
+ends the program with its exit code; `--json` gives kind, message and code. Retryable: the same call may succeed later.
 """
 
 

@@ -54,6 +54,10 @@ _SAID_BY_COMMANDS = (
     ("within keep= and older_than=", "within --keep and --older-than"),
     ("with hf.run(...)", "by repeating the command"),
     ("holdfast.open(path)", "--store PATH"),
+    (
+        'decisions=Decisions(conflicts="keep"), or "take", "both", "merge"; paths={"path": "take"} for some',
+        "--keep, --take, --both or --merge",
+    ),
     ("holdfast.open(place, key_file=...)", "encryption.key_file in holdfast.yaml"),
 )
 

@@ -145,7 +145,8 @@ def _decide_conflicts(
     choice = session.ask.choose(question, CHOICES, safe="refuse")
     if choice == "refuse":
         raise Declined
-    changed = again({"decisions": decisions(choice, paths=False)})
+    unknown = {one.step: one.treated for one in plan.unknown if one.decided}
+    changed = again({"unknown": unknown, "decisions": decisions(choice, paths=False)})
     show_plan(changed, session)
     return changed
 

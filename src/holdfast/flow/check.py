@@ -112,7 +112,7 @@ class _Check:
 
     def _task(self, name: str, task: Task, phase: Phase, inside: Names, path: Path) -> None:
         allowed = _needed(name, phase.tasks) if phase.tasks else set()
-        before = inside | {"tasks": {one: facts for one, facts in inside["tasks"].items() if one in allowed}}
+        before = inside | {"tasks": {one: inside["tasks"][one] for one in allowed}}
         after = before | {"tasks": before["tasks"] | {name: TASK_FACTS}, "result": TASK_FACTS["result"], "output": None}
         self._action(task, path, before | {"attempt": None})
         for at, gate in enumerate(task.gates):

@@ -21,7 +21,8 @@ _INNER_SHELL = re.compile(
     r"|\b(?:su|runuser|script|flock)\s(?:[^;|&\n]*\s)?(?:-\w*c|--command)\b"
 )
 _PROGRAM = re.compile(  # between the quotes of what is a program itself, and can start others
-    r"\b(?:trap|sed|[gmn]?awk)(?:\s+-\S*(?:\s+(?:'[^']*'|\"[^\"]*\"|[\w=]+(?=\s)))?)*\s+(['\"])(?:(?!\1).)*\Z", re.DOTALL
+    r"\b(?:trap|sed|[gmn]?awk)(?:\s+-\S*(?:\s+(?:'[^']*'|\"[^\"]*\"|[^\s'\"-]\S*(?=\s)))?)*\s+(['\"])(?:(?!\1).)*\Z",
+    re.DOTALL,
 )
 _DELIMITERS = " \t\n;&|()<>"
 _UNSAFE = {"`": "between backticks", "#": "in a comment"}

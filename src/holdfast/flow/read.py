@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 P = TypeVar("P", bound=Part)
 _BAD: Any = object()
+_MOST_COMPARED = 1000  # with more names than that, a file full of wrong ones takes minutes
 
 
 class Problem(NamedTuple):
@@ -63,7 +64,7 @@ def read_part(cls: type[P], data: Any, path: Path, problems: list[Problem]) -> P
 def nearest(name: object, known: Iterable[object]) -> str:
     """Return the end of a sentence that names what was probably meant."""
     names = [str(one) for one in known]
-    near = difflib.get_close_matches(str(name)[:80], names, n=1)
+    near = difflib.get_close_matches(str(name)[:80], names, n=1) if len(names) <= _MOST_COMPARED else ()
     if near:
         return f"; did you mean {near[0]!a}?"
     shown = ", ".join(sorted(names)[:20]) + (" ..." if len(names) > 20 else "")  # noqa: PLR2004

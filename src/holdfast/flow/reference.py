@@ -15,11 +15,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _PARTS = (
-    model.Flow, model.Phase, model.Task, model.Work, model.Action, model.Gate, model.Agent, model.Approve, model.OnFailure,
-    model.Replan, model.Repeat, model.Route, model.Budget, model.Param, model.Subject, model.Team,
+    model.Flow, model.Phase, model.Task, model.Work, model.Action, model.Gate, model.Agent, model.Approve,
+    model.OnFailure, model.Replan, model.Repeat, model.Route, model.Budget, model.Param, model.Subject, model.Team,
 )  # fmt: skip
 _WORDS_OF_TYPES = {str: "text", bool: "true or false", int: "a whole number", float: "a number", Any: "anything"}
-_NAMED = {model.Name: "a name", model.Text: "text", model.Count: "a whole number from 1", model.Number: "a whole number"}
+_NAMED = {
+    model.Name: "a name",
+    model.Text: "text",
+    model.Count: "a whole number from 1",
+    model.Number: "a whole number",
+}
 _INTRODUCTION = """\
 # Flow files
 

@@ -325,6 +325,7 @@ class _Gated:
 
         def failed(number: int, error: Exception, pause_s: float | None) -> None:
             if pause_s is not None:
+                self._actions.budget.count(retries=1)
                 self._emit(
                     "task_retry",
                     phase=self._place.phase,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"\{\s*([A-Za-z_][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+)*)\s*(?::\s*(raw)\s*)?\}")
 _SHELL_NAME = re.compile(r"\$\{[#!]?([A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-])([^{}]*)\}")
 _LONGEST_WORD = 100_000  # the kernel refuses an argument of 131,072 bytes
+_MOST_HOLES = 500  # of one command: each is looked at with all that stands before it
 
 
 class Hole(NamedTuple):
@@ -136,9 +137,14 @@ _QUOTE: dict[Place, Callable[[str], str]] = {
 @lru_cache(4096)
 def shell_places(text: str) -> tuple[Place, ...]:
     """Return for each hole of a command how the shell reads the place; TemplateError where no quoting is safe."""
+    if len(text) > _LONGEST_WORD:
+        raise TemplateError(f"a command of {len(text):,} characters is too long: put it into a script")
+    parts = parse_template(text)
+    if sum(isinstance(part, Hole) for part in parts) > _MOST_HOLES:
+        raise TemplateError(f"a command with more than {_MOST_HOLES} names in it: put it into a script")
     lexer = Shell()
     places: list[Place] = []
-    for part in parse_template(text):
+    for part in parts:
         if isinstance(part, str):
             lexer.feed(part)
         else:

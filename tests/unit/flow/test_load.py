@@ -1,6 +1,7 @@
 """Flow files: small ones stay small, and everything wrong with one is said at once."""
 
 import json
+import time
 
 import msgspec
 import pytest
@@ -223,3 +224,11 @@ def test_any_data_is_a_flow_or_refused_with_problems(phases, rest):
         flow_from(data)
     except FlowInvalid as error:
         assert error.problems  # noqa: PT017 - either way is fine, but not without a reason
+
+
+def test_thousands_of_wrong_names_are_told_without_comparing_each_with_all():
+    tasks = {f"t{number}": {"run": "true", "needs": [f"u{number}"]} for number in range(1500)}
+    began = time.monotonic()
+    with pytest.raises(FlowInvalid, match="1500 problems"):
+        flow_from({"flow": "f", "phases": {"p": {"tasks": tasks}}})
+    assert time.monotonic() - began < 4

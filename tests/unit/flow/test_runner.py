@@ -673,8 +673,10 @@ def test_a_budget_warning_asks_a_person_if_the_flow_says_so(bench):
     assert bench.run(flow).status == "completed"
 
 
-def test_retries_are_counted(bench):
-    bench.run(plan(one={"run": f"{bench.say('t')}; test $(wc -l < '{bench.log}') -ge 3", "retries": 5, "backoff": 0}))
+@pytest.mark.parametrize("gates", [[], ["true"]])
+def test_retries_are_counted(bench, gates):
+    work = f"{bench.say('t')}; test $(wc -l < '{bench.log}') -ge 3"
+    bench.run(plan(one={"run": work, "retries": 5, "backoff": 0, "gates": gates}))
     with bench.open() as hf:
         assert hf.latest("plan").section("budget").spending["retries"].used == 2
 

@@ -150,6 +150,18 @@ def test_any_value_comes_out_of_the_shell_as_it_went_in(value, around):
         "echo ${X:-'} {v}",
         "echo x) {v}",
         "cat <<'EOF' > f\n{v}\nEOF",
+        'bash -euo pipefail -c "echo {v}"',
+        "bash --norc -c 'echo {v}'",
+        "sh \\\n -c 'echo {v}'",
+        "timeout 5 'sh' -c 'echo {v}'",
+        "su bob -c 'echo {v}'",
+        "script -qc 'echo {v}' /dev/null",
+        "python3 -W ignore -c 'print({v})'",
+        "'eval' 'echo {v}'",
+        "trap 'rm -f {v}' EXIT",
+        "sed -n -e 's/a/{v}/p' f",
+        "awk -F : '/{v}/'",
+        "echo $(true)#'a\n{v}'",
     ],
 )
 def test_a_place_where_no_quoting_holds_is_refused_with_the_way_out(command):
@@ -167,6 +179,11 @@ def test_a_place_where_no_quoting_holds_is_refused_with_the_way_out(command):
         "python3 -m pytest -c '{v}'",
         "echo a#b {v}",
         'echo "#{v}"',
+        "trap 'rm -f tmp' EXIT; echo '{v}'",
+        "sed 's/a/b/' '{v}'",
+        "awk -v x={v} '/x/'",
+        "python3 tool.py -c '{v}'",
+        "bash -e script.sh '{v}'",
     ],
 )
 def test_places_that_only_look_dangerous_are_allowed(command):
@@ -182,6 +199,12 @@ def test_a_zero_byte_and_a_value_too_long_for_a_command_are_refused():
         fill_shell("echo {x}", lambda _: "a\0b")
     with pytest.raises(TemplateError, match="hand it over in a file"):
         fill_shell("echo {x}", lambda _: "é" * 60_000)
+
+
+@pytest.mark.parametrize("command", ["x" * 100_001, "echo " + "{v} " * 501])
+def test_a_command_that_no_shell_could_take_is_refused_at_once(command):
+    with pytest.raises(TemplateError, match="put it into a script"):
+        shell_places(command)
 
 
 def test_a_value_that_is_no_text_is_refused():

@@ -69,11 +69,16 @@ def execute(arguments: Namespace, session: Session) -> int:
     """Find, look, plan, ask, recover."""
     hf, out = session.hf, session.out
     checkpoint = hf.find(arguments.checkpoint or _last_run(session))
+    if arguments.afresh and arguments.dry_run:
+        out.line(f"{checkpoint.run} would be set aside, and start from the beginning.")
+        out.document({"recovered": False, "afresh": False, "run": checkpoint.run})
+        return 0
     if arguments.afresh:
         if not session.ask.agreed(f"Set {checkpoint.run} aside, and start from the beginning?"):
             raise Declined
         return _start_afresh(checkpoint.run, session)
-    if checkpoint.run == (arguments.checkpoint or checkpoint.run) and _is_settled(checkpoint, session):
+    is_run = checkpoint.run == (arguments.checkpoint or checkpoint.run)
+    if is_run and _is_settled(checkpoint, session, dry_run=arguments.dry_run):
         return 0
     tell_found(checkpoint, session)
     plan = _plan(checkpoint, arguments, session, {})
@@ -82,7 +87,8 @@ def execute(arguments: Namespace, session: Session) -> int:
         out.document({"recovered": False, "plan": plain(plan), "digest": plan.digest})
         return CannotResume.exit_code if plan.blockers else 0
     show_plan(plan, session)
-    check_can_resume(plan)
+    if plan.files is None or not plan.files.conflicts or not session.ask.can_ask:
+        check_can_resume(plan)
     agreed = agree(
         plan,
         session,
@@ -141,7 +147,7 @@ def _last_run(session: Session) -> str:
     raise NotFound("run to resume", "", "all are complete; `holdfast ls` lists them" if runs else "it is empty")
 
 
-def _is_settled(checkpoint: Checkpoint, session: Session) -> bool:
+def _is_settled(checkpoint: Checkpoint, session: Session, *, dry_run: bool) -> bool:
     """Say so, and do what little there is to do, if the run is complete, under way, or paused."""
     hf, out, run = session.hf, session.out, checkpoint.run
     document: dict[str, Any] = {"recovered": False, "run": run, "status": checkpoint.summary.status}
@@ -151,6 +157,10 @@ def _is_settled(checkpoint: Checkpoint, session: Session) -> bool:
         return True
     paused = [wait for wait in _waits(session, run) if wait.kind == "pause"]
     lease = hf.store.lease(run)
+    if paused and dry_run:
+        out.line(f"{run} was {paused[0].question}; without --dry-run it may go on.")
+        out.document({**document, "unpaused": False})
+        return True
     if paused:
         hf.unpause(run, by=me(out.environment))
         who = f"{lease.owner} carries it on" if lease is not None else "start its program again, and it goes on"
