@@ -72,6 +72,19 @@ class PlainMemo:
             self._now[id(value)] = known
         return known[1]
 
+    def mapping(self, items: dict[Any, Any], levels: int) -> dict[Any, Any]:
+        """Return a mapping with its values made plain; those that are known are not even asked what they are."""
+        last, now = self._last, self._now
+        made = {}
+        for key, item in items.items():
+            known = last.get(id(item))
+            if known is not None and known[0] is item:
+                now[id(item)] = known
+                made[key] = known[1]
+            else:
+                made[key] = _plain(item, levels, self)
+        return made
+
 
 def plain(name: str, value: Any, memo: PlainMemo | None = None) -> Any:
     """Return a typed section as plain data for packing; a free one as it is."""
@@ -85,7 +98,9 @@ def _plain(value: Any, levels: int, memo: PlainMemo | None = None) -> Any:
     if type(value) is list and levels:
         return [_plain(item, levels - 1, memo) for item in value]
     if type(value) is dict and levels:
-        return {key: _plain(item, levels - 1, memo) for key, item in value.items()}
+        if memo is not None:
+            return memo.mapping(value, levels - 1)
+        return {key: _plain(item, levels - 1) for key, item in value.items()}
     return value
 
 

@@ -63,14 +63,18 @@ def fork(
             dropped.update(name for name in segments if name != log)
         elif log in dropped:
             dropped.update(segments)
-    return hf.run(new_run).begin_from(
-        origin,
-        bring=lambda carried: chunks_below(hf.store, origin.id, carried),
-        sections=values,
-        drop=sorted(dropped),
-        reason=f"forked from {origin.run}@{origin.seq}",
-        label=label,
-    )
+    handle = hf.run(new_run)
+    try:
+        return handle.begin_from(
+            origin,
+            bring=lambda carried: chunks_below(hf.store, origin.id, carried),
+            sections=values,
+            drop=sorted(dropped),
+            reason=f"forked from {origin.run}@{origin.seq}",
+            label=label,
+        )
+    finally:
+        handle.close()
 
 
 def start_afresh(hf: Holdfast, run: str) -> Checkpoint:

@@ -105,7 +105,7 @@ class CommandResult(msgspec.Struct, frozen=True, kw_only=True):
         """Return what was printed as JSON, in whole or on the last line; None if neither is JSON."""
         lines = self.stdout.strip().splitlines()
         for text in (self.stdout, lines[-1] if lines else ""):
-            with contextlib.suppress(msgspec.DecodeError):
+            with contextlib.suppress(msgspec.DecodeError, RecursionError):
                 return msgspec.json.decode(text)
         return None
 

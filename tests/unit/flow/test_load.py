@@ -1,7 +1,6 @@
 """Flow files: small ones stay small, and everything wrong with one is said at once."""
 
 import json
-import time
 
 import msgspec
 import pytest
@@ -228,7 +227,6 @@ def test_any_data_is_a_flow_or_refused_with_problems(phases, rest):
 
 def test_thousands_of_wrong_names_are_told_without_comparing_each_with_all():
     tasks = {f"t{number}": {"run": "true", "needs": [f"u{number}"]} for number in range(1500)}
-    began = time.monotonic()
-    with pytest.raises(FlowInvalid, match="1500 problems"):
+    with pytest.raises(FlowInvalid, match="1500 problems") as refused:
         flow_from({"flow": "f", "phases": {"p": {"tasks": tasks}}})
-    assert time.monotonic() - began < 4
+    assert "did you mean" not in str(refused.value)
