@@ -226,3 +226,12 @@ def test_what_is_not_there_is_said(hf, flow):
     assert hf("run", "no.md").code == 3
     assert hf("run", "three.yaml", "--agent", "x").code == 2
     assert hf("run", "three.yaml", "--workspace", "nowhere").code != 0
+
+
+def test_resume_says_that_the_flow_is_not_what_it_was(hf, flow):
+    """Proves C15."""
+    (flow / "wait.yaml").write_text("flow: wait\nphases: {a: 'true', b: {approve: 'Go?', run: 'true'}}\n")
+    assert hf("run", "wait.yaml", "--waiting", "leave").code == 9
+    assert "definition" not in hf("resume", "wait", "--dry-run").out
+    (flow / "wait.yaml").write_text("flow: wait\nphases: {a: 'true', b: {approve: 'Go?', run: 'false'}}\n")
+    assert "the flow's definition is not the one" in hf("resume", "wait", "--dry-run").out

@@ -47,7 +47,9 @@ def execute(arguments: Namespace, session: Session) -> int:
     hf, out = session.open(), session.out
     workspace = None if arguments.workspace is None else arguments.workspace or session.root
     run = hf.run(arguments.run, workspace=workspace)
-    with script.held(run):
+    with script.held(run), session.progress("Capturing") as progress:
+        if run.has_workspace:
+            run.workspace.capture.progress = lambda files, _size, path: progress.update(files, None, path)
         taken = run.checkpoint(
             trigger=arguments.trigger,
             reason=arguments.reason,

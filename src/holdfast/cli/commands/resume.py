@@ -23,7 +23,7 @@ from holdfast.cli.recovering import (
     tell_found,
     tell_result,
 )
-from holdfast.errors import CannotResume, IntegrityError, NotFound, UsageError
+from holdfast.errors import CannotResume, FlowInvalid, IntegrityError, NotFound, UsageError
 from holdfast.model.sections import WORKSPACE
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from holdfast.cli.parser import CommandParser
     from holdfast.cli.session import Session
     from holdfast.recover.plan import RecoveryPlan
+    from holdfast.recovery.gather import Freshness
     from holdfast.runtime.waits import Wait
 
 _OVER = ("completed", "cancelled")
@@ -198,4 +199,27 @@ def _plan(checkpoint: Checkpoint, arguments: Namespace, session: Session, more: 
     }
     if "decisions" in more:
         options["decisions"] = more["decisions"]
+    if _FLOW in checkpoint.sections:
+        options["freshness"] = _flow_freshness(checkpoint, session)
     return session.hf.plan(arguments.checkpoint or checkpoint.run, **options)
+
+
+def _flow_freshness(checkpoint: Checkpoint, session: Session) -> Freshness:
+    """Return whether the flow's file says the same as when the checkpoint was taken; one that is gone says nothing."""
+    import msgspec  # noqa: PLC0415 - only for runs that follow a flow
+
+    from holdfast.flow.digests import flow_digests  # noqa: PLC0415
+    from holdfast.flow.load import load_flow  # noqa: PLC0415
+    from holdfast.flow.position import FlowRecord, rows_of  # noqa: PLC0415
+    from holdfast.recovery.gather import Freshness  # noqa: PLC0415
+
+    try:
+        record = msgspec.convert(checkpoint.section(_FLOW), FlowRecord)
+        file = session.root / (record.file or "")
+        if file.suffix not in (".yaml", ".yml", ".json") or not file.is_file():
+            return Freshness()
+        now = rows_of(flow_digests(load_flow(file), record.params))
+    except (FlowInvalid, msgspec.ValidationError):
+        return Freshness(flow="a file that cannot be followed", flow_then="one that could")
+    then, seen = (msgspec.json.encode(rows).decode() for rows in (record.digests, now))
+    return Freshness(flow=seen, flow_then=then)

@@ -251,7 +251,9 @@ def _tell(result: FlowResult, session: Session) -> None:
         kept = f", {result.tasks_kept} kept from before{saved})" if saved else ""
         out.note(f"{number(result.tasks_done, 'task')} done{kept}.")
     if result.status == "waiting":
-        out.note(f"`holdfast answer CHOICE {result.run}` answers; then run it again.")
+        is_budget = (result.waits_for or "").startswith("budget:")
+        how = f"budget {result.run} NAME=MORE` raises it" if is_budget else f"answer CHOICE {result.run}` answers"
+        out.note(f"`holdfast {how}; then run it again.")
     elif result.status == "failed":
         out.note(f"Run it again to try the phase again, or `holdfast status {result.run}`.")
     elif result.status == "completed" and not result.tasks_done:
