@@ -9,7 +9,7 @@ demo: $(VENV)/ready
 	$(RUN)/python examples/demo.py
 
 test: $(VENV)/ready
-	$(RUN)/python -m pytest
+	$(RUN)/python -m pytest -n auto --dist worksteal
 
 lint: $(VENV)/ready
 	$(RUN)/ruff check .
