@@ -114,7 +114,7 @@ def test_a_first_session(terminal, project):
     assert "+print(2)" in terminal.run("hf diff good work")
 
     terminal.type("clear; hf restore good")
-    assert "~ replace" in terminal.wait_for(r"Restore 1 path in .*\? \[y/N\]")
+    assert "~ replace" in terminal.wait_for(r"Restore 1 path in [^?]*\?\s*\[\s*y\s*/\s*N\s*\]")
     terminal.type("y")
     terminal.wait_for(r"Restored: 0 written, 1 replaced, 0 deleted")
     assert (project / "main.py").read_text() == "print(1)\n"
@@ -195,7 +195,7 @@ def test_the_way_of_the_tutorial(terminal, project):
     (project / "story.txt").write_text("ruined\n")
     assert "+ruined" in terminal.run("hf diff story")
     terminal.type("clear; hf restore story story.txt --take; echo =$?=")
-    terminal.wait_for(r"Restore 1 path in .*\? \[y/N\]")
+    terminal.wait_for(r"Restore 1 path in [^?]*\?\s*\[\s*y\s*/\s*N\s*\]")
     terminal.type("y")
     terminal.wait_for(r"^=0=")
     assert (project / "story.txt").read_text() == "chapter 1\nchapter 2\n"

@@ -357,7 +357,7 @@ def test_unreadable_files_and_directories_are_reported_and_the_rest_captured(tmp
     os.chown(root, 65534, 65534)
     for item in root.rglob("*"):
         os.chown(item, 65534, 65534)
-    for above in [tmp_path, *tmp_path.parents][:3]:
+    for above in [tmp_path, *tmp_path.parents][:4]:
         above.chmod(0o755)
     read, write_end = os.pipe()
     child = os.fork()
