@@ -29,6 +29,8 @@ torture: $(VENV)/ready
 
 bench: $(VENV)/bench-ready
 	$(VENV)/bench/bin/python -m benchmarks all
+	$(VENV)/bench/bin/python -m benchmarks.steps
+	$(VENV)/bench/bin/python -m benchmarks.recovery
 
 bench-quick: $(VENV)/bench-ready
 	$(VENV)/bench/bin/python -m benchmarks conversation --quick

@@ -23,7 +23,7 @@ import holdfast
 
 STEPS = 1_000
 ROUNDS = 5
-FILES = int(os.environ.get("FILES", "50000"))
+FILES = 50_000
 
 MOVING = """
 import os, signal, sys, time

@@ -235,3 +235,16 @@ def test_resume_says_that_the_flow_is_not_what_it_was(hf, flow):
     assert "definition" not in hf("resume", "wait", "--dry-run").out
     (flow / "wait.yaml").write_text("flow: wait\nphases: {a: 'true', b: {approve: 'Go?', run: 'false'}}\n")
     assert "the flow's definition is not the one" in hf("resume", "wait", "--dry-run").out
+
+
+def test_a_dry_run_says_what_a_changed_flow_would_do_and_does_nothing(hf, flow):
+    (flow / "wait.yaml").write_text("flow: wait\nphases: {a: 'true', b: {approve: 'Go?', run: 'true'}}\n")
+    assert "a: new, it runs" in hf("run", "wait.yaml", "--dry-run").out
+    assert "wait" not in hf("ls").out
+    hf("run", "wait.yaml", "--waiting", "leave")
+    (flow / "wait.yaml").write_text("flow: wait\nphases: {a: 'true', c: 'true', b: {approve: 'Go?', run: 'false'}}\n")
+    done = hf("run", "wait.yaml", "--dry-run")
+    assert done.code == 0
+    assert "a: unchanged" in done.out
+    assert "b: changed" in done.out
+    assert "c: new" in done.out

@@ -62,6 +62,9 @@ def configure(parser: CommandParser) -> None:
     parser.add_argument(
         "--waiting", choices=("block", "leave"), help="where it must wait: block, or leave and exit with 9"
     )
+    parser.add_argument(
+        "-n", "--dry-run", action="store_true", help="say what became of each phase since it last ran, and run nothing"
+    )
     begin = parser.add_mutually_exclusive_group()
     begin.add_argument("--resume", action="store_true", help="go on without asking")
     begin.add_argument("--fresh", action="store_true", help="set what is there aside, and start from the beginning")
@@ -82,6 +85,8 @@ def execute(arguments: Namespace, session: Session) -> int:
         "workspace": None if arguments.no_files else workspace,
     }
     hf = session.open()
+    if arguments.dry_run:
+        return _tell_changes(hf, flow, run, options["params"], session)
     if _is_begun(hf, run) and _wants_fresh(hf, run, arguments, session):
         bind_params(flow, options["params"])  # what is wrong with them is said before anything is set aside
         hf.start_afresh(run)
@@ -90,6 +95,17 @@ def execute(arguments: Namespace, session: Session) -> int:
         result = _carried_on(hf, flow, arguments, session, options)
     _tell(result, session)
     return _CODES[result.status]
+
+
+def _tell_changes(hf: Holdfast, flow: Flow, run: str, params: dict[str, Any], session: Session) -> int:
+    """Say what running the flow would keep and do, by what its run has on record."""
+    from holdfast.flow.runner import preview  # noqa: PLC0415
+
+    changes = preview(hf, flow, run_id=run, params=params)
+    session.out.document({"run": run, "phases": msgspec.to_builtins(changes.phases)})
+    for line in changes.lines():
+        session.out.line(line)
+    return 0
 
 
 def _read(file: Path, arguments: Namespace, session: Session) -> tuple[Flow, str]:
