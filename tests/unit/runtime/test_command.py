@@ -255,7 +255,7 @@ Command(sys.argv[1]).run(on_output=lambda _stream, text: print(text, end="", flu
 def test_when_this_process_is_killed_its_command_writes_no_more(tmp_path, fifo, number):
     """Proves D8: nothing goes on writing behind the back of the next life."""
     written = tmp_path / "written"
-    command = f"exec 9>{fifo}; echo begun; while :; do echo x >> {written}; done"
+    command = f"exec 9>{fifo}; echo x >> {written}; echo begun; while :; do echo x >> {written}; done"
     parent = subprocess.Popen([sys.executable, "-c", PARENT, command], stdout=subprocess.PIPE)
     with fifo.open("rb") as reader, parent:
         assert parent.stdout.readline() == b"begun\n"
