@@ -21,7 +21,7 @@ from holdfast.errors import StepTimeout, UsageError
 from holdfast.runtime.leaving import is_leaving
 from holdfast.runtime.parts import step_options
 from holdfast.runtime.patience import watch_for
-from holdfast.runtime.steps import Due, Kept, takes_key
+from holdfast.runtime.steps import Due, Kept, bare, takes_key
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -248,7 +248,7 @@ def _released(steps: Steps, name: str) -> Iterator[None]:
 async def _within(work: Callable[[], Any], timeout_s: float | None, name: str) -> Any:
     try:
         async with asyncio.timeout(timeout_s) as limit:
-            if inspect.iscoroutinefunction(_bare(work)):
+            if inspect.iscoroutinefunction(bare(work)):
                 return await work()
             result = await asyncio.to_thread(work)
             return await result if inspect.isawaitable(result) else result
@@ -256,9 +256,3 @@ async def _within(work: Callable[[], Any], timeout_s: float | None, name: str) -
         if limit.expired():
             raise StepTimeout(name, timeout_s or 0.0) from error
         raise
-
-
-def _bare(call: Callable[..., Any]) -> Callable[..., Any]:
-    while isinstance(call, partial):
-        call = call.func
-    return call

@@ -104,6 +104,7 @@ class Run(RunParts):
                 if trigger is Trigger.PHASE_COMPLETE:
                     self._holdfast.read_back(record)
             except Exception as error:
+                self._checkpointer.forget()  # one that was read back damaged must be stored again, not referred to
                 watch.failed(error)
                 raise
             self._old_error = False

@@ -79,7 +79,7 @@ class Checkpointer:
     def reload(self, *, rewinding: bool = False) -> None:
         """Read the run's position again, and forget what was known of the old one."""
         with self._lock:
-            self._forget()
+            self.forget()
             self._values: dict[str, Any] = {}
             self.head: CheckpointRecord | None = None
             self.head_id: str | None = None
@@ -155,7 +155,7 @@ class Checkpointer:
                         bring=bring,
                     )
             except BaseException:
-                self._forget()
+                self.forget()
                 raise
 
     def _writer(
@@ -175,7 +175,7 @@ class Checkpointer:
             return self.head
         parent = None if onto == "nothing" else onto
         if parent is None or parent.envelope.id != self.head_id:
-            self._forget()
+            self.forget()
             self._values = {}
         return parent
 
@@ -192,7 +192,7 @@ class Checkpointer:
         if is_stored:
             self.reload()
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
         """Drop what was known of the last checkpoint's sections: the next one is whole again."""
         self._memos: dict[str, SectionMemo] = {}
         if self._redactor is not None:

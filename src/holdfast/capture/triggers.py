@@ -82,12 +82,11 @@ def checked_trigger(trigger: Trigger | str) -> Trigger:
 class TriggerSwitches(msgspec.Struct, frozen=True, kw_only=True):
     """Which triggers take checkpoints: all on or off together, and each by itself."""
 
-    enabled: bool = True
     off: frozenset[Trigger] = frozenset()
 
     def allow(self, trigger: Trigger) -> bool:
         """Tell whether this trigger takes a checkpoint; a manual one always does."""
-        return trigger is Trigger.MANUAL or (self.enabled and trigger not in self.off)
+        return trigger is Trigger.MANUAL or trigger not in self.off
 
     def switched(self, switches: Mapping[Trigger | str, bool]) -> TriggerSwitches:
         """Return these switches with some of them turned."""
@@ -102,7 +101,7 @@ class TriggerSwitches(msgspec.Struct, frozen=True, kw_only=True):
 
     def all_off(self) -> TriggerSwitches:
         """Return switches that are all off."""
-        return msgspec.structs.replace(self, enabled=False)
+        return TriggerSwitches(off=frozenset(Trigger))
 
 
 def checked_operation(operation: str, known: Iterable[str]) -> str:

@@ -133,7 +133,7 @@ class Steps:
         if isinstance(begun, Kept):
             return begun.result  # type: ignore[no-any-return]
         work = partial(call, *args, **named)
-        if inspect.iscoroutinefunction(_bare(call)):
+        if inspect.iscoroutinefunction(bare(call)):
             work = partial(_run_coroutine, name, work)
         started = self._host.monotonic()
         tries = _Tries(self, begun)
@@ -385,7 +385,8 @@ def _check(name: str, options: StepOptions) -> None:
     check_retry(options.retry, options.timeout_s)
 
 
-def _bare(call: Callable[..., Any]) -> Callable[..., Any]:
+def bare(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function inside partials."""
     while isinstance(call, partial):
         call = call.func
     return call
@@ -393,8 +394,8 @@ def _bare(call: Callable[..., Any]) -> Callable[..., Any]:
 
 def _code_of(call: Callable[..., Any]) -> str:
     """Return which function it is, by name: mending its body, or moving it, does not make it another one."""
-    bare = _bare(call)
-    owner = bare if hasattr(bare, "__qualname__") else type(bare)
+    function = bare(call)
+    owner = function if hasattr(function, "__qualname__") else type(function)
     name = str(owner.__qualname__).rpartition("<locals>.")[2]
     return "<lambda>" if name.endswith("<lambda>") else name
 

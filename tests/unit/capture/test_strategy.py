@@ -90,6 +90,9 @@ def test_switches_turn_all_together_and_one_by_one():
     off = one.all_off()
     assert [trigger for trigger in Trigger if off.allow(trigger)] == ["manual"]
     assert off.all_on().allow(Trigger.AGENT_COMPLETE)
+    only = off.switched({"agent_complete": True})
+    assert only.allow(Trigger.AGENT_COMPLETE)
+    assert not only.allow(Trigger.BATCH_COMPLETE)
 
 
 def test_an_unknown_trigger_or_operation_is_named_with_the_nearest_known_one():

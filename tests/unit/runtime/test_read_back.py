@@ -30,8 +30,10 @@ def test_a_phase_is_read_back_before_the_next_one_starts():
             phase.__exit__(None, None, None)
         assert run.unprotected_since is not None
         store.damages = False
+        assert not hf.verify().sound
         assert run.checkpoint(state="whole again").saved
         assert run.unprotected_since is None
+        assert hf.verify().sound  # what was stored wrongly is stored again, not referred to
 
 
 def test_a_read_back_that_fails_stops_the_run_where_the_settings_say_so(tmp_path):
