@@ -24,6 +24,7 @@ from holdfast import (
     UsageError,
     ValueRefused,
 )
+from holdfast.capture.live import LiveSections
 from holdfast.settings.file import make_settings
 from holdfast.store.memory import MemoryStore
 from holdfast.store.sqlite import SQLiteStore
@@ -442,3 +443,34 @@ def test_a_workspace_alone_is_something_to_save(tmp_path):
         while not timed.has("timer"):
             time.sleep(0.005)
     assert "workspace" in timed.checkpoints("timer")[-1].sections
+
+
+class Counting:
+    """An object that counts its changes, and does not count being restored."""
+
+    def __init__(self):
+        self.changes = 1
+        self.value = "first"
+
+    def snapshot(self):
+        return self.value
+
+    def restore(self, value):
+        self.value = value
+
+
+def test_an_object_is_asked_again_when_it_changed_or_was_set_back_and_not_before():
+    live, counting = LiveSections(), Counting()
+    live.register("part", counting)
+    assert live.snapshots() == {"part": "first"}
+    assert live.snapshots() == {"part": "first"}  # it was not stored
+    live.stored()
+    assert live.snapshots() == {}
+    live.restore({"part": "old"})
+    assert live.snapshots() == {"part": "old"}
+    live.stored()
+    counting.changes += 1
+    assert live.snapshots() == {"part": "old"}
+    live.stored()
+    live.forget()
+    assert live.snapshots() == {"part": "old"}

@@ -423,3 +423,16 @@ def test_a_result_that_is_too_large_is_refused_and_not_lost(place):
         assert len(run.step("a", lambda: "x" * 200_000, store=len)) == 200_000
     with opened(place) as hf, hf.run("r") as run:
         assert run.step("a", lambda: "x" * 200_000) == 200_000
+
+
+def test_the_next_life_adds_to_a_long_log_in_a_section_of_its_own(place):
+    """Proves X2."""
+    with opened(place) as hf, hf.run("r") as run:
+        run.step("large", lambda: [f"{number:06}" * 10 for number in range(6_000)])
+        before = hf.latest("r")
+    with opened(place) as hf, hf.run("r") as run:
+        run.step("small", lambda: 1)
+        after = hf.latest("r")
+    roots = [{one.name: one.root for one in taken.record.envelope.sections} for taken in (before, after)]
+    assert roots[0]["steps"] == roots[1]["steps"]
+    assert after.summary.steps == 2

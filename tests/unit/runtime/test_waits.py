@@ -359,3 +359,10 @@ def test_a_run_that_is_set_back_asks_again(hf, outside):
         run.go_back_to(before)
         outside.control.drop_read("r")
         run.approve("Deploy?")
+
+
+def test_an_answer_that_is_no_option_does_not_end_a_wait_however_it_got_into_the_inbox(hf):
+    waits_in_leave_mode(hf, lambda run: run.approve("Deploy?"))
+    hf.control._post("r", "answer", target="approve:Deploy?", choice="maybe")
+    waits_in_leave_mode(hf, lambda run: run.approve("Deploy?"))
+    assert "answer not used" in [line["kind"] for line in hf.latest("r").section("journal")]
