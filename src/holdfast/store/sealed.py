@@ -49,13 +49,15 @@ def seal_store(
     user_key = parse_key(key)
     if slots is None:
         if store.runs(limit=1):
+            if read_slots(store) is not None:  # another process began it since we looked: those are its keys
+                return seal_store(store, key, sign=sign, entropy=entropy)
             raise KeyRefused(
                 "it holds runs that were stored without a key: open it without, or begin a new store", store.url
             )
         data_key = entropy(KEY_BYTES)
         fresh = KeySlots("sign" if sign else "encrypt", (lock_slot(data_key, user_key, entropy),))
         try:
-            write_slots(store, fresh, entropy)
+            write_slots(store, fresh, entropy, first=True)
         except HeadMoved:
             return seal_store(store, key, sign=sign, entropy=entropy)  # another process was first
         slots = fresh
@@ -80,13 +82,15 @@ def read_slots(store: Store) -> KeySlots | None:
         raise IntegrityError(f"the key slots of store {store.url} are damaged ({error})") from error
 
 
-def write_slots(store: Store, slots: KeySlots, entropy: Callable[[int], bytes]) -> None:
-    """Replace the key slots; HeadMoved if somebody else just did. The old ones are deleted."""
+def write_slots(store: Store, slots: KeySlots, entropy: Callable[[int], bytes], *, first: bool = False) -> None:
+    """Replace the key slots; HeadMoved if somebody else just did, or if these are the first and some are there."""
     try:
         run = store.run(KEYS_RUN)
         head, seq = run.head, run.last_seq
     except NotFound:
         head, seq = None, 0
+    if first and head is not None:  # to replace them would lock out what is written under the other's key
+        raise HeadMoved(KEYS_RUN, None, head)
     now = datetime.now(UTC)
     envelope = Envelope(
         format_version=FORMAT_VERSION,

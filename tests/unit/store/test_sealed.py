@@ -19,7 +19,8 @@ from holdfast import (
     generate_key,
 )
 from holdfast.encode.tree import leaf_id
-from holdfast.store.sealed import KEYS_RUN
+from holdfast.store.sealed import KEYS_RUN, seal_store
+from holdfast.store.sqlite import SQLiteStore
 
 KEY, NEW_KEY = generate_key(), generate_key()
 CANARY = "canary-4711"
@@ -226,6 +227,19 @@ def test_two_processes_that_begin_a_store_at_once_share_one_key(tmp_path):
     assert [hf.latest("r").section("state") for hf in opened_stores] == ["from one"] * 4
     for hf in opened_stores:
         hf.close()
+
+
+def test_a_store_that_another_process_begins_between_two_looks_is_opened_with_its_key(tmp_path, monkeypatch):
+    store = SQLiteStore(tmp_path / "holdfast.db")
+    listed = store.runs
+
+    def runs(**options):
+        monkeypatch.setattr(store, "runs", listed)
+        opened(tmp_path, key=KEY).close()
+        return listed(**options)
+
+    monkeypatch.setattr(store, "runs", runs)
+    seal_store(store, KEY).close()
 
 
 def a_project(folder):
