@@ -31,6 +31,7 @@ bench: $(VENV)/bench-ready
 	$(VENV)/bench/bin/python -m benchmarks all
 	$(VENV)/bench/bin/python -m benchmarks.steps
 	$(VENV)/bench/bin/python -m benchmarks.recovery
+	$(VENV)/bench/bin/python -m benchmarks.flows
 
 bench-quick: $(VENV)/bench-ready
 	$(VENV)/bench/bin/python -m benchmarks conversation --quick

@@ -58,7 +58,8 @@ MAY_IMPORT = {
 }
 OUTSIDE = {"cli"}  # the one part that reads the environment and prints
 NAMED = {"settings.environment": {"os.environ"}}  # reads only what the caller names, for a key or a refill
-PASSED_ON = NAMED | {"workspace.git": {"os.environ"}}  # hands PATH and HOME to git and decides nothing by them
+PASSED_ON = NAMED | {"workspace.git": {"os.environ"}, "runtime.command": {"os.environb"}}
+# They hand it to git and to a user's own commands, and decide nothing by it.
 
 
 def dotted(path):

@@ -11,7 +11,7 @@ from holdfast.model.checkpoint import Summary
 from holdfast.model.recovery import RecoveryInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 MAX_ATTEMPTS = 3
 DEAD_STATES = frozenset({"ERROR", "ABORTED", "CANCELLED", "CANCELED"})
@@ -135,27 +135,37 @@ def _of_graph(graph: Any, warnings: list[str], prerequisites: list[str]) -> tupl
     """Return the batch under way, and the first task in it that is not settled, or else the first that could start."""
     tasks: Mapping[str, Any] = _field(graph, "tasks", {})
     batch = _field(graph, "current_batch")
-    unsettled = {name: node for name, node in tasks.items() if _is_open(node)}
-    if not unsettled:
-        return batch, None
-    task = next((name for name in _of_batch(graph, batch, unsettled)), None)
+    task = _first_open(graph, batch, tasks)
     if task is None:
-        ready = (name for name, node in unsettled.items() if unsettled.keys().isdisjoint(_field(node, "needs", ())))
-        task = next(ready, None) or next(iter(unsettled))
-    node = unsettled[task]
+        return batch, None
+    node = tasks[task]
     if _status(node) == "failed":
         warnings.append(f"task {task} failed and will start again")
-    missing = [need for need in _field(node, "needs", ()) if need in unsettled or need not in tasks]
+    missing = [need for need in _field(node, "needs", ()) if need not in tasks or _is_open(tasks[need])]
     prerequisites += [f"task {task} needs {need}" for need in missing[:_MOST_NAMED]]
     return batch if batch is not None else _field(node, "batch"), task
 
 
-def _of_batch(graph: Any, batch: Any, unsettled: Mapping[str, Any]) -> Iterable[str]:
-    """Return what is not settled of a batch, in its order."""
+def _first_open(graph: Any, batch: Any, tasks: Mapping[str, Any]) -> str | None:
+    """Return the first task of a batch that is not settled, or else the first of all that could start, or of all.
+
+    Most of a graph is settled most of the time, and each commit asks: nothing is gathered that is not looked at.
+    """
     batches = _field(graph, "batches", ())
     if type(batch) is int and 0 <= batch < len(batches):
-        return [name for name in batches[batch] if name in unsettled]
-    return [name for name, node in unsettled.items() if batch is not None and _field(node, "batch") == batch]
+        of_batch: Iterator[str] = (name for name in batches[batch] if name in tasks and _is_open(tasks[name]))
+    else:
+        of_batch = (
+            name
+            for name, node in tasks.items()
+            if _is_open(node) and batch is not None and _field(node, "batch") == batch
+        )
+    found = next(of_batch, None)
+    if found is not None:
+        return found
+    unsettled = {name: node for name, node in tasks.items() if _is_open(node)}
+    ready = (name for name, node in unsettled.items() if unsettled.keys().isdisjoint(_field(node, "needs", ())))
+    return next(ready, None) or next(iter(unsettled), None)
 
 
 def _is_dead(state: str) -> bool:

@@ -1,9 +1,7 @@
 """A shell command or program as an agent or a gate: bounded in time and memory, and never left running unseen.
 
-It runs in a process group of its own, which ends with it, at a timeout, and when this process dies, by kill -9 too: a
-watchdog in the group holds one end of a pipe and kills the group when the other end, which only this process has, is
-closed. Out of reach is what moves into a session or group of its own (a daemon), and what this process forked without
-exec while the command ran keeps the pipe open for as long as it lives.
+It runs in a process group of its own, which ends with it, at a timeout, and when this process dies, by kill -9 too
+(`warden`). Out of reach is what moves into a session or group of its own (a daemon).
 """
 
 from __future__ import annotations
@@ -26,6 +24,7 @@ from holdfast.errors import CommandFailed, StepTimeout, UsageError
 from holdfast.runtime.host import Alone
 from holdfast.runtime.output import LIMIT_BYTES, KeptOutput
 from holdfast.runtime.usage import usage_of
+from holdfast.runtime.warden import SHELL, TELL_GROUP, warden
 
 if TYPE_CHECKING:
     import threading
@@ -38,15 +37,7 @@ if TYPE_CHECKING:
 
 Stream = Literal["stdout", "stderr"]
 
-# The watchdog is the grandchild of the command's process: a program that waits for all its children would wait for it.
-_WRAPPER = """\
-( ( trap '' HUP INT QUIT TERM; read -r _ <&3; kill -KILL -$$ ) >/dev/null 2>&1 & ) 3<&0
-[ "$1" = - ] || . "$1"
-exec <"$2"
-shift 2
-exec "$@"
-"""
-_SHELL = "/bin/sh"
+_BEGIN = f"{TELL_GROUP}; exec <"  # on the line that the command begins with, so that messages name the lines right
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _BLOCK = 1 << 16
 _GRACE_S = 2.0  # between asking a group to end and ending it, and for what is left behind to finish its output
@@ -143,11 +134,11 @@ class Command:
         `env` is added to `base_env`, or to this process's own environment if that is not given. Of each stream
         `keep_bytes` are kept, half of them from its end; `output_file` gets all of both.
         """
-        argv = [_SHELL, "-c", command] if isinstance(command, str) else [str(part) for part in command]
-        if not argv or not (command if isinstance(command, str) else argv[0]).strip():
+        text, *argv = [command] if isinstance(command, str) else ['exec "$@"', *map(str, command)]
+        if not (text if isinstance(command, str) else "".join(argv[:1])).strip():
             raise UsageError("an empty command: give a line for the shell, or a program and its arguments")
-        if any("\0" in part for part in argv):
-            raise UsageError(f"the command {argv!a:.200} has a NUL in it, which no program can be given")
+        if any("\0" in part for part in (text, *argv)):
+            raise UsageError(f"the command {command!a:.200} has a NUL in it, which no program can be given")
         for name, value in (env or {}).items():
             if not _NAME.match(name):
                 raise UsageError(f"{name!a} is no name for an environment variable: use letters, digits and _")
@@ -155,11 +146,12 @@ class Command:
                 raise UsageError(f"the environment variable {name} is no text without NUL: give one")
         if timeout_s is not None and not timeout_s > 0:
             raise UsageError(f"timeout_s={timeout_s!a}: give seconds, more than 0")
+        self._text = text
         self._argv = argv
-        self._shown = command if isinstance(command, str) else shlex.join(argv)
+        self._shown = text if isinstance(command, str) else shlex.join(argv)
         self._cwd = None if cwd is None else Path(cwd)
-        self._env = dict(env or {})
-        self._base_env = None if base_env is None else dict(base_env)
+        self._env = _encoded(env or {})
+        self._base_env = None if base_env is None else _encoded(base_env)
         self._timeout_s = timeout_s
         self._stdin = stdin
         self._keep_bytes = keep_bytes
@@ -222,43 +214,36 @@ class Command:
 
     @contextlib.contextmanager
     def _started(self, stdin: str | None) -> Iterator[subprocess.Popen[bytes]]:
-        """Start the process behind its watchdog; whatever happens, its group has ended when this is left."""
-        lifeline, ours = os.pipe()
-        process = None
+        """Start the process; whatever happens, its group has ended when this is left."""
+        with _text_file(stdin) if stdin is not None else contextlib.nullcontext() as text:
+            process = self._spawn(text)
         try:
-            with contextlib.ExitStack() as given:
-                script = given.enter_context(_text_file(_exports(self._env))) if self._exports else None
-                text = given.enter_context(_text_file(stdin)) if stdin is not None else None
-                process = self._spawn(lifeline, script, text)
-            os.close(lifeline)
-            lifeline = -1
+            warden.begun(process.pid)
             yield process
         finally:
-            if process is not None:
-                _end(process)
-            for descriptor in (lifeline, ours):
-                if descriptor >= 0:
-                    os.close(descriptor)
+            _end(process)
 
-    @property
-    def _exports(self) -> bool:
-        return bool(self._env) and self._base_env is None
-
-    def _spawn(self, lifeline: int, script: IO[bytes] | None, text: IO[bytes] | None) -> subprocess.Popen[bytes]:
-        places = ["-" if script is None else _place(script), "/dev/null" if text is None else _place(text)]
+    def _spawn(self, stdin: IO[bytes] | None) -> subprocess.Popen[bytes]:
+        source = "/dev/null" if stdin is None else f"/dev/fd/{stdin.fileno()}"
         try:
             return subprocess.Popen(  # noqa: S603 - running what it is given is what a command is for
-                [_SHELL, "-c", _WRAPPER, "sh", *places, *self._argv],
+                [SHELL, "-c", f"{_BEGIN}{source}; {self._text}", *([SHELL, *self._argv] if self._argv else [])],
                 cwd=self._cwd,
-                env=None if self._base_env is None else {**self._base_env, **self._env},
-                stdin=lifeline,
+                env=self._environment(),
+                stdin=warden.entrance(),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                pass_fds=[file.fileno() for file in (script, text) if file is not None],
+                pass_fds=() if stdin is None else (stdin.fileno(),),
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
             raise UsageError(f"{self._shown!a} cannot be started: {error}") from error
+
+    def _environment(self) -> dict[bytes, bytes]:
+        """Return all variables as bytes, which is how the system has them: nothing is decoded only to be encoded."""
+        if self._base_env is None:
+            return {**os.environb, **self._env}
+        return {**self._base_env, **self._env}
 
 
 class _Sink:
@@ -384,6 +369,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     for stream in (process.stdout, process.stderr):
         if stream is not None:
             stream.close()
+    _has_ended(process.pid, is_awaited=True)
+    warden.ended(process.pid)
     process.wait()
 
 
@@ -392,10 +379,10 @@ def _signal_group(group: int, number: signal.Signals) -> None:
         os.killpg(group, number)
 
 
-def _has_ended(process: int) -> bool:
+def _has_ended(process: int, *, is_awaited: bool = False) -> bool:
     """Tell whether a child has ended, without reaping it; one that somebody else reaped has."""
     try:
-        return os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
+        return os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT | (0 if is_awaited else os.WNOHANG)) is not None
     except ChildProcessError:
         return True
 
@@ -418,11 +405,6 @@ def _exit_descriptor(process: int) -> Iterator[int | None]:
         os.close(descriptor)
 
 
-def _exports(env: Mapping[str, str]) -> str:
-    """Return variables as a script: unlike arguments, what a process sources is not shown to other users."""
-    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in env.items())
-
-
 @contextlib.contextmanager
 def _text_file(text: str) -> Iterator[IO[bytes]]:
     """Yield a file without a name that holds a text; in memory where that is possible."""
@@ -437,8 +419,8 @@ def _text_file(text: str) -> Iterator[IO[bytes]]:
         yield file
 
 
-def _place(file: IO[bytes]) -> str:
-    return f"/dev/fd/{file.fileno()}"
+def _encoded(variables: Mapping[str, str]) -> dict[bytes, bytes]:
+    return {os.fsencode(name): os.fsencode(value) for name, value in variables.items()}
 
 
 def _signal_name(number: int) -> str:

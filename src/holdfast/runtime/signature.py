@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -13,8 +14,19 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 def wants_argument(call: Callable[..., Any]) -> bool:
     """Tell whether a function has a parameter that must be given; one with a default is the function's own."""
+    method = type(call).__call__
+    if not inspect.isfunction(method):
+        return _asks(call) > 0
+    return _asks_once(method) > 1  # an object of a class of the user's: the first is the object itself
+
+
+def _asks(call: Callable[..., Any]) -> int:
+    """Count the parameters that must be given."""
     try:
         parameters = inspect.signature(call).parameters.values()
     except (TypeError, ValueError):
-        return False
-    return any(one.kind in _POSITIONAL and one.default is one.empty for one in parameters)
+        return 0
+    return sum(one.kind in _POSITIONAL and one.default is one.empty for one in parameters)
+
+
+_asks_once = lru_cache(maxsize=256)(_asks)  # of a class, because a graph may have thousands of its objects

@@ -1,0 +1,101 @@
+"""One small process beside this one that ends its commands should it die, by kill -9 too.
+
+Each command tells it, before it does anything else, the process group that it leads. This process tells it that a
+group has ended, before the group's number can be another's. All of this goes through one pipe. Once nobody holds its
+other end any more, which is when this process is gone and each command that it had begun has told its group, the warden
+kills the groups that are left, and ends.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import subprocess
+import threading
+
+SHELL = "/bin/sh"
+TELL_GROUP = "echo $$ >&0"
+"""What a command's shell does first, its standard input being the entrance."""
+
+_SCRIPT = """\
+trap '' HUP INT QUIT TERM
+groups=' '
+while read -r group; do
+    case $group in
+        -*) group=${group#-}
+            case $groups in *" $group "*) groups="${groups%%" $group "*} ${groups#*" $group "}" ;; esac ;;
+        *) groups="$groups$group " ;;
+    esac
+done
+for group in $groups; do kill -KILL "-$group"; done
+"""
+_PATIENCE_S = 5.0
+
+
+class Warden:
+    """Keeps the groups of one process's commands."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._entrance = -1
+        self._groups: set[int] = set()
+
+    def entrance(self) -> int:
+        """Return the descriptor that a command is given as its standard input; the warden is there then."""
+        with self._lock:
+            if self._process is None or self._process.poll() is not None:
+                self._begin()
+            return self._entrance
+
+    def begun(self, group: int) -> None:
+        """Remember a group, should the warden have to be replaced."""
+        with self._lock:
+            self._groups.add(group)
+
+    def ended(self, group: int) -> None:
+        """Let go of a group whose leader has ended and is not reaped yet."""
+        with self._lock, contextlib.suppress(BrokenPipeError):
+            self._groups.discard(group)
+            os.write(self._entrance, b"-%d\n" % group)
+
+    def leave(self) -> None:
+        """End the warden; groups that are left end with it."""
+        with self._lock:
+            if self._process is None:
+                return
+            os.close(self._entrance)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_PATIENCE_S)
+            self._process = None
+
+    def forget(self) -> None:
+        """Have no warden and no groups: they are those of the process that this one was forked from."""
+        if self._process is not None:
+            os.close(self._entrance)
+            self._process.returncode = 0  # not ours to wait for
+        self.__init__()  # type: ignore[misc]  # with a new lock, too: a thread that is not here may hold the old one
+
+    def _begin(self) -> None:
+        if self._process is not None:
+            os.close(self._entrance)
+        exit_, self._entrance = os.pipe()
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - a script of ours
+                [SHELL, "-c", _SCRIPT],
+                cwd="/",
+                stdin=exit_,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        finally:
+            os.close(exit_)
+        for group in self._groups:
+            os.write(self._entrance, b"%d\n" % group)
+
+
+warden = Warden()
+atexit.register(warden.leave)
+os.register_at_fork(after_in_child=warden.forget)
