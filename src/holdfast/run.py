@@ -146,13 +146,14 @@ class Run(RunParts):
         """Stand before a destructive operation: `with run.destructive("git_push", "origin main"):` saves first."""
         return self._watch.destructive(operation, detail, **known_sections)
 
-    def register(self, section: str, live: Live, *, quiet: bool = False) -> None:
+    def register(self, section: str, live: Live, *, quiet: bool = False, is_stored: bool = False) -> None:
         """Capture an object with snapshot() and restore(value) as a section of every checkpoint from now on.
 
-        A quiet one is stored with every checkpoint, but alone is no reason for the timer to take one.
+        A quiet one is stored with every checkpoint, but alone is no reason for the timer to take one. One that counts
+        its `changes`, and whose state is that of the head (`is_stored`), is carried over until it changes.
         """
         with self._watch.lock:
-            self._watch.live.register(section, live, quiet=quiet)
+            self._watch.live.register(section, live, quiet=quiet, is_stored=is_stored)
 
     def unregister(self, section: str) -> None:
         """Leave a registered object out from now on; its section is carried over as it is."""

@@ -31,10 +31,11 @@ class LiveSections:
         self._asked: dict[str, int] = {}
         self._stored: dict[str, int] = {}
 
-    def register(self, name: str, live: Live, *, quiet: bool = False) -> None:
+    def register(self, name: str, live: Live, *, quiet: bool = False, is_stored: bool = False) -> None:
         """Add an object; UsageError if it has not both methods, or the name is taken by another one.
 
-        A quiet one goes with every checkpoint, but alone is no reason to take one.
+        A quiet one goes with every checkpoint, but alone is no reason to take one. One that is stored, and counts its
+        `changes`, is as the head has it: it is carried over until it changes.
         """
         check_section_name(name)
         for method in ("snapshot", "restore"):
@@ -44,6 +45,8 @@ class LiveSections:
             raise UsageError(f"section {name!a} is registered already: unregister the other object first")
         if quiet:
             self._quiet.add(name)
+        if is_stored and (changes := getattr(live, "changes", None)) is not None:
+            self._stored[name] = changes
 
     def unregister(self, name: str) -> None:
         """Leave an object out from now on; its section is carried over as it is."""

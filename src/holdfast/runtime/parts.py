@@ -90,7 +90,7 @@ class RunParts:
         """The checkpoint that the next one will be taken on."""
         raise NotImplementedError
 
-    def register(self, section: str, live: Live, *, quiet: bool = False) -> None:
+    def register(self, section: str, live: Live, *, quiet: bool = False, is_stored: bool = False) -> None:
         """Capture an object as a section of every checkpoint from now on."""
         raise NotImplementedError
 
@@ -295,7 +295,7 @@ class RunParts:
         return log
 
     def _register_segment(self, section: str, segment: Segment) -> None:
-        self.register(section, segment, quiet=True)
+        self.register(section, segment, quiet=True, is_stored=self._has(section))
 
     @property
     def status(self) -> RunStatus:

@@ -436,3 +436,4 @@ def test_the_next_life_adds_to_a_long_log_in_a_section_of_its_own(place):
     roots = [{one.name: one.root for one in taken.record.envelope.sections} for taken in (before, after)]
     assert roots[0]["steps"] == roots[1]["steps"]
     assert after.summary.steps == 2
+    assert after.stored_bytes < 2_000 < before.stored_bytes
