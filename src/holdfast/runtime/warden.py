@@ -83,7 +83,7 @@ class Warden:
         exit_, self._entrance = os.pipe()
         try:
             self._process = subprocess.Popen(  # noqa: S603 - a script of ours
-                [SHELL, "-c", _SCRIPT],
+                [SHELL, "-c", _SCRIPT, "holdfast-warden"],  # the name is for people who list processes
                 cwd="/",
                 stdin=exit_,
                 stdout=subprocess.DEVNULL,
