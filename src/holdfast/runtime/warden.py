@@ -3,7 +3,7 @@
 Each command tells it, before it does anything else, the process group that it leads. This process tells it that a
 group has ended, before the group's number can be another's. All of this goes through one pipe. Once nobody holds its
 other end any more, which is when this process is gone and each command that it had begun has told its group, the warden
-kills the groups that are left, and ends.
+ends the groups that are left: it asks them, so that git takes its locks away, and kills them a moment later.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ while read -r group; do
         *) groups="$groups$group " ;;
     esac
 done
+[ "$groups" = ' ' ] && exit
+for group in $groups; do kill -TERM "-$group"; done
+sleep 0.3
 for group in $groups; do kill -KILL "-$group"; done
 """
 _PATIENCE_S = 5.0

@@ -55,6 +55,20 @@ def test_all_commands_of_a_killed_process_end_with_it(fifos):
     ended_with_the_process("start(*sys.argv[1:])\nprint('ready', flush=True)\nsignal.pause()", fifos)
 
 
+def test_a_command_is_asked_to_end_before_it_is_killed(tmp_path, fifos):
+    """As git does, which takes its locks away."""
+    lock = tmp_path / "lock"
+    program = f"""
+start(sys.argv[1])
+command = "exec 9>" + sys.argv[2] + "; touch {lock}; trap 'rm {lock}; exit' TERM; echo begun; sleep 1000 & wait"
+told = dict(on_output=lambda _stream, _text: print("ready", flush=True))
+threading.Thread(target=Command(command).run, kwargs=told, daemon=True).start()
+signal.pause()
+"""
+    ended_with_the_process(program, fifos)
+    assert not lock.exists()
+
+
 def test_a_warden_that_was_killed_is_replaced_and_told_of_what_runs(fifos):
     program = """
 start(sys.argv[1])
