@@ -1,5 +1,8 @@
 """Workspace snapshots beside shadow git, restic and borg, as ratios to an `os.scandir` + stat walk in the same run.
 
+Nothing is removed before the last measurement: ext4 without a journal steps over every inode that was freed in the last
+minutes, so that a restore after `rm -r` measured the removing. For the same reason wait six minutes between two runs.
+
 python -m benchmarks.workspace --files 10000
 python -m benchmarks.workspace --files 50000 --rounds 3 --peers git,restic,borg
 """
@@ -68,6 +71,26 @@ def walk(root: str) -> int:
     return count
 
 
+def copy(source: str, target: str) -> None:
+    """The floor of a full restore: every file read and written with the fewest calls, its mode and time set."""
+    Path(target).mkdir()
+    with os.scandir(source) as items:
+        for item in items:
+            place = f"{target}/{item.name}"
+            if item.is_dir(follow_symlinks=False):
+                copy(item.path, place)
+                continue
+            handle = os.open(item.path, os.O_RDONLY)
+            status = os.fstat(handle)
+            data = os.read(handle, status.st_size)
+            os.close(handle)
+            handle = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            os.write(handle, data)
+            os.fchmod(handle, status.st_mode & 0o777)
+            os.utime(handle, ns=(status.st_mtime_ns, status.st_mtime_ns))
+            os.close(handle)
+
+
 def timed(call) -> float:
     start = time.perf_counter()
     call()
@@ -125,7 +148,7 @@ class Holdfast:
         self.section = None
 
     def capture(self) -> None:
-        with SpillingWriter(Compressor(level=1)) as writer:
+        with SpillingWriter(Compressor().quick()) as writer:
             self.last = self.workspace.capture(writer, self.last)
             self.section = snapshot.store(writer, self.last)
             writer.finish()
@@ -145,7 +168,7 @@ class Holdfast:
         assert report.verified
 
 
-def in_process(tree: Path, files: int, rounds: int) -> dict[str, float]:
+def in_process(tree: Path, work: Path, files: int, rounds: int) -> dict[str, float]:
     """Holdfast in a process that stays open; ratios to walks beside each measurement."""
     figures: dict[str, list[float]] = {}
 
@@ -162,7 +185,7 @@ def in_process(tree: Path, files: int, rounds: int) -> dict[str, float]:
 
     walk(str(tree))
     for number in range(rounds):
-        scratch = Path(mkdtemp(dir=tree.parent))
+        scratch = Path(mkdtemp(dir=work))
         subject = Holdfast(tree, scratch)
         measure("first", subject.capture)
         figures.setdefault("peak MB", []).append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
@@ -185,11 +208,10 @@ def in_process(tree: Path, files: int, rounds: int) -> dict[str, float]:
         subject.capture()
         scratch.joinpath("out").mkdir()
         measure("full restore", partial(subject.restore, wanted, scratch / "out"))
+        measure("bare copy", partial(copy, str(tree), str(scratch / "copy")))
         subject.cache.write_bytes(subject.workspace.dump_cache(subject.last))
         scratch.joinpath("snapshot").write_text(json.dumps(_flat(subject.last)))
-        shutil.rmtree(scratch / "out")
         measure("new process", partial(_new_process, tree, scratch))
-        shutil.rmtree(scratch)
     return {name: statistics.median(values) for name, values in figures.items()}
 
 
@@ -201,26 +223,7 @@ def _flat(taken: snapshot.Snapshot) -> list:
 
 
 def _new_process(tree: Path, scratch: Path) -> None:
-    subprocess.run([sys.executable, "-m", "benchmarks.workspace", "--child", str(tree), str(scratch)], check=True)
-
-
-def child(tree: Path, scratch: Path) -> None:
-    """What a command line does: load the cache, capture, write what changed."""
-    from holdfast.encode.tree import Ref, encode_node, node_id  # noqa: PLC0415
-
-    parts = json.loads((scratch / "snapshot").read_text())
-    node = [
-        bytes.fromhex(part) if isinstance(part, str) else Ref(part[0], part[1], bytes.fromhex(part[2]))
-        for part in parts
-    ]
-    data, size = encode_node(node)
-    ref = Ref(2, size, node_id(data))
-    taken = snapshot.load(ChunkReader(lambda ids: dict.fromkeys(ids, Chunk(ref.id, 0, len(data), data))), ref)
-    workspace = Workspace(tree)
-    assert workspace.load_cache((scratch / "cache").read_bytes(), taken)
-    with SpillingWriter(Compressor(level=1)) as writer:
-        assert workspace.capture(writer, taken) == taken
-        assert not writer.chunks
+    subprocess.run([sys.executable, "-m", "benchmarks.workspace_child", str(tree), str(scratch)], check=True)
 
 
 def _run(*command: str, **environment: str) -> None:
@@ -285,8 +288,8 @@ def borg(tree: Path, scratch: Path) -> dict:
 PEERS = {"git": shadow_git, "restic": restic, "borg": borg}
 
 
-def measure_peer(make, tree: Path, files: int) -> dict[str, float]:
-    scratch = Path(mkdtemp(dir=tree.parent))
+def measure_peer(make, tree: Path, work: Path, files: int) -> dict[str, float]:
+    scratch = Path(mkdtemp(dir=work))
     peer = make(tree, scratch)
     floor = min(timed(lambda: walk(str(tree))) for _ in range(3))
     figures = {"first": timed(peer["snap"]) / floor}
@@ -295,7 +298,6 @@ def measure_peer(make, tree: Path, files: int) -> dict[str, float]:
     edit_ten(tree, files, 99)
     figures["ten changed"] = timed(peer["snap"]) / floor
     figures["full restore"] = timed(lambda: peer["restore"](scratch / "out")) / floor
-    shutil.rmtree(scratch)
     return figures
 
 
@@ -304,20 +306,17 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--peers", default="git")
-    parser.add_argument("--tree", type=Path)
+    parser.add_argument("--tree", type=Path, help="where the tree lies, or will lie for the next run too")
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--child", nargs=2, type=Path)
     options = parser.parse_args()
-    if options.child:
-        child(*options.child)
-        return
     place = options.tree or Path(mkdtemp(prefix="holdfast-bench-"))
     tree = place / f"tree{options.files}"
     if not tree.exists():
         make_tree(tree, options.files)
-    results = {"holdfast": in_process(tree, options.files, options.rounds)}
+    work = Path(mkdtemp(dir=place))
+    results = {"holdfast": in_process(tree, work, options.files, options.rounds)}
     for name in filter(None, options.peers.split(",")):
-        results[name] = measure_peer(PEERS[name], tree, options.files)
+        results[name] = measure_peer(PEERS[name], tree, work, options.files)
     names = list(dict.fromkeys(name for figures in results.values() for name in figures))
     print(f"{options.files} files; times as ratios to a walk".ljust(20))
     print(f"{'':18}" + "".join(f"{subject:>12}" for subject in results) + f"{'target':>10}")
@@ -326,8 +325,7 @@ def main() -> None:
         print(f"{name:18}{row}{TARGETS.get(name, ''):>10}")
     if options.json:
         options.json.write_text(json.dumps({"files": options.files, "results": results}, indent=2))
-    if not options.tree:
-        shutil.rmtree(place)
+    shutil.rmtree(work if options.tree else place)
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ class FileCapture:
 
     def writer(self, head: CheckpointRecord | None, compressor: Compressor) -> ChunkWriter | SpillingWriter:
         """Return a writer for the next commit: one with bounded memory if everything has to be read."""
-        return ChunkWriter(compressor) if self._previous(head) else SpillingWriter(compressor)
+        return ChunkWriter(compressor) if self._previous(head) else SpillingWriter(compressor.quick())
 
     def capture(self, head: CheckpointRecord | None, writer: ChunkWriter | SpillingWriter) -> SectionRecord:
         """Put what changed since the head into the writer, and return the section."""

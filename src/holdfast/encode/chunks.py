@@ -107,7 +107,7 @@ class ChunkReader:
 
     def plain(self, refs: Sequence[Ref]) -> list[bytes]:
         """Return the verified plain bytes of these chunks, in order."""
-        stored = self._stored([ref.id for ref in refs])
+        stored = self.stored([ref.id for ref in refs])
         return [verified(ref.kind, ref.id, stored.get(ref.id)) for ref in refs]
 
     def read(self, root: Ref, *, limit: int) -> bytes:
@@ -124,7 +124,7 @@ class ChunkReader:
         stored_bytes = 0
         for start in range(0, len(refs), _BATCH):
             batch = refs[start : start + _BATCH]
-            stored = self._stored([ref.id for ref in batch])
+            stored = self.stored([ref.id for ref in batch])
             stored_bytes += sum(len(chunk.data) for chunk in stored.values())
             for ref in batch:
                 data = leaves[ref.id] = verified(LEAF, ref.id, stored.get(ref.id))
@@ -132,8 +132,8 @@ class ChunkReader:
                     raise ChunkCorrupt(f"holds {len(data):,} bytes, its node says {ref.size:,}", ref.id.hex())
         return Content(b"".join([leaves[part.id] if isinstance(part, Ref) else part for part in parts]), stored_bytes)
 
-    def _stored(self, names: Sequence[bytes]) -> Mapping[bytes, Chunk]:
-        """Fetch chunks; where the store itself is damaged, find the chunk that cannot be read."""
+    def stored(self, names: Sequence[bytes]) -> Mapping[bytes, Chunk]:
+        """Return chunks as they are stored, for `verified`; where the store itself is damaged, find the one it is."""
         try:
             return self._fetch(names)
         except StoreCorrupt:
@@ -164,12 +164,13 @@ class ChunkReader:
         return parts
 
 
-def verified(kind: int, name: bytes, chunk: Chunk | None) -> bytes:
-    """Return a stored chunk's plain bytes; ChunkCorrupt unless they have this name."""
+def verified(kind: int, name: bytes, chunk: Chunk | None, plain: bytes | None = None) -> bytes:
+    """Return a stored chunk's plain bytes, unpacked here unless they are given; ChunkCorrupt if they lack this name."""
     if chunk is None:
         raise ChunkCorrupt("is missing", name.hex())
     try:
-        plain = decompress(chunk.codec, chunk.data, chunk.size)
+        if plain is None:
+            plain = decompress(chunk.codec, chunk.data, chunk.size)
     except ValueError as error:
         raise ChunkCorrupt(str(error), name.hex()) from error
     if chunk_id(kind, plain) != name:

@@ -12,7 +12,7 @@ import zstandard
 from holdfast.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 MAX_CHUNK_BYTES = 4 * 1024 * 1024
 _SMALLEST = 64  # below this a frame's header eats the gain
@@ -36,9 +36,10 @@ class Compressor:
         try:
             self.codec = Codec[codec.upper()]
         except KeyError:
-            raise UsageError(f"unknown compression {codec!a}: use none, zstd, gzip or lz4") from None
+            raise UsageError(f"unknown compression {codec!r}: use none, zstd, gzip or lz4") from None
         self._local = threading.local()
         self._level = level
+        self._is_batching = self.codec is Codec.ZSTD and "multi_compress_to_buffer" in zstandard.backend_features
         if self.codec is Codec.LZ4:
             _lz4()
 
@@ -53,18 +54,45 @@ class Compressor:
         stored = squeeze(data)
         return (self.codec, stored) if len(stored) < len(data) else (Codec.NONE, data)
 
+    def compress_many(self, batch: Sequence[bytes]) -> list[tuple[Codec, bytes]]:
+        """Return what `compress` gives for each of these; other threads run meanwhile, where the library can do that.
+
+        One call for each chunk waits for Python's lock each time, which takes longer than compressing a small chunk.
+        """
+        large: list[bytes | bytearray | memoryview] = [data for data in batch if len(data) >= _SMALLEST]
+        if not self._is_batching or not large:
+            return [self.compress(data) for data in batch]
+        try:
+            native: zstandard.ZstdCompressor = self._local.native
+        except AttributeError:
+            native = self._local.native = self._zstd()
+        squeezed = iter(native.multi_compress_to_buffer(large))
+        done: list[tuple[Codec, bytes]] = []
+        for data in batch:
+            stored = next(squeezed).tobytes() if len(data) >= _SMALLEST else data
+            done.append((self.codec, stored) if len(stored) < len(data) else (Codec.NONE, data))
+        return done
+
+    def quick(self) -> Compressor:
+        """Return one of the same codec for a bulk of new chunks: a fifth less time for three hundredths more bytes."""
+        return Compressor(self.codec.name.lower(), level=1)  # type: ignore[arg-type]
+
     def _make(self) -> Callable[[bytes], bytes]:
         """Build the native compressor once a thread: it costs more than compressing a small chunk."""
         if self.codec is Codec.ZSTD:
-            return zstandard.ZstdCompressor(level=3 if self._level is None else self._level).compress
+            return self._zstd().compress
         if self.codec is Codec.GZIP:
             level = 6 if self._level is None else self._level
             return lambda data: zlib.compress(data, level, wbits=31)
         compress_block: Callable[..., bytes] = _lz4().compress
         return lambda data: compress_block(data, store_size=False)
 
+    def _zstd(self) -> zstandard.ZstdCompressor:
+        return zstandard.ZstdCompressor(level=3 if self._level is None else self._level)
+
 
 _decompressors = threading.local()
+_UNPACKS_BATCHES = "multi_decompress_to_buffer" in zstandard.backend_features
 
 
 def decompress(codec: int, stored: bytes, size: int) -> bytes:
@@ -84,6 +112,44 @@ def decompress(codec: int, stored: bytes, size: int) -> bytes:
     if len(plain) != size:
         raise ValueError(f"holds {len(plain):,} bytes instead of {size:,}")
     return plain
+
+
+def decompress_many(batch: Sequence[tuple[int, bytes, int]]) -> list[bytes | None]:
+    """Return the plain bytes of several chunks (codec, stored bytes, size); other threads run meanwhile.
+
+    None stands for each that only `decompress` can judge: another codec, or anything unsound.
+    """
+    sound = [_is_one_frame(*item) for item in batch]
+    frames: list[bytes | bytearray | memoryview] = [
+        item[1] for item, is_sound in zip(batch, sound, strict=True) if is_sound
+    ]
+    if not frames:  # the library divides by the number of frames
+        return [None] * len(batch)
+    try:
+        plain = iter(zstandard.ZstdDecompressor().multi_decompress_to_buffer(frames))
+    except zstandard.ZstdError:
+        return [None] * len(batch)
+    return [next(plain).tobytes() if is_sound else None for is_sound in sound]
+
+
+def _is_one_frame(codec: int, stored: bytes, size: int) -> bool:
+    """Tell whether the stored bytes are one zstd frame of this size and no more, by the headers of its blocks."""
+    if codec != Codec.ZSTD or not 0 < size <= MAX_CHUNK_BYTES or not _UNPACKS_BATCHES:
+        return False
+    try:
+        if zstandard.frame_content_size(stored) != size:
+            return False
+        position = zstandard.frame_header_size(stored)
+    except zstandard.ZstdError:
+        return False
+    is_last = False
+    while not is_last:
+        header = int.from_bytes(stored[position : position + 3], "little")
+        is_last, is_repeated = bool(header & 1), header >> 1 & 3 == 1
+        position += 3 + (1 if is_repeated else header >> 3)
+        if position > len(stored):
+            return False
+    return position + (4 if stored[4] & 4 else 0) == len(stored)  # that bit says whether a checksum follows
 
 
 def _decompress_zstd(stored: bytes, size: int) -> bytes:

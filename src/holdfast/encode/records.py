@@ -55,7 +55,7 @@ def open_checkpoint(
     except msgspec.MsgspecError as error:
         raise CheckpointCorrupt(f"its record cannot be decoded ({error})", checkpoint) from error
     if record.envelope.id != checkpoint:
-        raise CheckpointCorrupt(f"its record belongs to {record.envelope.id!a}", checkpoint)
+        raise CheckpointCorrupt(f"its record belongs to {record.envelope.id!r}", checkpoint)
     return record
 
 
@@ -64,11 +64,11 @@ def open_run(run: str, data: bytes, checksum: bytes) -> RunRecord:
     if blake3(data).digest() != checksum:
         raise RunCorrupt("its record does not match its checksum", run)
     try:
-        record = _decode(RunRecord, data, f"run {run!a}")
+        record = _decode(RunRecord, data, f"run {run!r}")
     except msgspec.MsgspecError as error:
         raise RunCorrupt(f"its record cannot be decoded ({error})", run) from error
     if record.id != run:
-        raise RunCorrupt(f"its record belongs to {record.id!a}", run)
+        raise RunCorrupt(f"its record belongs to {record.id!r}", run)
     return record
 
 

@@ -54,7 +54,7 @@ class TypeRegistry:
         adapter = own or _adapt(cls, name)
         known = self._by_name.get(name)
         if known and known.cls is not cls:
-            raise UsageError(f"two classes are registered as {name!a}: pass name= for one of them")
+            raise UsageError(f"two classes are registered as {name!r}: pass name= for one of them")
         self._by_name[name] = self._by_class[cls] = adapter
 
     def for_class(self, cls: type) -> TypeAdapter | None:

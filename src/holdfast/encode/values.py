@@ -341,7 +341,7 @@ def below(where: str, key: Any) -> str:
     """Return the path of what stands under a key, as Python would write it."""
     if isinstance(key, str) and _IDENTIFIER.match(key):
         return f"{where}.{key}"
-    return f"{where}[{key!a:.40}]"
+    return f"{where}[{key!r:.40}]"
 
 
 def _unreachable(_part: Any, _where: str) -> Any:

@@ -89,7 +89,7 @@ def _reason(worktree: str, wanted: GitPosition, now: GitPosition, safe: GitPosit
         if entry.mode and entry.object not in kept and not _has(worktree, entry.object)
     ]
     if missing:
-        return f"the staged content of {missing[0]!a} was not kept"
+        return f"the staged content of {missing[0]!r} was not kept"
     if now.index and now.index != wanted.index and (safe is None or safe.index != now.index or safe.problem):
         return "what is staged now would be lost: commit it or checkpoint first"
     return _lost_commits(worktree, wanted, now)

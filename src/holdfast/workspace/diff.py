@@ -50,8 +50,8 @@ def diff(change: Change, old: Tree, new: Tree) -> FileDiff:
         difflib.unified_diff(
             _lines(before),
             _lines(after),
-            f"a/{before_path}" if change.old else "/dev/null",
-            f"b/{change.path}" if change.new else "/dev/null",
+            f"a/{paths.in_a_line(before_path)}" if change.old else "/dev/null",
+            f"b/{paths.in_a_line(change.path)}" if change.new else "/dev/null",
         )
     )
     added = sum(line.startswith("+") for line in lines[2:])
@@ -96,8 +96,8 @@ def _marked(line: str) -> str:
 
 def _title(change: Change) -> str:
     if change.status == "renamed" and change.before is not None:
-        return f"{change.before.path} => {change.path}"
-    return change.path
+        return f"{paths.in_a_line(change.before.path)} => {paths.in_a_line(change.path)}"
+    return paths.in_a_line(change.path)
 
 
 def _scaled(count: int, scale: float) -> int:

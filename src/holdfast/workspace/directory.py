@@ -103,10 +103,10 @@ def _check_names(ref: Ref, entries: Sequence[Entry]) -> None:
     last = b""
     for entry in entries:
         if entry.name <= last:
-            raise _damaged(ref, f"lists {paths.text(entry.name)!a} twice or out of order")
+            raise _damaged(ref, f"lists {paths.text(entry.name)!r} twice or out of order")
         problem = paths.fault(entry.name)
         if problem:
-            raise _damaged(ref, f"lists {paths.text(entry.name)!a}, which {problem}")
+            raise _damaged(ref, f"lists {paths.text(entry.name)!r}, which {problem}")
         last = entry.name
 
 

@@ -91,6 +91,6 @@ def without_filters(directory: str) -> list[str]:
     drivers = {key.split(".", 1)[1].rpartition(".")[0] for key in listed.decode("utf-8", "replace").split("\0") if key}
     for driver in sorted(drivers):
         if "=" in driver or "\n" in driver:
-            raise GitFailed(f"the content filter {driver!a} cannot be switched off")
+            raise GitFailed(f"the content filter {driver!r} cannot be switched off")
         settings += [f"filter.{driver}.{part}" for part in ("clean=", "smudge=", "process=", "required=false")]
     return settings

@@ -150,10 +150,12 @@ class Known:
         self.skips = skips
         self.is_plain = not draft.ignore_files and not draft.has_git
         self.own_files, self.own_bytes = own or draft.own_totals()
-        below = [child for child in draft.children.values() if type(child) is Known]
-        self.files: int = self.own_files + sum(child.files for child in below)
-        self.size_bytes: int = self.own_bytes + sum(child.size_bytes for child in below)
-        self.directories: int = 1 + sum(child.directories for child in below)
+        self.files, self.size_bytes, self.directories = self.own_files, self.own_bytes, 1
+        for child in draft.children.values():
+            if type(child) is Known:
+                self.files += child.files
+                self.size_bytes += child.size_bytes
+                self.directories += child.directories
 
     @property
     def details(self) -> Details:

@@ -20,9 +20,9 @@ class FileOps:
 
     def write(self, handle: int, data: bytes) -> None:
         """Write all of it."""
-        view = memoryview(data)
-        while view:
-            view = view[os.write(handle, view) :]
+        written = os.write(handle, data)
+        while written < len(data):
+            written += os.write(handle, memoryview(data)[written:])
 
     def finish(self, handle: int, mode: int, mtime_ns: int | None) -> None:
         """Set a file's mode, and its time if one is given."""

@@ -8,6 +8,7 @@ RESERVED = (b".git", b".holdfast")
 _MAX_NAME_BYTES = 255
 _HARMLESS = re.compile(rb"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")  # almost every name: seen at once
 _HARMLESS_PATH = re.compile(rb"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}(?:/[A-Za-z0-9_][A-Za-z0-9_.-]{0,99})*")
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _DRIVE = re.compile(rb"[A-Za-z]:\\")
 # Characters that HFS+ drops when it compares names, so that ".g\u200cit" opens ".git" there.
 _IGNORABLE = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
@@ -21,6 +22,11 @@ def text(path: bytes) -> str:
 def raw(path: str) -> bytes:
     """Return the bytes of a path that `text` made."""
     return path.encode("utf-8", "surrogateescape")
+
+
+def in_a_line(path: str) -> str:
+    """Return a path that stays on its line, for diffs and lists: control characters are written out."""
+    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], path)
 
 
 def join(parent: bytes, name: bytes) -> bytes:
@@ -60,7 +66,7 @@ def split(path: str) -> tuple[bytes, ...]:
     for name in () if _HARMLESS_PATH.fullmatch(whole) else names:
         problem = fault(name)
         if problem:
-            raise ValueError(f"{path!a}: {text(name)!a} {problem}")
+            raise ValueError(f"{path!r}: {text(name)!r} {problem}")
     return names
 
 

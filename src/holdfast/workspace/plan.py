@@ -97,9 +97,9 @@ def check(plan: RestorePlan) -> None:
             for path in (item.path, item.beside) if item.beside else (item.path,):
                 paths.split(path)
                 if path in seen:
-                    raise RestoreRefused(f"the plan names {path!a} twice")
+                    raise RestoreRefused(f"the plan names {path!r} twice")
                 seen.add(path)
             if item.checkpoint.hash and not _HASH.fullmatch(item.checkpoint.hash):
-                raise RestoreRefused(f"the plan names no content for {item.path!a}")
+                raise RestoreRefused(f"the plan names no content for {item.path!r}")
     except ValueError as error:
         raise RestoreRefused(f"the plan names a path that may not be written: {error}") from error

@@ -108,7 +108,7 @@ class _Draft:
         """Refuse a tree that reaches into our own store."""
         for path, item in self.found.items():
             if item.checkpoint is not None and any(path == own or path.startswith(own + b"/") for own in store):
-                raise RestoreRefused(f"the checkpoint would write to {paths.text(path)!a}, where the store lies")
+                raise RestoreRefused(f"the checkpoint would write to {paths.text(path)!r}, where the store lies")
 
     def decide(self) -> None:
         """Decide on each path by itself."""
@@ -185,7 +185,7 @@ class _Draft:
                 continue
             if paths.leaves(path, entry.target):
                 raise RestoreRefused(
-                    f"the link {paths.text(path)!a} leads out of the workspace to {paths.text(entry.target)!a}; "
+                    f"the link {paths.text(path)!r} leads out of the workspace to {paths.text(entry.target)!r}; "
                     "pass allow_outside_links to create it all the same"
                 )
 

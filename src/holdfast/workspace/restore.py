@@ -121,10 +121,10 @@ class _Place:
             except BlockingIOError as error:
                 self._close()
                 if time.monotonic() >= until:
-                    raise RestoreRefused(f"another restore is at work in {self._target!a}") from error
+                    raise RestoreRefused(f"another restore is at work in {self._target!r}") from error
             except OSError as error:
                 self._close()
-                raise RestoreRefused(f"{self._target!a} cannot be opened: {_said(error)}") from error
+                raise RestoreRefused(f"{self._target!r} cannot be opened: {_said(error)}") from error
             self._close()
             time.sleep(_PAUSE_S)
 
@@ -317,12 +317,12 @@ def _exists(directory: int, name: bytes) -> bool:
 
 def _report(plan: RestorePlan, left: tuple[str, ...]) -> RestoreReport:
     """Look at every path of the plan once more; few files are read again, of many only kind, mode and size are seen."""
-    counts = plan.counts()
-    read = len(plan.changes) <= _READ_AGAIN
+    counts, changes = plan.counts(), plan.changes
+    read = len(changes) <= _READ_AGAIN
     wrong: list[str] = []
     handle, opened = None, None
     try:
-        for item in plan.changes:
+        for item in changes:
             path = paths.raw(item.beside or item.path)
             parent, _, name = path.rpartition(b"/")
             if parent != opened:
@@ -351,8 +351,11 @@ def _is_as_promised(parent: int | None, name: bytes, item: PlanItem, *, read: bo
     if parent is None:
         return wanted.kind == "absent"
     if wanted.kind == "file" and item.action == "write" and not read:
-        status = os.lstat(name, dir_fd=parent) if _exists(parent, name) else None
-        return status is not None and (status.st_mode, status.st_size) == (modes.S_IFREG | wanted.mode, wanted.size)
+        try:
+            status = os.lstat(name, dir_fd=parent)
+        except FileNotFoundError:
+            return False
+        return (status.st_mode, status.st_size) == (modes.S_IFREG | wanted.mode, wanted.size)
     found = on_disk(parent, name)
     if item.action == "merge":
         return found.hash == item.merged or (not found.hash and found.kind == "file")

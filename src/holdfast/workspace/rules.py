@@ -62,6 +62,8 @@ class Rules:
     defaults: Patterns  # secrets and generated in one, to see quickly that neither matches
     tracked_only: bool = False
     reads_git: bool = True
+    in_settings: int = 0
+    """How many of the explicit layers, the outermost, are the settings' own."""
 
     @classmethod
     def of(cls, options: WorkspaceOptions) -> Rules:
@@ -81,6 +83,7 @@ class Rules:
             token,
             parse(contents[1] + b"\n" + contents[2]),
             reads_git=options.use_gitignore,
+            in_settings=1 if explicit else 0,
         )
 
     def verdict(self, name: bytes, path: bytes, *, is_directory: bool) -> str | None:
@@ -89,8 +92,11 @@ class Rules:
             return None
         if self.explicit:
             explicit = _last(self.explicit, name, path, is_directory)
+            if explicit:
+                by_file = _last(self.explicit[self.in_settings :], name, path, is_directory)
+                return "ignored by .holdfastignore" if by_file else "ignored by the settings"
             if explicit is not None:
-                return "ignored by .holdfastignore" if explicit else None
+                return None
         reason = self._implied(name, path, is_directory)
         if reason and (path in self.tracked.files or (is_directory and path in self.tracked.directories)):
             return None

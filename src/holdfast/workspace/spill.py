@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections import deque
 from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import IO, TYPE_CHECKING
 
 from holdfast.encode.chunks import Chunk
@@ -16,6 +14,7 @@ from holdfast.errors import LimitExceeded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from concurrent.futures import Future, ThreadPoolExecutor
     from types import TracebackType
     from typing import Self
 
@@ -24,26 +23,26 @@ if TYPE_CHECKING:
 _BATCH_CHUNKS = 128
 _BATCH_BYTES = 1024 * 1024
 _BATCHES_AHEAD = 4  # plain bytes that wait for a thread: four megabytes
+_BUFFER_BYTES = 1024 * 1024  # of the file: one call for hundreds of small chunks
 
 
 class SpillingWriter:
     """Collects the chunks of one commit like a `ChunkWriter`, in bounded memory; close it after the commit.
 
-    `chunks` is whole after `finish()`; reading it goes back to the file for what was spilled. Threads pay only where
-    cores are idle: handing small files over costs about as much as compressing them.
+    `chunks` is whole after `finish()`; reading it goes back to the file for what was spilled. A thread compresses batch
+    after batch while the caller reads on; less than a batch is compressed by `finish()` itself.
     """
 
     def __init__(
         self,
         compressor: Compressor,
         *,
-        threads: int = 0,
         memory_bytes: int = 8 * 1024 * 1024,
         directory: str | None = None,
     ) -> None:
         self.chunks = SpilledChunks(memory_bytes, directory)
         self._compressor = compressor
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="holdfast-compress") if threads else None
+        self._pool: ThreadPoolExecutor | None = None
         self._running: deque[Future[list[Chunk]]] = deque()
         self._batch: list[tuple[bytes, bytes]] = []
         self._batch_bytes = 0
@@ -62,15 +61,11 @@ class SpillingWriter:
         name = leaf_id(data)
         if name not in self._waiting and name not in self.chunks:
             _check_size(data)
-            if self._pool is None:
-                codec, stored = self._compressor.compress(data)
-                self.chunks.add(Chunk(name, codec, len(data), stored))
-            else:
-                self._waiting.add(name)
-                self._batch.append((name, data))
-                self._batch_bytes += len(data)
-                if len(self._batch) >= _BATCH_CHUNKS or self._batch_bytes >= _BATCH_BYTES:
-                    self._submit(self._pool)
+            self._waiting.add(name)
+            self._batch.append((name, data))
+            self._batch_bytes += len(data)
+            if len(self._batch) >= _BATCH_CHUNKS or self._batch_bytes >= _BATCH_BYTES:
+                self._submit()
         return Ref(LEAF, len(data), name)
 
     def node(self, entries: Iterable[Entry]) -> Ref:
@@ -92,35 +87,38 @@ class SpillingWriter:
 
     def finish(self) -> None:
         """Wait until every chunk is compressed; raises what went wrong."""
-        if self._pool is not None:
-            self._submit(self._pool)
         while self._running:
             self._take()
+        self._keep(self._compress(self._batch))
+        self._batch, self._batch_bytes = [], 0
 
     def close(self) -> None:
-        """Give back threads and the file."""
+        """Give back the thread and the file."""
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
         self.chunks.close()
 
-    def _submit(self, pool: ThreadPoolExecutor) -> None:
-        if self._batch:
-            self._running.append(pool.submit(self._compress, self._batch))
-            self._batch, self._batch_bytes = [], 0
+    def _submit(self) -> None:
+        if self._pool is None:
+            from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - only a full batch pays for it
+
+            self._pool = ThreadPoolExecutor(1, thread_name_prefix="holdfast-compress")
+        self._running.append(self._pool.submit(self._compress, self._batch))
+        self._batch, self._batch_bytes = [], 0
         while len(self._running) > _BATCHES_AHEAD or (self._running and self._running[0].done()):
             self._take()
 
     def _take(self) -> None:
-        for chunk in self._running.popleft().result():
+        self._keep(self._running.popleft().result())
+
+    def _keep(self, chunks: list[Chunk]) -> None:
+        for chunk in chunks:
             self.chunks.add(chunk)
             self._waiting.discard(chunk.id)
 
     def _compress(self, batch: list[tuple[bytes, bytes]]) -> list[Chunk]:
-        done: list[Chunk] = []
-        for name, data in batch:
-            codec, stored = self._compressor.compress(data)
-            done.append(Chunk(name, codec, len(data), stored))
-        return done
+        stored = self._compressor.compress_many([data for _, data in batch])
+        return [Chunk(name, done[0], len(data), done[1]) for (name, data), done in zip(batch, stored, strict=True)]
 
 
 class SpilledChunks(Mapping[bytes, Chunk]):
@@ -144,7 +142,9 @@ class SpilledChunks(Mapping[bytes, Chunk]):
             self._held[chunk.id] = chunk
             return
         if self._file is None:
-            self._file = tempfile.TemporaryFile(dir=self._directory)  # noqa: SIM115 - closed by `close`
+            import tempfile  # noqa: PLC0415 - only what is spilled pays for it
+
+            self._file = tempfile.TemporaryFile(dir=self._directory, buffering=_BUFFER_BYTES)  # noqa: SIM115 - closed by `close`
         self._file.write(chunk.data)
         # One number for three: tens of thousands of these wait at once.
         self._held[chunk.id] = self._end << 64 | size << 32 | chunk.size << 8 | chunk.codec

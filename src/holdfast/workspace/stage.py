@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.encode.tree import leaf_id
 from holdfast.workspace import paths
+from holdfast.workspace.ahead import ReadAhead
 from holdfast.workspace.contents import OPEN_FILE
 from holdfast.workspace.journal import Move
 from holdfast.workspace.merge import merge
@@ -17,15 +18,13 @@ from holdfast.workspace.swap import Moved
 from holdfast.workspace.tree import open_parent, pieces
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from holdfast.encode.chunks import ChunkReader
     from holdfast.workspace.ops import FileOps
     from holdfast.workspace.plan import PlanItem, RestorePlan
 
 _SYNCED_SINGLY = 256
-_READ_AHEAD_FILES = 256
-_READ_AHEAD_BYTES = 8 * 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -54,25 +53,30 @@ class Stage:
         self._new = new
         self._ops = ops
         self._progress = progress
-        self._total = len(plan.changes)
+        changes = plan.changes
+        self._total = len(changes)
         self._done = 0
         self._slots = 0
         self._sync_each = durable and self._total <= _SYNCED_SINGLY
         self._sync_all = durable and not self._sync_each
-        self._ahead: dict[str, bytes] = {}
+        self._groups, self._single = _grouped(changes)
+        self._ahead = ReadAhead(reader, _contents(self._groups, self._single))
         self._modes: dict[bytes, int] = {}
 
     def write(self) -> tuple[Move, ...]:
         """Stage every file and return the moves in an order that never needs what is not there yet."""
-        groups, single = _grouped(self._plan.changes)
+        with self._ahead:
+            return self._write()
+
+    def _write(self) -> tuple[Move, ...]:
         deletes: list[Move] = []
         rmdirs: list[Move] = []
         makes: list[Move] = []
         puts: list[Move] = []
         chmods: list[Move] = []
-        for item in single:
-            self._single(item, deletes, rmdirs, makes, puts, chmods)
-        for group in groups:
+        for item in self._single:
+            self._alone(item, deletes, rmdirs, makes, puts, chmods)
+        for group in self._groups:
             makes.append(self._group(group))
             chmods.append(Move("chmod", group.top.path, mode=group.top.checkpoint.mode, was=0o700))
         if self._sync_all:
@@ -82,7 +86,7 @@ class Stage:
         chmods.sort(key=lambda move: paths.raw(move.path), reverse=True)
         return (*deletes, *rmdirs, *makes, *puts, *chmods)
 
-    def _single(  # noqa: PLR0917
+    def _alone(  # noqa: PLR0917
         self,
         item: PlanItem,
         deletes: list[Move],
@@ -123,9 +127,9 @@ class Stage:
         start = len(paths.raw(group.top.path)) + 1
         handles: dict[bytes, int] = {b"": top}
         current: list[bytes] = []
+        below = [(paths.raw(item.path)[start:], item) for item in group.below]
         try:
-            for item in self._reading_ahead(group.below):
-                path = paths.raw(item.path)[start:]
+            for path, item in below:
                 parent, _, leaf = path.rpartition(b"/")
                 while current and not (parent == current[-1] or parent.startswith(current[-1] + b"/")):
                     self._leave(current, handles)
@@ -142,7 +146,7 @@ class Stage:
         finally:
             for handle in handles.values():
                 os.close(handle)
-        placed = tree_state((paths.raw(item.path)[start:], item.checkpoint) for item in group.below)
+        placed = tree_state((path, item.checkpoint) for path, item in below)
         return Move("tree", group.top.path, slot, expect=placed)
 
     def _leave(self, current: list[bytes], handles: dict[bytes, int]) -> None:
@@ -153,25 +157,6 @@ class Stage:
             self._ops.finish(handle, self._modes.pop(path), None)
         finally:
             os.close(handle)
-
-    def _reading_ahead(self, items: list[PlanItem]) -> Iterable[PlanItem]:
-        """Yield items, the small files of many of them fetched at once."""
-        batch: list[PlanItem] = []
-        size = 0
-        for item in items:
-            batch.append(item)
-            size += item.checkpoint.size
-            if len(batch) >= _READ_AHEAD_FILES or size >= _READ_AHEAD_BYTES:
-                yield from self._fetched(batch)
-                batch, size = [], 0
-        yield from self._fetched(batch)
-
-    def _fetched(self, batch: list[PlanItem]) -> list[PlanItem]:
-        wanted = {item.checkpoint.hash: item.checkpoint for item in batch if not item.checkpoint.cut}
-        refs = [ref for state in wanted.values() if (ref := state.ref()) is not None]
-        fetched = zip(refs, self._reader.plain(refs), strict=True) if refs else ()
-        self._ahead = {ref.id.hex(): data for ref, data in fetched if len(data) == ref.size}
-        return batch
 
     def _file(self, directory: int, name: bytes, item: PlanItem) -> None:
         """Write one staged file or link."""
@@ -185,8 +170,7 @@ class Stage:
             if item.action == "merge":
                 self._ops.write(handle, self._merged(item))
             else:
-                ahead = self._ahead.get(wanted.hash)
-                for data in (ahead,) if ahead is not None else pieces(self._reader, wanted.ref()):
+                for data in self._ahead.content(wanted):
                     self._ops.write(handle, data)
             self._ops.finish(handle, wanted.mode, None if self._plan.in_place else item.mtime_ns)
             if self._sync_each:
@@ -224,6 +208,15 @@ class Stage:
         self._done += 1
         if self._progress is not None:
             self._progress(self._done, self._total)
+
+
+def _contents(groups: Iterable[_Group], single: Iterable[PlanItem]) -> Iterator[State]:
+    """Yield what will be written, in that order."""
+    for item in single:
+        if item.action != "merge" and item.checkpoint.kind == "file":
+            yield item.checkpoint
+    for group in groups:
+        yield from (item.checkpoint for item in group.below)
 
 
 def _grouped(items: Iterable[PlanItem]) -> tuple[list[_Group], list[PlanItem]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 from holdfast.encode.chunks import ChunkReader
 from holdfast.encode.tree import LEAF, NODE, Ref, encode_node, leaf_id, node_id
 from holdfast.encode.tree import Entry as NodeEntry
-from holdfast.errors import ChunkCorrupt, LimitExceeded, NotFound
+from holdfast.errors import ChunkCorrupt, LimitExceeded, NotFound, UsageError
 from holdfast.workspace import paths
 from holdfast.workspace.contents import OPEN_FILE
 from holdfast.workspace.directory import DIRECTORY, FILE, LINK, Entry, decode
@@ -24,6 +25,8 @@ KINDS = {FILE: "file", DIRECTORY: "directory", LINK: "link"}
 MAX_ENTRIES = 2_000_000  # a hostile tree that names one directory again and again stops here
 _MAX_LEVELS = 2_000
 _BATCH = 64
+_SUGGESTED = 3
+_COMPARED = 20_000  # paths that a misspelt one is compared with
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +79,52 @@ def files(reader: ChunkReader, snapshot: Snapshot) -> list[FileRecord]:
 
 
 def find(reader: ChunkReader, root: Ref, path: str) -> Entry:
-    """Return the entry at a path; NotFound if there is none."""
+    """Return the entry at a path from the top; NotFound with the nearest if there is none."""
+    try:
+        names = paths.split(path)
+    except ValueError as error:
+        raise UsageError(f"{error}; give a path from the workspace's top") from None
     entry = Entry(b"", DIRECTORY, 0o755, root)
-    for name in paths.split(path):
-        if entry.kind != DIRECTORY or entry.ref is None:
-            raise NotFound("captured file", path)
-        found = [item for item in decode([entry.ref], reader)[0] if item.name == name]
+    for name in names:
+        below = [] if entry.kind != DIRECTORY or entry.ref is None else decode([entry.ref], reader)[0]
+        found = [item for item in below if item.name == name]
         if not found:
-            raise NotFound("captured file", path)
+            raise NotFound("captured file", path, near_paths(path, [paths.text(one) for one, _ in walk(reader, root)]))
         entry = found[0]
     return entry
+
+
+def check_named(
+    reader: ChunkReader, root: Ref, only: Iterable[str], directory: str, *, last: Ref | None = None
+) -> None:
+    """Raise NotFound for a path that somebody named and that neither the stored tree has nor the directory.
+
+    One that was in the `last` known tree and is gone is no mistake of theirs.
+    """
+    for path in only:
+        try:
+            find(reader, root, path)
+        except NotFound:
+            is_here = os.path.lexists(os.path.join(os.fsencode(directory), paths.raw(path)))  # noqa: PTH118
+            if not is_here and not (last is not None and _has(reader, last, path)):
+                raise
+
+
+def _has(reader: ChunkReader, root: Ref, path: str) -> bool:
+    try:
+        find(reader, root, path)
+    except NotFound:
+        return False
+    return True
+
+
+def near_paths(path: str, known: Sequence[str]) -> str:
+    """Return which paths somebody may have meant, as a question: those of the same name, or spelt nearly so."""
+    name = path.rpartition("/")[2]
+    near = [one for one in known if one.rpartition("/")[2] == name] or difflib.get_close_matches(
+        path, known[:_COMPARED], n=_SUGGESTED
+    )
+    return f"did you mean {' or '.join(map(repr, near[:_SUGGESTED]))}?" if near else ""
 
 
 def pieces(reader: ChunkReader, ref: Ref | None) -> Iterator[bytes]:

@@ -121,7 +121,7 @@ class Workspace:
             try:
                 known = scan.directory(handle, b"", known, rules)
             except NotCaptured as reason:
-                raise UsageError(f"workspace {self.root!a} {reason}: try again when it is at rest") from reason
+                raise UsageError(f"workspace {self.root!r} {reason}: try again when it is at rest") from reason
             scan.touched[:0] = touched
             if not repositories.stale(scan.ignore_digest):
                 return known, scan, top
@@ -134,16 +134,16 @@ def checked_root(root: str | os.PathLike[str], options: WorkspaceOptions) -> str
     real = os.path.realpath(given)
     if not os.path.isdir(real):  # noqa: PTH112
         what = "is no directory" if os.path.lexists(given) else "does not exist"
-        raise UsageError(f"workspace {given!a} {what}: name the directory that the run works in")
+        raise UsageError(f"workspace {given!r} {what}: name the directory that the run works in")
     homes = {os.path.realpath(os.path.expanduser("~")), os.path.realpath(_home())}  # noqa: PTH111
     if not options.allow_home:
         for home in {"/", *homes}:
             if home == real or (home != "/" and home.startswith(real.rstrip("/") + "/")):
-                raise UsageError(f"workspace {real!a} is or holds {home!a}: name the project's own directory")
+                raise UsageError(f"workspace {real!r} is or holds {home!r}: name the project's own directory")
     owner = os.stat(real).st_uid  # noqa: PTH116
     if owner != os.geteuid() and not options.allow_foreign_owner:
         raise UsageError(
-            f"workspace {real!a} belongs to user {owner}, not to user {os.geteuid()} who runs this: "
+            f"workspace {real!r} belongs to user {owner}, not to user {os.geteuid()} who runs this: "
             "set allow_foreign_owner to capture it all the same"
         )
     return real
@@ -154,7 +154,7 @@ def open_root(root: str) -> int:
     try:
         return os.open(root, OPEN_DIRECTORY)
     except OSError as error:
-        raise UsageError(f"workspace {root!a} cannot be opened: {os.strerror(error.errno or 0)}") from error
+        raise UsageError(f"workspace {root!r} cannot be opened: {os.strerror(error.errno or 0)}") from error
 
 
 def _home() -> str:

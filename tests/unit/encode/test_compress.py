@@ -8,7 +8,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.encode.compress import MAX_CHUNK_BYTES, Codec, Compressor, decompress
+from holdfast.encode.compress import MAX_CHUNK_BYTES, Codec, Compressor, decompress, decompress_many
 from holdfast.errors import UsageError
 
 some = settings(derandomize=True, deadline=None, database=None, max_examples=100)
@@ -24,6 +24,27 @@ def test_what_was_compressed_comes_back(codec, data):
     used, stored = Compressor(codec).compress(data)
     assert decompress(used, stored, len(data)) == data
     assert len(stored) <= len(data)
+
+
+@codecs
+def test_many_at_once_are_compressed_like_each_and_come_back(codec):
+    batch = [b"", b"x" * 63, *(b"%d words " % n * n for n in range(1, 300)), bytes(range(256)), b"\0" * MAX_CHUNK_BYTES]
+    compressor = Compressor(codec)
+    done = compressor.compress_many(batch)
+    assert done == [compressor.compress(data) for data in batch]
+    assert compressor.compress_many([]) == compressor.compress_many([b""])[1:] == []
+    back = decompress_many([(used, stored, len(data)) for (used, stored), data in zip(done, batch, strict=True)])
+    wanted = [data if used is Codec.ZSTD else None for (used, _), data in zip(done, batch, strict=True)]
+    assert back == wanted
+    assert decompress_many([]) == []
+
+
+def test_without_the_library_s_batches_they_are_compressed_and_left_one_by_one(monkeypatch):
+    done = Compressor().compress_many([b"x" * 100, b"y" * 10])
+    monkeypatch.setattr(zstandard, "backend_features", set())
+    monkeypatch.setattr("holdfast.encode.compress._UNPACKS_BATCHES", False)
+    assert Compressor().compress_many([b"x" * 100, b"y" * 10]) == done
+    assert decompress_many([(done[0][0], done[0][1], 100)]) == [None]
 
 
 @codecs
@@ -44,6 +65,12 @@ def test_text_shrinks_with_the_chosen_codec(codec):
 def test_a_level_can_be_chosen(codec):
     data = b"".join(f"{n % 97} words of {n * n % 1013} kinds; ".encode() for n in range(5_000))
     assert Compressor(codec, level=9).compress(data)[1] != Compressor(codec, level=1).compress(data)[1]
+
+
+@codecs
+def test_the_quick_one_has_the_same_codec_at_its_lowest_level(codec):
+    data = b"".join(f"{n % 97} words of {n * n % 1013} kinds; ".encode() for n in range(5_000))
+    assert Compressor(codec).quick().compress(data) == Compressor(codec, level=1).compress(data)
 
 
 def test_an_unknown_codec_is_refused_with_the_known_ones():
@@ -90,6 +117,7 @@ def test_a_bomb_is_refused_before_it_is_unpacked(bomb, claimed):
     try:
         with pytest.raises(ValueError, match=r".+"):
             decompress(codec, stored, claimed)
+        assert decompress_many([(codec, stored, claimed)]) == [None]
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -121,6 +149,46 @@ def test_the_bombs_would_go_off_without_the_guard():
 def test_bytes_too_many_or_too_few_are_refused(codec, stored):
     with pytest.raises(ValueError, match=r".+"):
         decompress(codec, stored, 100)
+
+
+frames = st.sampled_from(
+    [
+        (zstandard.ZstdCompressor(level=level, write_checksum=checked).compress(data), len(data))
+        for level in (1, 19)
+        for checked in (False, True)
+        for data in (b"some words and some words " * 20, b"x" * 300_000, bytes(range(256)) * 3, b"x")
+    ]
+)
+harms = st.one_of(
+    st.tuples(st.just("flip"), st.integers(0), st.integers(1, 255)),
+    st.tuples(st.just("cut"), st.integers(1, 40), st.just(0)),
+    st.tuples(st.just("more"), st.integers(0, 255), st.integers(1, 20)),
+    st.tuples(st.just("twice"), st.just(0), st.just(0)),
+)
+
+
+@st.composite
+def harmed(draw):
+    stored, size = draw(frames)
+    for how, where, what in draw(st.lists(harms, max_size=2)):
+        if how == "flip" and stored:
+            at = where % len(stored)
+            stored = stored[:at] + bytes([stored[at] ^ what]) + stored[at + 1 :]
+        elif how == "cut":
+            stored = stored[:-where]
+        elif how == "more":
+            stored += bytes([where]) * what
+        else:
+            stored *= 2
+    return Codec.ZSTD, stored, size + draw(st.sampled_from([0, 0, 0, 1, -1]))
+
+
+@settings(some, max_examples=500)
+@given(st.lists(harmed(), max_size=6))
+def test_of_many_at_once_none_is_taken_that_would_be_refused_alone(batch):
+    for item, plain in zip(batch, decompress_many(batch), strict=True):
+        if plain is not None:
+            assert decompress(*item) == plain
 
 
 @settings(some, max_examples=300)
