@@ -16,21 +16,22 @@ import msgspec
 from holdfast.capture.markers import register_markers
 from holdfast.capture.marks import checked_marks
 from holdfast.checkpoint import Checkpoint
-from holdfast.control import Control, is_inbox
+from holdfast.control import Control
 from holdfast.encode.chunks import ChunkReader
 from holdfast.encode.compress import CodecName, Compressor
 from holdfast.encode.types import TypeRegistry
 from holdfast.encode.values import Packer
 from holdfast.errors import CheckpointCorrupt, ChunkCorrupt, Conflict, IntegrityError, NotFound, UsageError
-from holdfast.model.ids import check_checkpoint_id, check_run_id
+from holdfast.model.ids import check_checkpoint_id, check_run_id, is_reserved
 from holdfast.recover.record import is_undo_point
 from holdfast.recovery.door import RecoveryDoor
-from holdfast.retain.policy import Decision, check_policy, expendable
+from holdfast.retain.policy import Decision, check_policy, decide_simply
 from holdfast.runtime.parts import Services, Waiting
 from holdfast.settings.file import check_settings, find_settings, load_settings, located
 from holdfast.settings.outside import read_key, refill
 from holdfast.settings.values import Settings, merged
 from holdfast.store.api import Listing
+from holdfast.store.lineage import head_of
 from holdfast.store.open import open_store
 from holdfast.store.sealed import SealedStore, seal_store
 
@@ -248,7 +249,7 @@ class Holdfast(RecoveryDoor):
         wanted = _checked_limit(limit)
         while True:
             listing = self.store.runs(limit=wanted)
-            shown = [record for record in listing if not is_inbox(record.id)]
+            shown = [record for record in listing if not is_reserved(record.id)]
             if limit is None or wanted is None or len(shown) >= limit or len(listing) < wanted:
                 return _warned(Listing(shown[:limit], listing.damaged))
             wanted *= 2
@@ -291,14 +292,12 @@ class Holdfast(RecoveryDoor):
     def latest(self, run: str, *, sound: bool = False) -> Checkpoint:
         """Return a run's newest checkpoint; with `sound`, the newest that is whole, with what it `skipped`."""
         record = self.store.run(check_run_id(run))
-        if record.head is None:
-            raise NotFound("checkpoint of run", run)
-        if sound:
+        if sound and record.head is not None:
             return self._newest_sound(record)
-        try:
-            return self.opened(self.store.checkpoint(record.head))
-        except NotFound:
-            raise CheckpointCorrupt(f"it is the head of run {run!a} and is missing", record.head) from None
+        head = head_of(self.store, record)
+        if head is None:
+            raise NotFound("checkpoint of run", run)
+        return self.opened(head)
 
     def _newest_sound(self, run: RunRecord) -> Checkpoint:
         from holdfast.verify.check import faults_in  # noqa: PLC0415 - loaded when it is used
@@ -317,7 +316,7 @@ class Holdfast(RecoveryDoor):
                 return self.opened(record, skipped)
             first = faults[0]
             skipped.append(ChunkCorrupt(first.detail, first.chunk or "", record.envelope.id, first.section))
-        raise IntegrityError(f"run {run.id!a} has no sound checkpoint left: all {len(skipped)} are damaged")
+        raise IntegrityError(f"run {run.id!r} has no sound checkpoint left: all {len(skipped)} are damaged")
 
     def events(self, run: str) -> list[Event]:
         """Return what happened in a run, oldest first: what, when, by whom, how long."""
@@ -432,16 +431,11 @@ class Holdfast(RecoveryDoor):
         record = self.store.run(name)
         listing = _warned(self.store.checkpoints(name))
         needed = fork_points(self.store, name)
-        doomed = set(expendable(listing, head=record.head, keep=keep, before=before, needed=needed))
+        decisions = decide_simply(listing, head=record.head, keep=keep, before=before, needed=needed)
+        doomed = [one.id for one in decisions if one.action == "delete"]
         if doomed and not dry_run:
             self.delete(*doomed)
-        return Pruned(
-            [
-                Decision(e.id, e.seq, "delete", "beyond keep= or older_than=") if e.id in doomed
-                else Decision(e.id, e.seq, "keep", "within keep= and older_than=, or needed for a recovery")
-                for e in (one.envelope for one in listing)
-            ]
-        )  # fmt: skip
+        return Pruned(decisions)
 
     def verify(
         self, *, progress: Callable[[str, int], None] | None = None, remembered: Mapping[str, str] | None = None
@@ -542,7 +536,7 @@ class Holdfast(RecoveryDoor):
     def stats(self) -> StoreStats:
         """Count what is stored, and say what stores it; inboxes are no runs of their own."""
         stats = self.store.stats()
-        hidden = sum(is_inbox(record.id) for record in self.store.runs())
+        hidden = sum(is_reserved(record.id) for record in self.store.runs())
         return msgspec.structs.replace(stats, runs=stats.runs - hidden)
 
     def opened(self, record: CheckpointRecord, skipped: Iterable[IntegrityError] = ()) -> Checkpoint:
@@ -632,7 +626,7 @@ def open(  # noqa: A001 - holdfast.open() reads well, and nothing here opens fil
 
 def _checked_limit(limit: int | None) -> int | None:
     if limit is not None and (not isinstance(limit, int) or limit < 0):
-        raise UsageError(f"limit={limit!a}: give a number from 0 up, or None for all")
+        raise UsageError(f"limit={limit!r}: give a number from 0 up, or None for all")
     return limit
 
 

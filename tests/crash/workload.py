@@ -13,7 +13,8 @@ from crash.children import scratch
 from holdfast.encode.tree import Ref
 from holdfast.engine import Holdfast
 from holdfast.model.checkpoint import Marks
-from holdfast.retain.sweep import reachable, sweep
+from holdfast.retain.sweep import sweep
+from holdfast.store.reach import reachable
 from holdfast.store.sqlite import SQLiteStore
 
 if TYPE_CHECKING:

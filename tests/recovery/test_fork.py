@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from datetime import UTC, datetime
 
 import pytest
 
@@ -115,7 +116,8 @@ def test_a_fork_with_an_edited_log_counts_its_steps(hf):
 
 
 def test_a_long_log_is_dropped_or_replaced_as_a_whole(hf):
-    parts = {"steps": [{"step": "a", "event": "done"}], "steps.2": [{"step": "b", "event": "done"}]}
+    record = {"event": "done", "at": datetime(2030, 1, 1, tzinfo=UTC), "input": "", "code": "f"}
+    parts = {"steps": [{"step": "a", **record}], "steps.2": [{"step": "b", **record}]}
     origin = hf.run("origin").checkpoint(sections={**parts, "journal": [], "journal.2": []})
     assert set(hf.fork(origin.id, "without", drop=["steps", "journal"]).sections) == {"recovery"}
     again = hf.fork(origin.id, "again", sections={"journal": []}, drop=["steps"])

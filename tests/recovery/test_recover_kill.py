@@ -102,6 +102,16 @@ def outcome(point: tuple[str, int]) -> str:
                 assert hf.recover(plan).success
             assert states(folder) == (1, before)
             return "again"
+        if way == "spec":
+            with Holdfast(SQLiteStore(folder / "x.db", durability="process")) as hf:
+                if hf.latest("r").section("state") == 1:
+                    return "done before"
+                assert hf.recover(plan.checkpoint, workspace=project).success
+                assert hf.latest("r").section("state") == 1
+                assert tree(project) == before
+                assert hf.undo("r", workspace=project).success
+            assert states(folder) == (2, after)
+            return "again"
         if way == "plan":
             with Holdfast(SQLiteStore(folder / "x.db", durability="process")) as hf:
                 hf.run("r", workspace=project).close()
@@ -138,6 +148,11 @@ def test_killed_anywhere_state_and_files_are_both_as_before_or_both_as_planned()
 def test_killed_anywhere_the_same_plan_is_carried_out_when_it_is_done_again() -> None:
     """Proves D9."""
     assert set(spread(points("recover"), outcome)) == {"again"}
+
+
+def test_killed_anywhere_the_same_call_goes_there_and_can_be_undone() -> None:
+    """Proves D9: what was there before is not lost by doing it again."""
+    assert set(spread(points("spec"), outcome)) == {"again", "done before"}
 
 
 def test_killed_anywhere_a_new_plan_finds_a_whole_state() -> None:

@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 import holdfast
-from holdfast.errors import ChunkCorrupt, IntegrityError, NotFound, RunDiffers, StoreCorrupt, UsageError
+from holdfast.errors import ChunkCorrupt, IntegrityError, InvalidId, NotFound, RunDiffers, StoreCorrupt, UsageError
 from holdfast.model.checkpoint import Marks
 from holdfast.store.files import FilesStore
 from holdfast.store.memory import MemoryStore
@@ -282,3 +282,16 @@ def test_a_bundle_never_holds_a_run_that_was_not_asked_for(tmp_path):
     with holdfast.open(tmp_path / "other") as other:
         other.import_from(tmp_path / "run.holdfast")
         assert [run.id for run in other.runs()] == ["public"]
+
+
+def test_the_engines_own_runs_never_come_from_another_store(source, target):
+    """Another store's keys would lock the target, another store's inbox would answer for its people."""
+    fill(source)
+    holdfast.Holdfast(target).run("deploy").checkpoint(state=1)
+    for name in ("_holdfast.inbox.deploy", "_holdfast.other"):
+        Line(source, name).commit()
+    copied = copy_runs(source, target)
+    assert {one.run for one in copied} == {"long", "short"}
+    assert {run.id for run in target.runs()} == {"deploy", "long", "short"}
+    with pytest.raises(InvalidId):
+        copy_runs(source, target, ["_holdfast.inbox.deploy"])

@@ -58,6 +58,7 @@ class AgentTask(SectionValue, frozen=True):
     completed_at: datetime | None = None
     input: Any = None
     input_digest: str | None = None  # tells another input from the same one, also where it was redacted
+    step: str | None = None  # the step that it was called in
     output: Any = None
     summary: str = ""
     location: str | None = None

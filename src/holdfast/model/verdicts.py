@@ -39,8 +39,8 @@ def check_verdicts(verdicts: Mapping[str, Any]) -> dict[str, Verdict]:
             import difflib  # noqa: PLC0415 - only for those who mistyped something
 
             near = difflib.get_close_matches(str(kind), DEFAULT_VERDICTS, n=1)
-            hint = f"did you mean {near[0]!a}?" if near else f"there are {', '.join(DEFAULT_VERDICTS)}"
-            raise UsageError(f"{kind!a:.80} is nothing that freshness looks at: {hint}")
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(DEFAULT_VERDICTS)}"
+            raise UsageError(f"{kind!r:.80} is nothing that freshness looks at: {hint}")
         if verdict not in VERDICTS:
-            raise UsageError(f"{kind}: {verdict!a:.80} is no verdict: use {', '.join(VERDICTS)}")
+            raise UsageError(f"{kind}: {verdict!r:.80} is no verdict: use {', '.join(VERDICTS)}")
     return cast("dict[str, Verdict]", dict(verdicts))

@@ -11,7 +11,7 @@ from holdfast.workspace.decide import Decisions
 from holdfast.workspace.planning import plan_restore
 from holdfast.workspace.restore import apply
 from holdfast.workspace.state import ABSENT, State, on_disk
-from holdfast.workspace.tree import open_parent, pieces
+from holdfast.workspace.tree import check_named, open_parent, pieces
 from holdfast.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ def plan_files(
     taken, since the present ones are kept in the undo point.
     """
     decisions = request.decisions
+    place = request.into if request.into is not None else workspace.root if workspace is not None else ""
+    check_named(reader, checkpoint.root, request.paths, place, last=last.root if last is not None else None)
     if request.into is not None:
         return _plan_into(reader, workspace, checkpoint, request, decisions or Decisions(edits="take"))
     assert workspace is not None

@@ -304,4 +304,4 @@ def _commit(facts: Facts) -> str:
 
 
 def _shown(value: str | None) -> str:
-    return "nothing" if value is None else f"{value!a:.100}"
+    return "nothing" if value is None else f"{value!r:.100}"

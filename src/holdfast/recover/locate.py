@@ -22,6 +22,7 @@ from holdfast.errors import (
     UsageError,
 )
 from holdfast.model.checkpoint import CheckpointRecord
+from holdfast.model.ids import is_reserved
 from holdfast.recover.line import RunLine, Unreadable, number
 from holdfast.recover.specs import Reading, Spec, parse
 from holdfast.verify.check import faults_in
@@ -37,7 +38,6 @@ _MOST_IDS = 250_000  # ids, not records: what a look-up by the end of an id read
 _MOST_LABELS = 20_000  # records that a look-up by label alone reads at most
 _ONLY_SOME = f"a label without its run is looked for in {_MOST_LABELS:,} checkpoints only"
 _TAIL_DIGITS = 20
-_OUR_OWN = "_holdfast."
 _MOST_MATCHES = 200
 
 
@@ -158,15 +158,15 @@ class _Search:
     def _by_id(self, reading: Reading) -> CheckpointRecord:
         record = self._store.checkpoint(reading.value)
         if reading.run is not None and record.envelope.run != reading.run:
-            hint = f"it is one of run {record.envelope.run!a}"
-            raise NotFound(f"checkpoint of run {reading.run!a} with id", reading.value, hint)
+            hint = f"it is one of run {record.envelope.run!r}"
+            raise NotFound(f"checkpoint of run {reading.run!r} with id", reading.value, hint)
         return record
 
     def _by_prefix(self, reading: Reading) -> CheckpointRecord | None:
         """Find an id by how it begins, or by how its random end begins: ids of one minute share their time."""
         found = self._ids_in_run(reading) if reading.run is not None else self._ids_anywhere(reading.value)
         if len(found) > 1:
-            raise Ambiguous(f"{self._spec.text!a}", tuple(found))
+            raise Ambiguous(f"{self._spec.text!r}", tuple(found))
         return self._store.checkpoint(found[0]) if found else None
 
     def _ids_in_run(self, reading: Reading) -> list[str]:
@@ -184,7 +184,7 @@ class _Search:
     def _is_visible(self, checkpoint: str) -> bool:
         """Tell whether a checkpoint is of a run that people see; a damaged one is of nobody knows whom."""
         try:
-            return not _is_hidden(self._store.checkpoint(checkpoint).envelope.run)
+            return not is_reserved(self._store.checkpoint(checkpoint).envelope.run)
         except IntegrityError:
             return True
         except NotFound:
@@ -200,7 +200,7 @@ class _Search:
             if record is not None:
                 return record
         hint = f"its last is {line.last_seq}" if line and seq > line.last_seq else "it was deleted" if seq else ""
-        raise NotFound(f"checkpoint of run {reading.run!a} with number", reading.value, hint)
+        raise NotFound(f"checkpoint of run {reading.run!r} with number", reading.value, hint)
 
     def _by_label(self, reading: Reading) -> CheckpointRecord | None:
         """Find a label in its run, or in one run alone; of several in a run the newest has it."""
@@ -220,9 +220,9 @@ class _Search:
             if self._is_cut:
                 break
         if len(matches) > 1:
-            raise Ambiguous(f"{reading.value!a:.80}", tuple(f"{run}:{reading.value}" for run in matches))
+            raise Ambiguous(f"{reading.value!r:.80}", tuple(f"{run}:{reading.value}" for run in matches))
         if matches and self._is_cut:
-            raise UsageError(f"{_ONLY_SOME}, so another run may have {reading.value!a:.80}, too: name it, as RUN:LABEL")
+            raise UsageError(f"{_ONLY_SOME}, so another run may have {reading.value!r:.80}, too: name it, as RUN:LABEL")
         return next(iter(matches.values()), None)
 
     def _on_line(self, reading: Reading) -> Located | None:
@@ -255,7 +255,7 @@ class _Search:
         hint = f"there are {had} resumable ones before {start.envelope.id}" + (
             ", damaged ones with them" * bool(passed)
         )
-        raise NotFound(f"checkpoint of run {line.run!a} at", self._spec.text, hint)
+        raise NotFound(f"checkpoint of run {line.run!r} at", self._spec.text, hint)
 
     def _first_sound(self, line: RunLine, rows: Iterator[CheckpointRecord | Unreadable]) -> Located:
         passed: list[Damage] = []
@@ -269,7 +269,7 @@ class _Search:
             raise NotFound("checkpoint of run", line.run)
         count = "its only one is" if len(passed) == 1 else f"all {len(passed)} are"
         raise IntegrityError(
-            f"run {line.run!a} has no sound checkpoint left there: {count} damaged (the newest: {passed[0].detail}). "
+            f"run {line.run!r} has no sound checkpoint left there: {count} damaged (the newest: {passed[0].detail}). "
             "Bring the run back from a copy or a bundle, or begin it again under another name"
         )
 
@@ -310,10 +310,10 @@ class _Search:
     def _newest_run(self) -> str:
         """Return the run that moved last."""
         listing = self._store.runs()
-        moved = {run.id: run.updated_at for run in listing if not _is_hidden(run.id)}
+        moved = {run.id: run.updated_at for run in listing if not is_reserved(run.id)}
         for error in listing.damaged:
             name = getattr(error, "run", "")
-            line = None if _is_hidden(name) else self._readable_line(name)
+            line = None if is_reserved(name) else self._readable_line(name)
             newest = next((row for row in line.rows() if isinstance(row, CheckpointRecord)), None) if line else None
             if newest is not None:
                 moved.setdefault(name, newest.envelope.created_at)
@@ -327,7 +327,7 @@ class _Search:
         """Return the names of all runs that people see, also of those whose own record is damaged."""
         listing = self._store.runs()
         names = [*(run.id for run in listing), *(getattr(error, "run", "") for error in listing.damaged)]
-        return [name for name in dict.fromkeys(names) if name and not _is_hidden(name)]
+        return [name for name in dict.fromkeys(names) if name and not is_reserved(name)]
 
     def _readable_lines(self) -> Iterator[tuple[str, RunLine]]:
         for run in self._run_names():
@@ -346,10 +346,10 @@ class _Search:
         if any(reading.kind == "id" and not reading.back for reading in self._spec.readings):
             return NotFound("checkpoint", text)
         if self._run is not None:
-            return NotFound(f"checkpoint of run {self._run!a} named", text)
+            return NotFound(f"checkpoint of run {self._run!r} named", text)
         for reading in self._spec.readings:
             if reading.run is not None and self._lines.get(reading.run) is not None:
-                return NotFound(f"checkpoint of run {reading.run!a} named", reading.value)
+                return NotFound(f"checkpoint of run {reading.run!r} named", reading.value)
         named = next((reading.run for reading in self._spec.readings if reading.run is not None), text)
         return self._no_such_run(named, kind="run, checkpoint or label")
 
@@ -357,18 +357,13 @@ class _Search:
         """Name the runs that are called nearly so."""
         known = self._run_names()
         near = difflib.get_close_matches(name, known, n=3)
-        hints = [f"did you mean {' or '.join(map(ascii, near))}?"] if near else [] if known else ["the store is empty"]
+        hints = [f"did you mean {' or '.join(map(repr, near))}?"] if near else [] if known else ["the store is empty"]
         return NotFound(kind, name, "; ".join([*hints, *([_ONLY_SOME] if self._is_cut else [])]))
 
 
 def _begins(checkpoint: str, digits: str) -> bool:
     """Tell whether an id, or its random end, begins with these digits."""
     return checkpoint.startswith(digits, len("cp_")) or checkpoint.startswith(digits, -_TAIL_DIGITS)
-
-
-def _is_hidden(run: str) -> bool:
-    """Tell whether a run is one of our own, such as an inbox: it is found by its whole name only."""
-    return run.startswith(_OUR_OWN)
 
 
 def _line_first(line: RunLine) -> Iterator[CheckpointRecord | Unreadable]:
@@ -395,7 +390,7 @@ def _before_phase(line: RunLine, phase: str) -> Iterator[CheckpointRecord | Unre
         raise _no_such_phase(line.run, phase, rows)
     before = rows[inside[-1] + 1 :]
     if not before:
-        raise NotFound(f"checkpoint of run {line.run!a} before phase", phase, "it began with that phase")
+        raise NotFound(f"checkpoint of run {line.run!r} before phase", phase, "it began with that phase")
     return iter(before)
 
 
@@ -403,7 +398,7 @@ def _no_such_phase(run: str, phase: str, rows: Sequence[CheckpointRecord | Unrea
     summaries = [row.envelope.summary for row in rows if isinstance(row, CheckpointRecord)]
     known = {name for summary in summaries for name in (summary.phase, summary.state) if name}
     near = difflib.get_close_matches(phase, sorted(known), n=3) or sorted(known)[:5]
-    return NotFound(f"checkpoint of run {run!a} in phase", phase, f"there are {', '.join(near)}" if near else "")
+    return NotFound(f"checkpoint of run {run!r} in phase", phase, f"there are {', '.join(near)}" if near else "")
 
 
 def _is_in(record: CheckpointRecord, phase: str) -> bool:

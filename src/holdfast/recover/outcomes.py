@@ -63,7 +63,7 @@ def unknown_steps(steps: Iterable[Any], decided: Mapping[str, Treatment]) -> tup
     missing = sorted(set(decided) - {each.step for each in found})
     if missing:
         known = f"those that are: {', '.join(each.step for each in found)}" if found else "no step is"
-        raise UsageError(f"unknown={{{missing[0]!a}: ...}}: that step is not of unknown outcome here; {known}")
+        raise UsageError(f"unknown={{{missing[0]!r}: ...}}: that step is not of unknown outcome here; {known}")
     return tuple(found)
 
 
@@ -71,6 +71,11 @@ def repeated(kept: Iterable[Any], now: Iterable[Any]) -> tuple[str, ...]:
     """Return the steps that are done by now and will not be after going back: they run again."""
     stays = settled(kept)
     return tuple(name for name in settled(now) if name not in stays)
+
+
+def decided_steps(unknown: Iterable[UnknownStep]) -> tuple[str, ...]:
+    """Return the steps of unknown outcome that somebody decided on, so that nobody has to be asked."""
+    return tuple(each.step for each in unknown if each.decided and each.treated != "ask")
 
 
 def decided_records(unknown: Iterable[UnknownStep], steps: Iterable[Any], at: datetime) -> list[dict[str, Any]]:

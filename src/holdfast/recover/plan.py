@@ -141,7 +141,7 @@ class RecoveryPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         counts = ", ".join(f"{count:,} {action}" for action, count in sorted(plan.counts().items()))
         told = [f"  files in {plan.target}: {counts}"]
         shown = sorted(plan.items, key=lambda item: item.action != "conflict")[:_MOST_SHOWN]
-        told += [f"    {item.action:8} {item.path!a} ({item.reason})" for item in shown]
+        told += [f"    {item.action:8} {item.path!r} ({item.reason})" for item in shown]
         if len(plan.items) > len(shown):
             told.append(f"    and {len(plan.items) - len(shown):,} more")
         return told

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from holdfast.recover.analyse import analyse
-from holdfast.recover.outcomes import repeated, settled, unknown_steps
+from holdfast.recover.outcomes import decided_steps, repeated, settled, unknown_steps
 from holdfast.recover.plan import RecoveryPlan, Request, Verdict
 from holdfast.recover.sections import restored
 from holdfast.recover.suggest import suggestions
@@ -52,8 +52,8 @@ def make_plan(facts: Facts, request: Request, *, now: datetime, kind: Kind = "re
     before = facts.sections
     after = dict(before)
     if kind == "recover":
-        asked = {"skip_failed": request.skip_failed, "reset_to": request.reset_to}
-        after |= restored(before, **asked, at=now)  # type: ignore[arg-type]
+        decided = decided_steps(unknown)
+        after |= restored(before, skip_failed=request.skip_failed, reset_to=request.reset_to, decided=decided, at=now)
     blockers = (*(_blockers(facts, before, after) if kind == "recover" else ()), *facts.blockers)
     blockers += _file_blockers(facts.files)
     info = analyse(after)
@@ -109,7 +109,7 @@ def _file_blockers(files: RestorePlan | None) -> tuple[str, ...]:
     conflicts = files.conflicts if files is not None else ()
     if not conflicts:
         return ()
-    named = ", ".join(f"{item.path!a} ({item.reason})" for item in conflicts[:_MOST_NAMED])
+    named = ", ".join(f"{item.path!r} ({item.reason})" for item in conflicts[:_MOST_NAMED])
     more = f" and {len(conflicts) - _MOST_NAMED:,} more" if len(conflicts) > _MOST_NAMED else ""
     what = "one file waits" if len(conflicts) == 1 else f"{len(conflicts):,} files wait"
     return (f"{what} for a decision: {named}{more}",)

@@ -112,14 +112,14 @@ class Replay:
         """Go to where a step had just ended, by its name (its last end counts) or number; 0 is the beginning."""
         if isinstance(step, int):
             if not 0 <= step <= len(self):
-                raise NotFound(f"step of run {self.run_id!a} with number", str(step))
+                raise NotFound(f"step of run {self.run_id!r} with number", str(step))
             self.position = step
             return self.step
         for number in range(len(self), 0, -1):
             if self._records[self._ends[number - 1] - 1]["step"] == step:
                 self.position = number
                 return self.step
-        raise NotFound(f"recorded step of run {self.run_id!a} named", step)
+        raise NotFound(f"recorded step of run {self.run_id!r} named", step)
 
     @property
     def point(self) -> Point:
@@ -191,14 +191,14 @@ class ReplayRun:
         if record is None:
             if not self._left:
                 raise ReplayEnded(self.id)
-            raise Divergence(self.id, name, f"step {next(iter(self._left))!a} next", f"a step named {name!a}")
+            raise Divergence(self.id, name, f"step {next(iter(self._left))!r} next", f"a step named {name!r}")
         different = self._source.same(record, call, args, named)
         if different is not None:
             raise Divergence(self.id, name, *different)
         if record.get("event") not in ("done", "skipped"):
             ended = ReplayEnded(self.id)
             told = (record.get("error") or {}).get("message", "its end was never recorded")
-            ended.add_note(f"step {name!a} did not succeed: {told}")
+            ended.add_note(f"step {name!r} did not succeed: {told}")
             raise ended
         self._left.pop(name, None)
         result: T = copy.deepcopy(record.get("result"))  # type: ignore[assignment]

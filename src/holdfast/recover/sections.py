@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -9,8 +10,7 @@ import msgspec
 from holdfast.model.sections import Agent, AgentTask, Graph, StateVisit, TaskNode, Workflow
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import datetime
+    from collections.abc import Collection, Mapping, Sequence
 
 RECOVERY_TRIGGER = "recovery"
 _Working = TypeVar("_Working", Agent, AgentTask, TaskNode)
@@ -49,14 +49,39 @@ def reset_workflow(workflow: Workflow, state: str, at: datetime) -> Workflow:
     )
 
 
+def _answered(waits: Any, status: Any, decided: Collection[str], at: datetime) -> dict[str, Any]:
+    """Return what a run waits for without the questions about steps that were decided on; stored data is no truth."""
+    asked = waits.get("open") if isinstance(waits, dict) else None
+    if not isinstance(asked, dict):
+        return {}
+    left = {name: wait for name, wait in asked.items() if not any(_is_about(name, step) for step in decided)}
+    changed: dict[str, Any] = {"waits": {**waits, "open": left}}
+    if not left and isinstance(status, dict) and status.get("status") == "waiting":
+        changed["status"] = {**status, "status": "running", "since": at, "detail": ""}
+    return changed
+
+
+def _is_about(wait: str, step: str) -> bool:
+    """Tell whether a question is about this step: it is named for the step and the time of its start."""
+    start = wait.removeprefix(f"step:{step}:")
+    try:
+        return start != wait and bool(datetime.fromisoformat(start))
+    except ValueError:
+        return False
+
+
 def restored(
     values: Mapping[str, Any],
     *,
     skip_failed: bool = False,
     reset_to: str | None = None,
+    decided: Collection[str] = (),
     at: datetime,
 ) -> dict[str, Any]:
-    """Return those of these sections that do not come back as they were stored, as they come back."""
+    """Return those of these sections that do not come back as they were stored, as they come back.
+
+    Questions about the steps that were `decided` on are answered by that.
+    """
     changed: dict[str, Any] = {}
     agents: list[Agent] | None = values.get("agents")
     if agents is not None:
@@ -67,4 +92,6 @@ def restored(
     workflow: Workflow | None = values.get("workflow")
     if workflow is not None and reset_to is not None:
         changed["workflow"] = reset_workflow(workflow, reset_to, at)
+    if decided:
+        changed |= _answered(values.get("waits"), values.get("status"), decided, at)
     return {name: value for name, value in changed.items() if value != values.get(name)}

@@ -1,6 +1,6 @@
 """What a person may type for a checkpoint, and every way it can be read; pure.
 
-A run's id may hold ":" and "@", so one text can have several readings: the store decides which of them there is.
+A label may hold anything, so one text can have several readings: the store decides which of them there is.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Kind = Literal["id", "latest", "seq", "before", "label", "prefix"]
 SHORTEST_PREFIX = 4
 _ID = re.compile(r"cp_[0-9a-f]{32}\Z")
 _PREFIX = re.compile(r"(?:cp_)?([0-9a-f]{4,32})\Z", re.IGNORECASE)
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@+=-]{0,199}\Z")
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+=-]{0,199}\Z")
 _BACK = re.compile(r"(.*)~([0-9]{0,9})\Z", re.DOTALL)
 _LONGEST = 66_000  # a label may have 64 KiB
 
@@ -38,7 +38,7 @@ class Spec(NamedTuple):
 def parse(spec: str) -> Spec:
     """Return all readings of a spec; UsageError if it has none."""
     if not isinstance(spec, str) or not spec.strip() or len(spec) > _LONGEST:
-        raise UsageError(f"{spec!a:.80} names no checkpoint: give an id, a run, RUN@SEQ, RUN:label, latest or latest~3")
+        raise UsageError(f"{spec!r:.80} names no checkpoint: give an id, a run, RUN@SEQ, RUN:label, latest or latest~3")
     found = _BACK.match(spec)
     readings = _readings(found[1], int(found[2] or "1")) if found else []
     return Spec(spec, tuple(dict.fromkeys([*readings, *_readings(spec, 0)])))
@@ -64,21 +64,19 @@ def _readings(text: str, back: int) -> list[Reading]:
 
 
 def _of_run(text: str, back: int) -> list[Reading]:
-    """Return the readings that begin with a run's id; that of the longest id first."""
+    """Return the readings that begin with a run's id."""
     readings: list[Reading] = []
     run, at, seq = text.rpartition("@")
     if at and seq.isascii() and seq.isdecimal() and len(seq) < len("9" * 19) and (not run or _NAME.match(run)):
         readings.append(Reading("seq", run or None, seq, back))
-    ends = [index for index, letter in enumerate(text[:201]) if letter == ":"]
-    for end in reversed(ends):
-        run, rest = text[:end], text[end + 1 :]
-        if not rest or not _NAME.match(run):
-            continue
-        if rest == "latest":
-            readings.append(Reading("latest", run, "", back))
-        elif rest.startswith("before:") and len(rest) > len("before:"):
-            readings.append(Reading("before", run, rest[len("before:") :], back))
-        readings.append(Reading("label", run, rest, back))
-        if _PREFIX.match(rest):
-            readings.append(Reading("prefix", run, rest.lower().removeprefix("cp_"), back))
+    run, _, rest = text.partition(":")
+    if not rest or not _NAME.match(run):
+        return readings
+    if rest == "latest":
+        readings.append(Reading("latest", run, "", back))
+    elif rest.startswith("before:") and len(rest) > len("before:"):
+        readings.append(Reading("before", run, rest[len("before:") :], back))
+    readings.append(Reading("label", run, rest, back))
+    if _PREFIX.match(rest):
+        readings.append(Reading("prefix", run, rest.lower().removeprefix("cp_"), back))
     return readings

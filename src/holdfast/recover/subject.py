@@ -43,7 +43,7 @@ class FileSubject:
         path = self.path
         if "{id}" in str(path):
             if not _PLAIN_ID.match(subject):
-                raise UsageError(f"{subject!a:.80} cannot stand in a file's name: use letters, digits and _ . # -")
+                raise UsageError(f"{subject!r:.80} cannot stand in a file's name: use letters, digits and _ . # -")
             path = Path(str(path).replace("{id}", subject))
         try:
             with path.open("rb") as file:
@@ -70,7 +70,7 @@ class GitHubSubject:
         timeout_s: float = 30.0,
     ) -> None:
         if repo is not None and not _REPOSITORY.match(repo):
-            raise UsageError(f"{repo!a:.80} is no repository: use OWNER/NAME")
+            raise UsageError(f"{repo!r:.80} is no repository: use OWNER/NAME")
         self.repo = repo
         self._directory = directory  # without a repository's name, the one that this directory is of
         self._path = path
@@ -80,7 +80,7 @@ class GitHubSubject:
         """Return the issue of this number, None if there is none."""
         number = _NUMBER.match(subject)
         if number is None:
-            raise UsageError(f"{subject!a:.80} is no number of an issue")
+            raise UsageError(f"{subject!r:.80} is no number of an issue")
         command = shutil.which("gh", path=self._path)
         if command is None:
             raise SubjectUnavailable(
@@ -105,7 +105,7 @@ class GitHubSubject:
             said = done.stderr.decode("utf-8", "replace").strip()
             if _NO_SUCH in said.lower():
                 return None
-            raise SubjectUnavailable(subject, f"gh failed: {said.splitlines()[0] if said else done.returncode!a:.300}")
+            raise SubjectUnavailable(subject, f"gh failed: {said.splitlines()[0] if said else done.returncode!r:.300}")
         if len(done.stdout) > _MAX_ANSWER_BYTES:
             raise SubjectUnavailable(subject, f"gh answered with {len(done.stdout):,} bytes")
         try:

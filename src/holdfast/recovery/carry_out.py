@@ -33,9 +33,9 @@ from holdfast.errors import (
 from holdfast.model.sections import WORKSPACE
 from holdfast.model.triggers import Trigger
 from holdfast.recover.locate import mark_corrupted
-from holdfast.recover.outcomes import decided_records
+from holdfast.recover.outcomes import decided_records, decided_steps
 from holdfast.recover.plan import Request
-from holdfast.recover.record import INTENT, SECTION, RecoveryRecord, intent_value, read_record
+from holdfast.recover.record import INTENT, SECTION, RecoveryRecord, intent_value, is_undo_point, read_record
 from holdfast.recover.result import RecoveryResult
 from holdfast.recover.sections import restored
 from holdfast.recovery.gather import (
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from holdfast.workspace.restore import RestoreReport
 
 _log = logging.getLogger("holdfast")
-_CHANGING = ("agents", "graph", "workflow")
+_CHANGING = ("agents", "graph", "workflow", "waits", "status")
 _HALFWAY = (RestoreRefused, RestoreConflict, RestoreFailed, CaptureFailed, IntegrityError, StoreError, OSError)
 Progress = "Callable[[int, int], None]"
 
@@ -83,14 +83,22 @@ def recover(
     PlanOutdated if the run, the checkpoint or a file is not as the plan saw it. Doing it twice is the same as once.
     """
     if isinstance(plan, str):
+        spec = plan
+
+        def planned() -> RecoveryPlan:
+            return plan_recovery(hf, spec, workspace_options=workspace_options, **options)
+
         try:
-            plan = _planned(hf, plan, workspace_options=workspace_options, **options)
+            ended = end_interrupted(hf, planned(), planned, options=workspace_options)
         except (NotFound, IntegrityError) as error:
             return RecoveryResult(success=False, run=run.id if run is not None else "", errors=(str(error),))
+        if isinstance(ended, RecoveryResult):
+            return ended
+        plan = ended
     elif options:
         raise UsageError(f"{next(iter(options))}= belongs into the plan: hf.plan(..., {next(iter(options))}=...)")
     if run is not None and run.id != plan.run:
-        raise UsageError(f"the plan is for run {plan.run!a}, the open run is {run.id!a}")
+        raise UsageError(f"the plan is for run {plan.run!r}, the open run is {run.id!r}")
     if not hf.enabled:
         raise UsageError("checkpointing is disabled, so a recovery could not be undone: enable it")
     try:
@@ -114,6 +122,7 @@ def undo(
     """Go back to before the last recovery, files too; doing it once more goes forward again."""
     opened = run if not isinstance(run, str) else None
     name = run if isinstance(run, str) else run.id
+    end_undone(hf, name, workspace, options=workspace_options)
     plan = plan_undo(hf, name, workspace=workspace, workspace_options=workspace_options)
     return recover(hf, plan, run=opened, workspace_options=workspace_options, progress=progress)
 
@@ -132,11 +141,16 @@ def plan_undo(
     head = hf.latest(run)
     done = read_record(head.section(SECTION)) if SECTION in head.sections else None
     if done is None or done.undo is None:
-        raise UsageError(f"run {run!a} was not recovered, so there is nothing to undo")
+        if is_undo_point(head.record):
+            raise UsageError(
+                f"a recovery of run {run!r} was interrupted: `holdfast resume {run}`, or hf.run({run!r}, "
+                "workspace=...), finishes it, and then it can be undone"
+            )
+        raise UsageError(f"run {run!r} was not recovered, so there is nothing to undo")
     try:
         target = hf.store.checkpoint(done.undo)
     except NotFound:
-        raise UsageError(f"run {run!a}: checkpoint {done.undo}, which an undo goes back to, was deleted") from None
+        raise UsageError(f"run {run!r}: checkpoint {done.undo}, which an undo goes back to, was deleted") from None
     opened = hf.open_run(run)
     place = os.path.realpath(workspace) if workspace is not None else None
     if place is None and opened is not None and opened.has_workspace:
@@ -144,7 +158,7 @@ def plan_undo(
     elif place is None and done.workspace:
         place = done.workspace
         if not os.path.isdir(place):  # noqa: PTH112
-            raise UsageError(f"the recovery changed files in {place!a}, which is gone: name their place, workspace=...")
+            raise UsageError(f"the recovery changed files in {place!r}, which is gone: name their place, workspace=...")
     has_files = any(section.name == WORKSPACE for section in target.envelope.sections)
     is_without_files = done.kind in ("recover", "undo") and not done.workspace  # what it left alone is left alone
     with_files = has_files and place is not None and not is_without_files
@@ -163,42 +177,103 @@ def plan_undo(
     return plan
 
 
-def finish_interrupted(hf: Holdfast, run: Run) -> None:
+def finish_interrupted(hf: Holdfast, run: Run) -> RecoveryResult | None:
     """Bring a recovery to an end that was killed between its files and its commit; called when a run is opened."""
     head = run.head_record
     plan = intent_of(hf, head) if head is not None else None
     if plan is None or head is None:
-        return
+        return None
     if not are_files_changed(plan):
-        return  # nothing was touched: all is as it was before
+        return None  # nothing was touched: all is as it was before
     try:
         record = _checked(hf, plan)
     except (NotFound, IntegrityError, PlanOutdated) as error:
         _log.warning("run %s: a recovery was interrupted and cannot be finished: %s", run.id, error)
-        return
+        return None
     try:
         with run.held(), run.lock:
             if run.head_record is None or run.head_record.envelope.id != head.envelope.id:
-                return
+                return None
             _log.warning("run %s: a recovery from %s was interrupted and is finished now", run.id, plan.checkpoint)
-            _Recovery(hf, run, plan, record, None, None).finish(head)
+            return _Recovery(hf, run, plan, record, None, None).finish(head)
     except LeaseHeld:
-        return  # its process is at it
+        return None  # its process is at it
 
 
-def _planned(hf: Holdfast, spec: str, **options: Any) -> RecoveryPlan:
-    """Plan a recovery that is carried out at once: a restore that was killed there is brought to an end first."""
-    plan = plan_recovery(hf, spec, **options)
+def end_interrupted(
+    hf: Holdfast,
+    plan: RecoveryPlan,
+    again: Callable[[], RecoveryPlan],
+    *,
+    options: WorkspaceOptions | None = None,
+) -> RecoveryPlan | RecoveryResult:
+    """Bring to an end what a kill left in the directory of a plan that is carried out at once, and plan `again`.
+
+    Where that was this very recovery, its result is returned: there is nothing more to do.
+    """
     place = plan.request.workspace if plan.request.files and plan.request.into is None else None
-    if place is None:
+    if place is None or not (_is_left(place) or _intent_at_head(hf, plan.run) is not None):
         return plan
+    ended = _ended(hf, plan.run, place, options)
+    plan = again()
+    if ended is None or (ended[0].checkpoint, ended[0].request) != (plan.checkpoint, plan.request):
+        return plan
+    return ended[1]
+
+
+def end_undone(
+    hf: Holdfast,
+    run: str,
+    workspace: str | os.PathLike[str] | None = None,
+    *,
+    options: WorkspaceOptions | None = None,
+) -> None:
+    """Bring a recovery to an end that was killed, so that it can be undone."""
+    plan = _intent_at_head(hf, run)
+    place = workspace if workspace is not None or plan is None else plan.request.workspace
+    if place is not None and (plan is not None or _is_left(os.fspath(place))):
+        _ended(hf, run, place, options)
+
+
+def unfinished_runs(hf: Holdfast, *, limit: int | None = None) -> list[str]:
+    """Return the runs with a recovery that has come to its files and not to its end, under way or killed."""
+    return [
+        run.id
+        for run in hf.store.runs(limit=limit)
+        if (plan := _intent_at_head(hf, run.id)) is not None
+        and plan.files is not None
+        and (_is_left(plan.files.target) or are_files_changed(plan))
+    ]
+
+
+def _is_left(place: str) -> bool:
     from holdfast.recover.files import is_interrupted  # noqa: PLC0415
+
+    return is_interrupted(place)
+
+
+def _intent_at_head(hf: Holdfast, run: str) -> RecoveryPlan | None:
+    """Return the plan that was being carried out when the run was last moved, None if it came to its end."""
+    try:
+        head = hf.store.run(run).head
+        return intent_of(hf, hf.store.checkpoint(head)) if head is not None else None
+    except (NotFound, IntegrityError):
+        return None
+
+
+def _ended(
+    hf: Holdfast, run: str, place: str | os.PathLike[str], options: WorkspaceOptions | None
+) -> tuple[RecoveryPlan, RecoveryResult] | None:
+    """End a killed restore in a directory, then the recovery that it was part of; return that if it was finished."""
     from holdfast.workspace.restore import recover_interrupted  # noqa: PLC0415
 
-    if not is_interrupted(place):
-        return plan
     recover_interrupted(place)
-    return plan_recovery(hf, spec, **options)
+    plan = _intent_at_head(hf, run)
+    if plan is None or not are_files_changed(plan):
+        return None
+    with _handle(hf, plan, None, options) as handle:
+        result = finish_interrupted(hf, handle)
+    return None if result is None else (plan, result)
 
 
 @contextmanager
@@ -207,7 +282,7 @@ def _handle(hf: Holdfast, plan: RecoveryPlan, run: Run | None, options: Workspac
     opened = run or hf.open_run(plan.run)
     place = plan.request.workspace if plan.request.into is None else None
     if run is not None and place is not None and not run.has_workspace:
-        raise UsageError(f"the plan puts files back: open the run with workspace={place!a}")
+        raise UsageError(f"the plan puts files back: open the run with workspace={place!r}")
     if opened is not None and (place is None or opened.has_workspace):
         with opened.held():
             yield opened
@@ -294,14 +369,14 @@ class _Recovery:
             self._settle(undo, None)
             raise
 
-    def finish(self, undo: CheckpointRecord) -> None:
+    def finish(self, undo: CheckpointRecord) -> RecoveryResult:
         """Do what was left when a kill came after the files: git, then the commit; a git that has to stay is told."""
         if self.plan.git:
             try:
                 self._restore_files()
             except _HALFWAY as error:
                 _log.warning("run %s: the git position of that recovery is not put back: %s", self.plan.run, error)
-        self.commit(undo)
+        return self.commit(undo)
 
     def commit(self, undo: CheckpointRecord | None) -> RecoveryResult:
         """Make the checkpoint's state the head, in one commit, and give it to what is registered."""
@@ -354,7 +429,8 @@ class _Recovery:
             return {}
         values = {name: source.section(name) for name in _CHANGING if name in source.sections}
         request = plan.request
-        changed = restored(values, skip_failed=request.skip_failed, reset_to=request.reset_to, at=at)
+        decided = decided_steps(plan.unknown)
+        changed = restored(values, skip_failed=request.skip_failed, reset_to=request.reset_to, decided=decided, at=at)
         added = decided_records(plan.unknown, log_of(source, "steps"), at) if plan.unknown else []
         if added:
             changed |= _longer(source, "steps", added)

@@ -50,7 +50,7 @@ class CheckpointDiff:
         told = self.state.lines() if self.state.sections or not self.state.files_differ else []
         if self.state.files_differ and not self.has_files:
             told.append("the new one holds no files")
-        return [*told, *(f"{change.status} {change.path!a}" for change in self.file_changes())]
+        return [*told, *(f"{change.status} {change.path!r}" for change in self.file_changes())]
 
     def __str__(self) -> str:
         return "\n".join(self.lines())

@@ -15,7 +15,7 @@ from holdfast.model.sections import WORKSPACE
 from holdfast.recover.locate import locate
 from holdfast.recover.plan import PlanFinding, RecoveryPlan, Request, from_json
 from holdfast.recover.planning import Facts, make_plan
-from holdfast.recover.record import INTENT, is_undo_point, read_intent
+from holdfast.recover.record import INTENT, SECTION, is_undo_point, read_intent, read_record
 from holdfast.runtime.log import segment_names
 from holdfast.verify.check import are_sound, faults_in
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from holdfast.workspace.snapshot import Snapshot
 
 Files = Literal["auto"] | bool | list[str] | tuple[str, ...]
-_TELLING = ("workflow", "agents", "graph", "status", "budget", "phases")
+_TELLING = ("workflow", "agents", "graph", "status", "budget", "phases", "waits")
 _TREATMENTS = ("retry", "skip", "ask")
 
 
@@ -140,7 +140,7 @@ def gather(
     checkpoint = hf.opened(record)
     sections = {name: checkpoint.section(name) for name in _TELLING if name in checkpoint.sections}
     if request.reset_to is not None and "workflow" not in sections:
-        raise UsageError(f"reset_to={request.reset_to!a}: checkpoint {record.envelope.id} has no workflow to reset")
+        raise UsageError(f"reset_to={request.reset_to!r}: checkpoint {record.envelope.id} has no workflow to reset")
     steps = log_of(checkpoint, "steps")
     look = look_at_files(hf, record, head, request, options)
     facts = Facts(
@@ -230,8 +230,9 @@ def look_at_files(
     capture = file_capture(hf, record.envelope.run, request.workspace, options)
     root = capture.workspace.root if capture is not None else ""
     if capture is not None and request.into is None and is_interrupted(root):
-        advice = f"hf.run({record.envelope.run!a}, workspace={root!a}) finishes or undoes it"
-        return Look(blockers=(f"an earlier restore in {root!a} was interrupted",), suggestions=(advice,))
+        run = record.envelope.run
+        advice = f"`holdfast resume {run}`, or hf.run({run!r}, workspace={root!r}), finishes or undoes it"
+        return Look(blockers=(f"an earlier restore in {root!r} was interrupted",), suggestions=(advice,))
     reader = ChunkReader(hf.store.fetch)
     warnings: tuple[str, ...] = ()
     try:
@@ -241,9 +242,8 @@ def look_at_files(
         if capture is not None and last is not None and known is not None:
             capture.remember(hf.store.checkpoint(known))
         if last is None and request.into is None and head != record.envelope.id:
-            warnings = (
-                "what the run last knew of its files is damaged: those that differ are taken from the checkpoint",
-            )
+            why = "is damaged" if _has_files(hf, known) else "is in no checkpoint"
+            warnings = (f"what the run last knew of its files {why}: those that differ are taken from the checkpoint",)
         planned = plan_files(reader, capture.workspace if capture else None, wanted, last, request)
         words = plan_checkout(root, wanted.git, safe=last.git if last else None) if request.git else ()
     except (RestoreRefused, IntegrityError) as error:
@@ -282,19 +282,38 @@ def snapshot_of(hf: Holdfast, checkpoint: str | None) -> Snapshot | None:
 def _last_known(hf: Holdfast, head: str | None) -> str | None:
     """Return the checkpoint of what the run last knew of its files: not the undo point of a killed recovery.
 
-    That one holds what others made since, too, and a restore would take it for the run's own.
+    That one holds what others made since, too, and a restore would take it for the run's own. A run that starts afresh
+    leaves its files as the line before it knew them.
     """
     seen: set[str] = set()
     while head is not None and head not in seen:
         seen.add(head)
         try:
-            plan = intent_of(hf, hf.store.checkpoint(head))
+            record = hf.store.checkpoint(head)
+            plan = intent_of(hf, record)
+            before = plan.head if plan is not None else _set_aside(hf, record)
         except (IntegrityError, NotFound):
             break
-        if plan is None:
+        if plan is None and before is None:
             break
-        head = plan.head
+        head = before
     return head
+
+
+def _set_aside(hf: Holdfast, record: CheckpointRecord) -> str | None:
+    """Return the end of the line that was set aside when a run started afresh with this checkpoint, None otherwise."""
+    if _section(record, SECTION) is None or _section(record, WORKSPACE) is not None:
+        return None
+    told = read_record(hf.opened(record).section(SECTION))
+    return told.undo if told is not None and told.kind == "afresh" else None
+
+
+def _has_files(hf: Holdfast, checkpoint: str | None) -> bool:
+    """Tell whether a checkpoint holds files, or held some for all that can be told."""
+    try:
+        return checkpoint is not None and _section(hf.store.checkpoint(checkpoint), WORKSPACE) is not None
+    except (IntegrityError, NotFound):
+        return True
 
 
 def log_of(checkpoint: Checkpoint, name: str) -> list[Any]:
@@ -377,7 +396,7 @@ def _wants_files(
     if files == "auto" and not git and (not has_files or (place is None and into is None)):
         return False
     if not isinstance(files, (bool, list, tuple)) and files != "auto":
-        raise UsageError(f"files={files!a}: give 'auto', True, False or a list of paths")
+        raise UsageError(f"files={files!r}: give 'auto', True, False or a list of paths")
     if not has_files:
         raise UsageError(f"checkpoint {record.envelope.id} holds no files: leave files= out")
     if place is None and into is None:
@@ -387,14 +406,14 @@ def _wants_files(
 
 def _checked_state(state: str | None) -> str | None:
     if state is not None and (not isinstance(state, str) or not state.strip()):
-        raise UsageError(f"reset_to={state!a}: name a state of the workflow")
+        raise UsageError(f"reset_to={state!r}: name a state of the workflow")
     return state
 
 
 def _checked_unknown(unknown: Mapping[str, Treatment] | None) -> dict[str, Treatment]:
     for step, treatment in (unknown or {}).items():
         if treatment not in _TREATMENTS:
-            raise UsageError(f"unknown={{{step!a}: {treatment!a}}}: use 'retry', 'skip' or 'ask'")
+            raise UsageError(f"unknown={{{step!r}: {treatment!r}}}: use 'retry', 'skip' or 'ask'")
     return dict(unknown or {})
 
 
@@ -414,7 +433,7 @@ def world_moved(hf: Holdfast, plan: RecoveryPlan, options: WorkspaceOptions | No
     if look.plan.digest != plan.files.digest:
         before, now = ({item.path: item for item in each.items} for each in (plan.files, look.plan))
         differing = [path for path in {**before, **now} if before.get(path) != now.get(path)]
-        moved += [f"file {path!a} is not as it was" for path in differing] or [f"{plan.files.target!a} is elsewhere"]
+        moved += [f"file {path!r} is not as it was" for path in differing] or [f"{plan.files.target!r} is elsewhere"]
     if look.git != plan.git:
         moved.append("the git position is not as it was")
     return moved

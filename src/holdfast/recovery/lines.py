@@ -45,20 +45,20 @@ def fork(
     if not hf.enabled:
         raise UsageError("checkpointing is disabled, so no run can begin: enable it")
     if hf.has(new_run):
-        raise UsageError(f"there is a run {new_run!a} already: give the fork a name of its own")
+        raise UsageError(f"there is a run {new_run!r} already: give the fork a name of its own")
     if WORKSPACE in (sections or {}):
-        raise UsageError(f"section {WORKSPACE!a} holds files: open the fork with a workspace and change them there")
+        raise UsageError(f"section {WORKSPACE!r} holds files: open the fork with a workspace and change them there")
     origin = hf.opened(locate(hf.store, spec).record)
     told = RecoveryRecord(source=origin.id, undo=None, at=present(hf, new_run), kind="fork", run=origin.run)
     values = {**(sections or {}), SECTION: told.value()}
     if "status" in origin.sections:  # nobody moves it yet: it must not look like a run whose process died
         values.setdefault("status", {"status": "ended", "since": told.at, "detail": "forked, and not begun"})
-    dropped = {*drop, *({INTENT} & set(origin.sections))}
+    dropped = {*_there(drop, origin), *({INTENT} & set(origin.sections))}
     for log in _LOGS:
         segments = segment_names(log, origin.sections)
         if log in values:  # an edited log is one section, whatever it was
             if not isinstance(values[log], (list, tuple)):
-                raise UsageError(f"section {log!a} is a list of records: give a list")
+                raise UsageError(f"section {log!r} is a list of records: give a list")
             values[log] = Appended(list(values[log]))
             dropped.update(name for name in segments if name != log)
         elif log in dropped:
@@ -75,6 +75,15 @@ def fork(
         )
     finally:
         handle.close()
+
+
+def _there(drop: Iterable[str], origin: Checkpoint) -> list[str]:
+    """Return the sections to leave out; NotFound for one that is not there."""
+    names = list(drop)
+    for name in names:
+        if name not in origin.sections and not (name in _LOGS and segment_names(name, origin.sections)):
+            raise NotFound("section", name, f"{origin.run}@{origin.seq} has {', '.join(origin.sections) or 'none'}")
+    return names
 
 
 def start_afresh(hf: Holdfast, run: str) -> Checkpoint:

@@ -239,17 +239,18 @@ def _age_limit(policy: RetentionPolicy, now: datetime) -> datetime | None:
         return None
 
 
-def expendable(
+def decide_simply(
     records: Sequence[CheckpointRecord],
     *,
     head: str | None,
     keep: int | None,
     before: datetime | None,
     needed: Mapping[str, str] | None = None,
-) -> list[str]:
-    """Return the ids beyond the newest `keep` or older than `before`; what a policy never deletes stays here, too.
+) -> list[Decision]:
+    """Decide to delete what is beyond the newest `keep` or older than `before`, newest first, each with its reason.
 
-    Only the second one to recover from does not: who asks for the newest one alone means it.
+    What a policy never deletes stays here, too. Only the second one to recover from does not: who asks for the newest
+    one alone means it.
     """
     if keep is None and before is None:
         raise UsageError("prune needs keep= or older_than=: without either everything stays")
@@ -257,9 +258,11 @@ def expendable(
         raise UsageError(f"keep={keep} would delete everything: keep at least 1, or use hf.delete_run(...)")
     newest_first = sorted(map(row_of, records), key=attrgetter("seq"), reverse=True)
     protected = _protected(newest_first, head, needed or {}, falls_back=False)
-    return [
-        row.id
-        for index, row in enumerate(newest_first)
-        if row.id not in protected
-        and ((keep is not None and index >= keep) or (before is not None and row.created_at < before))
-    ]
+    decisions: list[Decision] = []
+    for index, row in enumerate(newest_first):
+        dooms = [f"beyond the newest {keep}"] if keep is not None and index >= keep else []
+        if before is not None and row.created_at < before:
+            dooms.append(f"from before {before:%Y-%m-%d %H:%M:%S} UTC")
+        reason = protected.get(row.id, "" if dooms else "new enough")
+        decisions.append(Decision(row.id, row.seq, "keep" if reason else "delete", reason or " and ".join(dooms)))
+    return decisions

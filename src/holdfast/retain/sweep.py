@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.encode.chunks import ChunkReader
-from holdfast.encode.tree import NODE, Ref
+from holdfast.encode.tree import Ref
 from holdfast.errors import HeadMoved, RunCorrupt
+from holdfast.store.reach import Reach
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from holdfast.store.api import Listing, Store
 
 _TRIES = 20
-_BATCH = 256
 _PAGE = 500
 
 
@@ -63,39 +62,6 @@ def sweep(
             break
         rest()
     return gone
-
-
-def reachable(store: Store, roots: Iterable[Ref]) -> set[bytes]:
-    """Return the names of all chunks at and below these roots, reading each node once."""
-    reach = Reach(store)
-    reach.add(roots)
-    return reach.seen
-
-
-class Reach:
-    """The names of all chunks at and below some roots; more roots can be added, and cost what is new below them."""
-
-    def __init__(self, store: Store) -> None:
-        self.seen: set[bytes] = set()
-        self._reader = ChunkReader(store.fetch)
-        self._nodes: list[Ref] = []
-
-    def add(self, roots: Iterable[Ref]) -> None:
-        """Follow these roots down."""
-        for root in roots:
-            self._meet(root)
-        while self._nodes:
-            batch = [self._nodes.pop() for _ in range(min(_BATCH, len(self._nodes)))]
-            for entries in self._reader.nodes(batch):
-                for entry in entries:
-                    if isinstance(entry, Ref):
-                        self._meet(entry)
-
-    def _meet(self, ref: Ref) -> None:
-        if ref.id not in self.seen:
-            self.seen.add(ref.id)
-            if ref.kind == NODE:
-                self._nodes.append(ref)
 
 
 def _pages(store: Store, run: str) -> Iterable[Listing[CheckpointRecord]]:

@@ -181,6 +181,15 @@ class Store(Protocol):
     def listen(self, run: str) -> Bell:
         """Return a bell that hears every ring for the run from now on."""
 
+    def damaged_runs(self) -> list[str]:
+        """Return the runs whose record, holds or lease are not as they were written: `rebuild` mends them."""
+
+    def rebuild(self, run: str, reach: Callable[[Sequence[CheckpointRecord]], Collection[bytes]]) -> RunRecord | None:
+        """Make a run's record anew from its sound checkpoints, unless it can be read; None if there is no such run.
+
+        It then holds, beside what it held, the chunks that `reach` names for them; a damaged lease is nobody's.
+        """
+
     def check(self) -> Iterator[str]:
         """Yield what the medium itself finds wrong with its structures."""
 

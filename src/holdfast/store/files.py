@@ -88,7 +88,7 @@ class FilesStore:
         disk: Disk | None = None,
     ) -> None:
         if form not in ("yaml", "json") or compression not in files_text.SUFFIXES:
-            raise UsageError(f"form={form!a}, compression={compression!a}: use yaml or json; none, gzip, zstd or lz4")
+            raise UsageError(f"form={form!r}, compression={compression!r}: use yaml or json; none, gzip, zstd or lz4")
         self.folder = Path(folder).absolute()
         self.own_paths = (self.folder,)
         self.url = f"file://{self.folder}"
@@ -428,6 +428,17 @@ class FilesStore:
         """Return a bell that hears every ring for the run from now on."""
         return self._leases.bell(run)
 
+    def damaged_runs(self) -> list[str]:
+        """Return none: what is kept of a run is made from its documents."""
+        return []
+
+    def rebuild(self, run: str, reach: Callable[[Sequence[CheckpointRecord]], Collection[bytes]]) -> RunRecord | None:  # noqa: ARG002
+        """Return the run as it is, None if there is none."""
+        try:
+            return self.run(run)
+        except NotFound:
+            return None
+
     def check(self) -> Iterator[str]:
         """Yield every document that is broken or was edited, and where."""
         with self._calls():
@@ -483,7 +494,7 @@ class FilesStore:
                 if state is None:
                     raise NotFound("run", run)
                 if state.run != run:
-                    raise RunCorrupt(f"its folder {folder.name} holds run {state.run!a}", run)
+                    raise RunCorrupt(f"its folder {folder.name} holds run {state.run!r}", run)
                 yield folder, state
 
     def _writing(self, run: str) -> Any:

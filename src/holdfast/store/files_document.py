@@ -120,7 +120,7 @@ _UNDO = "undo the edit, or delete the checkpoint"
 
 def _edited(section: str, where: str, record: CheckpointRecord) -> str:
     return (
-        f"section {section!a} in {where} does not match its checksum: it was edited. Undo the edit, or accept it as a "
+        f"section {section!r} in {where} does not match its checksum: it was edited. Undo the edit, or accept it as a "
         f"new checkpoint with hf.store.accept({record.envelope.id!r})"
     )
 

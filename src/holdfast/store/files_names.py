@@ -46,7 +46,7 @@ class Location:
         parts = Path(template).parts
         holders = [index for index, part in enumerate(parts) if "{run}" in part]
         if len(holders) != 1 or Path(template).is_absolute() or any(part in ("..", ".") for part in parts):
-            raise UsageError(f"location={template!a}: give a relative path with {{run}} in one of its parts")
+            raise UsageError(f"location={template!r}: give a relative path with {{run}} in one of its parts")
         self.base = base
         self._above = parts[: holders[0]]
         self._before, _, self._after = parts[holders[0]].partition("{run}")

@@ -119,7 +119,7 @@ def _hidden(value: Any, depth: int) -> Any:
 
 def _hidden_key(key: Any) -> str:
     if type(key) is not str or (key.startswith("$") and not key.startswith("$$")):
-        raise ValueError(f"has the key {key!a:.40}; a key of yours that begins with $ is written with $$")
+        raise ValueError(f"has the key {key!r:.40}; a key of yours that begins with $ is written with $$")
     return key[1:] if key.startswith("$$") else key
 
 

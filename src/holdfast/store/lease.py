@@ -26,9 +26,9 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
 def check_terms(owner: str, ttl_s: float) -> None:
     """Raise UsageError unless these can be a lease's terms."""
     if not isinstance(owner, str) or not owner.isprintable() or not 0 < len(owner) <= _LONGEST_OWNER:
-        raise UsageError(f"owner={owner!a:.80}: name the process in 1 to {_LONGEST_OWNER} printable characters")
+        raise UsageError(f"owner={owner!r:.80}: name the process in 1 to {_LONGEST_OWNER} printable characters")
     if not isinstance(ttl_s, (int, float)) or not 0 < ttl_s < float("inf"):
-        raise UsageError(f"ttl_s={ttl_s!a}: give seconds, more than 0")
+        raise UsageError(f"ttl_s={ttl_s!r}: give seconds, more than 0")
 
 
 def check_takeable(lease: Lease | None, owner: str, now: datetime) -> None:

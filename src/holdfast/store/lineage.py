@@ -1,14 +1,24 @@
-"""Where a checkpoint's parent is: in its own run, deleted, or in the run that it was forked from."""
+"""Where a run's head is, and a checkpoint's parent: in its own run, deleted, or in the run that it was forked from."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.errors import NotFound
+from holdfast.errors import CheckpointCorrupt, NotFound
 
 if TYPE_CHECKING:
-    from holdfast.model.checkpoint import Envelope
+    from holdfast.model.checkpoint import CheckpointRecord, Envelope, RunRecord
     from holdfast.store.api import Store
+
+
+def head_of(store: Store, run: RunRecord) -> CheckpointRecord | None:
+    """Return a run's head, None if all its checkpoints were deleted; CheckpointCorrupt if it vanished."""
+    if run.head is None:
+        return None
+    try:
+        return store.checkpoint(run.head)
+    except NotFound:
+        raise CheckpointCorrupt(f"it is the head of run {run.id!r} and is missing", run.head) from None
 
 
 def parent_checksum(store: Store, envelope: Envelope) -> bytes | None:

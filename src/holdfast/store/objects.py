@@ -119,7 +119,7 @@ class ObjectShelf:
         try:
             yield
         except (exceptions.NotFoundError, FileNotFoundError) as error:
-            said = f"there is no bucket or folder {self._bucket!a}; create it, then repeat"
+            said = f"there is no bucket or folder {self._bucket!r}; create it, then repeat"
             raise StoreUnavailable(self.url, said) from error
         except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
             said = "the credentials were refused; check them and the bucket's policy"
@@ -128,7 +128,7 @@ class ObjectShelf:
             raise UsageError(f"{self.url}: {_first_line(error)}") from error
         except exceptions.BaseError as error:
             if "NoSuchBucket" in str(error):
-                said = f"there is no bucket {self._bucket!a}; create it, then repeat"
+                said = f"there is no bucket {self._bucket!r}; create it, then repeat"
                 raise StoreUnavailable(self.url, said) from error
             raise StoreUnavailable(self.url, f"cannot be reached ({_first_line(error)})") from error
         except OSError as error:
@@ -148,7 +148,7 @@ def _open(url: str, options: dict[str, Any], timeout_s: float) -> Any:
     if parts.scheme == "file":
         return from_url(url, mkdir=False)
     if parts.scheme not in ("s3", "gs", "gcs", "az", "azure", "abfs", "abfss"):
-        raise UsageError(f"chunks={url!a}: use s3://bucket/prefix, gs://, az:// or file:///folder")
+        raise UsageError(f"chunks={url!r}: use s3://bucket/prefix, gs://, az:// or file:///folder")
     endpoint = urlsplit(str(options.get("endpoint", "")))
     client = {
         "timeout": timedelta(seconds=timeout_s),

@@ -27,7 +27,7 @@ def open_store(place: str | Path | None = None, **options: Any) -> Store:
     if place is None:
         return _sqlite(Path.cwd() / FOLDER, options)
     if not isinstance(place, (str, Path)) or str(place) in {"", ":memory:"} or "\0" in unquote(str(place)):
-        raise UsageError(f"{str(place)!a} is no place for a store: give a path, sqlite:///path or memory:")
+        raise UsageError(f"{str(place)!r} is no place for a store: give a path, sqlite:///path or memory:")
     if isinstance(place, Path) or not _URL.match(place):
         return _sqlite(Path(place), options)
     if place == "memory:":
@@ -37,17 +37,17 @@ def open_store(place: str | Path | None = None, **options: Any) -> Store:
     try:
         url = urlsplit(place)
     except ValueError as error:
-        raise UsageError(f"{_shown(place)!a} is no URL ({error})") from None
+        raise UsageError(f"{_shown(place)!r} is no URL ({error})") from None
     if url.scheme == "sqlite":
         if url.netloc or url.query or url.fragment or not url.path.startswith("/") or url.path == "/":
-            raise UsageError(f"{_shown(place)!a}: write it as sqlite:///absolute/path or pass a path")
+            raise UsageError(f"{_shown(place)!r}: write it as sqlite:///absolute/path or pass a path")
         return _sqlite(Path(unquote(url.path)), options)
     if url.scheme == "file":
         return _files(place, options)
     if url.scheme in ("postgresql", "postgres"):
         return _postgres(place, options)
     known = "sqlite:///path, file:///folder, postgresql://host/database or memory:"
-    raise UsageError(f"{_shown(place)!a}: no store for {url.scheme!a}; use a path, {known}")
+    raise UsageError(f"{_shown(place)!r}: no store for {url.scheme!r}; use a path, {known}")
 
 
 def _shown(place: str) -> str:
@@ -66,14 +66,14 @@ def _files(place: str, options: dict[str, Any]) -> Store:
 
     url = urlsplit(place)
     if url.netloc not in ("", "localhost") or url.fragment or not url.path.startswith("/") or url.path == "/":
-        raise UsageError(f"{_shown(place)!a}: write it as file:///absolute/folder")
+        raise UsageError(f"{_shown(place)!r}: write it as file:///absolute/folder")
     if url.path.endswith(".db"):
-        raise UsageError(f"{_shown(place)!a}: a store of files is a folder; a SQLite file is sqlite://{url.path}")
+        raise UsageError(f"{_shown(place)!r}: a store of files is a folder; a SQLite file is sqlite://{url.path}")
     given = dict(parse_qsl(url.query))
     unknown = given.keys() - {"form", "compression", "location"}
     if unknown:
         names = ", ".join(sorted(unknown))
-        raise UsageError(f"{_shown(place)!a}: unknown {names}; known are form, compression and location")
+        raise UsageError(f"{_shown(place)!r}: unknown {names}; known are form, compression and location")
     return FilesStore(unquote(url.path), **{**given, **options})
 
 

@@ -7,6 +7,7 @@ saw of it is only a guess that saves a round trip.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
@@ -36,6 +37,7 @@ from holdfast.store.postgres_errors import translated
 from holdfast.store.postgres_pool import Connections, Settings
 from holdfast.store.postgres_url import PostgresPlace
 from holdfast.store.prefix import id_range
+from holdfast.store.rebuild import made_anew
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -80,7 +82,7 @@ class PostgresStore:
         shelf: ObjectShelf | None = None,
     ) -> None:
         if durability not in ("power", "process"):
-            raise UsageError(f"unknown durability {durability!a}: use 'power' or 'process'")
+            raise UsageError(f"unknown durability {durability!r}: use 'power' or 'process'")
         place = PostgresPlace.parse(url)
         self.tenant = check_run_id(tenant or place.tenant)
         self.schema = postgres_schema.check_schema_name(schema or place.schema)
@@ -428,6 +430,56 @@ class PostgresStore:
         channel = channel_of(self.schema, self.tenant)
         return PostgresBell(self._settings, self.url, channel, payload_of(self.tenant, run))
 
+    def damaged_runs(self) -> list[str]:
+        """Return the runs whose record or holds are not as they were written."""
+        found = [run for (run,) in self._rows("lost_runs")]
+        listing = self.runs()
+        found += [error.run for error in listing.damaged if isinstance(error, RunCorrupt)]
+        if any(self._rows("strays")[0]):
+            found += [run.id for run in listing]  # whose the holds were, nobody knows
+        for run in listing:
+            try:
+                self._connections.call(lambda connection, _: self._recheck_holds(connection, run.id))  # noqa: B023 - at once
+            except IntegrityError:
+                found.append(run.id)
+        return list(dict.fromkeys(found))
+
+    def rebuild(self, run: str, reach: Callable[[Sequence[CheckpointRecord]], Collection[bytes]]) -> RunRecord | None:
+        """Make a run's record anew from its checkpoints; meanwhile its holds do not add up, so nothing is swept."""
+        rows = self._rows("checkpoints", run=run, before=Int8(_EVERYTHING), limit=Int8(_EVERYTHING))
+        sound: list[CheckpointRecord] = []
+        for *row, seq in rows:
+            with suppress(IntegrityError):
+                sound.append(_placed(records.open_checkpoint(*row), run, seq))
+        deleted = [row[0] for row in self._rows("tombstones", run=run)]
+        if not rows and not deleted and not self._rows("run", run=run):
+            return None
+        last_seq = max([*deleted, *(row[-1] for row in rows), 0])
+        fresh = made_anew(run, sound, checkpoints=len(rows), last_seq=last_seq)
+        begun, begun_checksum = records.seal(fresh)
+        needed = list(reach(sound))
+
+        def work(connection: TimedConnection, _again: bool) -> RunRecord:  # noqa: FBT001
+            with connection.transaction():
+                self._on(connection, "begin_run", run=run, record=begun, checksum=begun_checksum)
+                [[n, *sealed]] = self._on(connection, "lock_run", run=run)
+                try:
+                    record = records.open_run(run, *sealed)
+                except RunCorrupt:
+                    record = fresh
+                self._on(connection, "add_holds", n=Int8(n), ids=needed)
+                if not self._on(connection, "lost_runs"):
+                    self._on(connection, "drop_strays")
+                held = self._on(connection, "held", n=Int8(n))
+                record = msgspec.structs.replace(
+                    record, holds=sum(times for _, times in held), holds_sum=holds_sum(0, held)
+                )
+                data, checksum = records.seal(record)
+                self._on(connection, "put_run", n=Int8(n), record=data, checksum=checksum)
+                return record
+
+        return self._forgetting(run, work)
+
     def check(self) -> Iterator[str]:
         """Yield settings of the server that may lose commits, and whether the bookkeeping of chunks adds up."""
         fsync, full_page_writes, _ = self._rows("settings")[0]
@@ -436,6 +488,8 @@ class PostgresStore:
         for what, count in zip(("runs", "chunks"), self._rows("strays")[0], strict=True):
             if count:
                 yield f"{count} holds name {what} that are not there"
+        for (lost,) in self._rows("lost_runs"):
+            yield str(RunCorrupt("its record vanished while its checkpoints are there", lost))
         for run in self.runs():
             try:
                 self._connections.call(lambda connection, _: self._recheck_holds(connection, run.id))  # noqa: B023 - at once

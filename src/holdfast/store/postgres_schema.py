@@ -25,7 +25,7 @@ SHAPE_FILE = FOLDER / "postgres_shape.txt"
 def check_schema_name(schema: object) -> str:
     """Return the schema's name, UsageError unless it can stand unquoted."""
     if not isinstance(schema, str) or not _SCHEMA_NAME.match(schema) or schema.startswith("pg_"):
-        raise UsageError(f"schema={schema!a}: use lower-case letters, digits and _, at most 63")
+        raise UsageError(f"schema={schema!r}: use lower-case letters, digits and _, at most 63")
     return schema
 
 

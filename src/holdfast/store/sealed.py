@@ -18,7 +18,7 @@ from holdfast.encode.chunks import Chunk
 from holdfast.encode.encrypt import KEY_BYTES, KeySlots, Vault, key_id, lock_slot, open_slot, parse_key
 from holdfast.errors import CheckpointCorrupt, HeadMoved, IntegrityError, KeyRefused, NotFound, UsageError
 from holdfast.model.checkpoint import FORMAT_VERSION, CheckpointRecord, Envelope, Marks, Summary
-from holdfast.model.ids import make_checkpoint_id
+from holdfast.model.ids import RESERVED, make_checkpoint_id
 from holdfast.model.recovery import RecoveryInfo
 from holdfast.store.api import Listing
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from holdfast.model.checkpoint import RunRecord
     from holdfast.store.api import Store, StoreStats
 
-KEYS_RUN = "_holdfast.keys"
+KEYS_RUN = f"{RESERVED}keys"
 Mode = Literal["encrypt", "sign"]
 _UNREADABLE = 255  # a codec that does not exist: reading it says that the chunk is damaged
 _NO_SUMMARY = Summary()
@@ -260,6 +260,15 @@ class SealedStore:
         names = list(map(self._vault.hide, chunks)) if self.mode == "encrypt" else chunks
         self.inner.release(run, names, expected_seq=expected_seq, created_at=created_at)
 
+    def rebuild(self, run: str, reach: Callable[[Sequence[CheckpointRecord]], Collection[bytes]]) -> RunRecord | None:
+        """Make a run's record anew from the checkpoints that this key opens."""
+
+        def hidden(stored: Sequence[CheckpointRecord]) -> list[bytes]:
+            needed = reach([record for one in stored if (record := self._if_opened(one)) is not None])
+            return list(map(self._vault.hide, needed)) if self.mode == "encrypt" else list(needed)
+
+        return self.inner.rebuild(run, hidden)
+
     def find(self, prefix: str, *, limit: int) -> list[str]:
         """Return the ids of checkpoints that begin with a prefix, without those that hold the keys."""
         keys = {record.envelope.id for record in self.inner.checkpoints(KEYS_RUN)}
@@ -321,6 +330,12 @@ class SealedStore:
         except (ValueError, msgspec.MsgspecError) as error:
             raise CheckpointCorrupt(f"its record {error}", outer.id) from error
         return CheckpointRecord(envelope, record.checksum, self._opened_marks(outer.id, record.marks))
+
+    def _if_opened(self, record: CheckpointRecord) -> CheckpointRecord | None:
+        try:
+            return self._opened(record)
+        except IntegrityError:
+            return None
 
     def _locked_marks(self, checkpoint: str, marks: Marks) -> Marks:
         if self.mode == "sign" or marks.label is None:

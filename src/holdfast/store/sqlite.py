@@ -33,12 +33,12 @@ from holdfast.errors import (
     UsageError,
 )
 from holdfast.model.checkpoint import CheckpointRecord, RunRecord
-from holdfast.store import sqlite_lease
+from holdfast.store import sqlite_lease, sqlite_rebuild
 from holdfast.store.api import Listing, StoreStats, StoreTraits, Tombstone
 from holdfast.store.bell import CountedBell
 from holdfast.store.lease import check_terms
 from holdfast.store.prefix import id_range
-from holdfast.store.sqlite_chunks import add_chunks, check_holds
+from holdfast.store.sqlite_chunks import add_chunks, bad_holds, check_holds
 from holdfast.store.sqlite_file import Durability, connect, translated
 from holdfast.store.sqlite_rows import (
     CHECKPOINT_COLUMNS,
@@ -106,7 +106,7 @@ class SQLiteStore:
         self, path: Path | str, *, durability: Durability = "power", read_only: bool = False, vfs: str | None = None
     ) -> None:
         if durability not in ("power", "process"):
-            raise UsageError(f"unknown durability {durability!a}: use 'power' or 'process'")
+            raise UsageError(f"unknown durability {durability!r}: use 'power' or 'process'")
         self.path = Path(path).absolute()
         self.folder = self.path.parent
         self.own_paths = tuple(Path(f"{self.path}{end}") for end in ("", "-wal", "-shm", "-journal"))
@@ -447,11 +447,20 @@ class SQLiteStore:
             for (line,) in execute("PRAGMA integrity_check").fetchall():
                 if line != "ok":
                     yield str(line)
-            try:
-                check_holds(execute)
-            except IntegrityError as error:
-                yield str(error)
+            yield from map(str, bad_holds(execute))
             yield from bad_tombstones(execute)
+            for run in sqlite_lease.damaged(execute):
+                yield str(RunCorrupt(sqlite_lease.DAMAGED, run))
+
+    def damaged_runs(self) -> list[str]:
+        """Return the runs whose record, holds or lease are not as they were written."""
+        with self._reading() as execute:
+            return sqlite_rebuild.damaged_runs(execute, self.url)
+
+    def rebuild(self, run: str, reach: Callable[[Sequence[CheckpointRecord]], Collection[bytes]]) -> RunRecord | None:
+        """Make a run's record anew from its checkpoints, in one transaction."""
+        with self._writing() as execute:
+            return sqlite_rebuild.rebuild(execute, self.url, run, reach)
 
     def stats(self) -> StoreStats:
         """Count what is stored."""

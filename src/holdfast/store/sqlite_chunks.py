@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import RunCorrupt, StoreCorrupt
+from holdfast.errors import IntegrityError, RunCorrupt
 from holdfast.store.sqlite_rows import RUN_COLUMNS, opened_run
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from holdfast.encode.chunks import Chunk
 
@@ -49,13 +49,24 @@ def _share_chunk(execute: Any, run: int, chunk: Chunk) -> int:
 
 def check_holds(execute: Any) -> None:
     """Raise unless every run's holds add up: nothing is swept by damaged bookkeeping."""
+    for error in bad_holds(execute):
+        raise error
+
+
+def bad_holds(execute: Any) -> Iterator[IntegrityError]:
+    """Find the runs whose holds do not add up, and holds of runs that are not there."""
     counted = {
         number: (count, total)
         for number, count, total in execute("SELECT run, count(*), sum(chunk) FROM hold GROUP BY run").fetchall()
     }
     for number, *row in execute(f"SELECT n, {RUN_COLUMNS} FROM run").fetchall():  # noqa: S608 - our columns
-        opened = opened_run(row)
-        if counted.pop(number, (0, 0)) != (opened.holds, opened.holds_sum):
-            raise RunCorrupt("the list of chunks that it holds is damaged, so nothing is swept", opened.id)
+        held = counted.pop(number, (0, 0))
+        try:
+            opened = opened_run(row)
+        except IntegrityError as error:
+            yield error
+            continue
+        if held != (opened.holds, opened.holds_sum):
+            yield RunCorrupt("the list of chunks that it holds is damaged, so nothing is swept", opened.id)
     if counted:
-        raise StoreCorrupt("chunks are held for runs that are not there, so nothing is swept", "")
+        yield IntegrityError("the store holds chunks for runs that are not there, so nothing is swept")

@@ -37,7 +37,7 @@ def translated(store: str) -> Iterator[None]:
         yield
     except (apsw.CorruptError, apsw.NotADBError, apsw.FormatError, UnicodeDecodeError) as error:
         raise StoreCorrupt(
-            f"the file is damaged or is no SQLite database ({error}). hf.verify() tells what can still be read", store
+            f"the file is damaged or is no SQLite database ({error}): bring it back from a copy or a bundle", store
         ) from error
     except apsw.FullError as error:
         raise StoreFull(store, "no space left; nothing was written. Free some space, then repeat") from error
@@ -81,6 +81,21 @@ def connect(path: Path, *, durability: Durability, read_only: bool, vfs: str | N
                 raise
             else:
                 return connection
+
+
+def fold_log(path: Path) -> None:
+    """Make a store that nobody has open one file, which can be read without another beside it."""
+    with translated(str(path)):
+        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+        try:
+            connection.execute("PRAGMA journal_mode = DELETE").fetchall()
+        finally:
+            connection.close()
+
+
+def can_be_written(path: Path) -> bool:
+    """Tell whether the file and the folder, where its log goes, may be written."""
+    return os.access(path.parent, os.W_OK) and os.access(path, os.W_OK)
 
 
 def sync_directory(path: Path) -> None:
@@ -166,9 +181,15 @@ def _open(path: Path, *, read_only: bool, vfs: str | None) -> apsw.Connection:
             # SQLite would fall back to reading, and leave a log with the same permissions, which blocks later writers.
             raise apsw.PermissionsError("no permission to read and write the file")
         return apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE, vfs=vfs)
-    # Without a log there is nothing to replay, and an immutable file can be read where nothing may be written.
-    if (os.access(path.parent, os.W_OK) and os.access(path, os.W_OK)) or Path(f"{path}-wal").exists():
+    log, index = Path(f"{path}-wal"), Path(f"{path}-shm")
+    has_log = log.exists() and log.stat().st_size > 0
+    if can_be_written(path) or (has_log and index.exists()):
         return apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY, vfs=vfs)
+    if has_log:
+        raise StoreUnavailable(
+            str(path), f"its last commits are in {log.name}, which cannot be read here: copy both to another place"
+        )
+    # Without a log there is nothing to replay, and an immutable file can be read where nothing may be written.
     uri = path.absolute().as_uri() + "?immutable=1"
     return apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI, vfs=vfs)
 
@@ -210,7 +231,7 @@ def _make_durable(connection: apsw.Connection, durability: Durability, store: st
     """Write ahead, and (unless only process crashes matter) sync the log once a commit."""
     mode = connection.execute("PRAGMA journal_mode = WAL").fetchall()[0][0]
     if mode != "wal":
-        raise StoreUnavailable(store, f"this file system allows no write-ahead log (got {mode!a}); use a local disk")
+        raise StoreUnavailable(store, f"this file system allows no write-ahead log (got {mode!r}); use a local disk")
     connection.execute(f"PRAGMA synchronous = {'FULL' if durability == 'power' else 'NORMAL'}")
     connection.execute("PRAGMA journal_size_limit = 16777216")
 

@@ -10,6 +10,9 @@ from holdfast.errors import CheckpointCorrupt, RunCorrupt
 from holdfast.store.api import Tombstone
 from holdfast.store.lease import Lease, check_current, check_fence, check_takeable
 
+DAMAGED = "its lease does not match its checksum"
+_FAR_AHEAD = 2**32
+_MOST_TOKENS = 2**62
 _LONG_AGO = datetime.fromtimestamp(0, UTC)
 
 
@@ -49,6 +52,26 @@ def expire(execute: Any, run: str) -> None:
     current = _lease(execute, run)
     if current is not None:
         _put(execute, Lease(run=run, owner=current.owner, token=current.token, expires_at=_LONG_AGO))
+
+
+def damaged(execute: Any) -> list[str]:
+    """Return the runs whose lease does not match its checksum."""
+    found = []
+    for (run,) in execute("SELECT run FROM lease ORDER BY run").fetchall():
+        try:
+            _lease(execute, run)
+        except RunCorrupt:
+            found.append(run)
+    return found
+
+
+def free_damaged(execute: Any, run: str) -> None:
+    """Let a damaged lease be nobody's, under a token that was never granted: whoever has it is refused from now on."""
+    if run not in damaged(execute):
+        return
+    known = execute("SELECT coalesce(max(token), 0) FROM lease WHERE token < ?", (_MOST_TOKENS,)).fetchall()[0][0]
+    # The true token may have been higher than what damage left: so far ahead none was granted.
+    _put(execute, Lease(run=run, owner="nobody", token=max(known, 0) + _FAR_AHEAD, expires_at=_LONG_AGO))
 
 
 def running(execute: Any, run: str) -> Lease | None:
@@ -92,7 +115,7 @@ def _lease(execute: Any, run: str) -> Lease | None:
         return None
     owner, token, expires_at, seal = rows[0]
     if seal != records.seal_lease(run, owner, token, expires_at):
-        raise RunCorrupt("its lease does not match its checksum", run)
+        raise RunCorrupt(DAMAGED, run)
     return Lease(run=run, owner=owner, token=token, expires_at=datetime.fromtimestamp(expires_at, UTC))
 
 

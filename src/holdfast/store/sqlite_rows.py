@@ -52,17 +52,21 @@ def begin_run(execute: Any, run: str, created_at: datetime) -> tuple[int, RunRec
 
 def run_of(execute: Any, run: str) -> tuple[int, RunRecord]:
     """Return a run's row number and record; NotFound, or RunCorrupt if its record is lost or stale."""
-    rows = execute(f"SELECT n, {RUN_COLUMNS} FROM run WHERE id = ?", (run,)).fetchall()  # noqa: S608 - our columns
-    if rows:
-        number, *row = rows[0]
-        record = opened_run(row)
+    before: Any = None
+    while True:
+        rows = execute(f"SELECT n, {RUN_COLUMNS} FROM run WHERE id = ?", (run,)).fetchall()  # noqa: S608 - our columns
+        record = opened_run(rows[0][1:]) if rows else None
+        last_seq = record.last_seq if record else 0
         # Not max(seq): to look for a later one, and find none, is 50 us faster in a commit.
-        if execute("SELECT 1 FROM checkpoint WHERE run = ? AND seq > ? LIMIT 1", (run, record.last_seq)).fetchall():
-            raise RunCorrupt(f"its record ends at {record.last_seq}, and there are later checkpoints: it is stale", run)
-        return number, record
-    if execute("SELECT 1 FROM checkpoint WHERE run = ? LIMIT 1", (run,)).fetchall():
-        raise RunCorrupt("its record vanished while its checkpoints are there", run)
-    raise NotFound("run", run)
+        if not execute("SELECT 1 FROM checkpoint WHERE run = ? AND seq > ? LIMIT 1", (run, last_seq)).fetchall():
+            break
+        if rows == before:  # otherwise somebody may have committed between the two looks
+            stale = f"its record ends at {last_seq}, and there are later checkpoints: it is stale"
+            raise RunCorrupt(stale if rows else "its record vanished while its checkpoints are there", run)
+        before = rows
+    if record is None:
+        raise NotFound("run", run)
+    return rows[0][0], record
 
 
 def put_run(execute: Any, number: int, run: RunRecord) -> None:
@@ -135,7 +139,7 @@ def bad_tombstones(execute: Any) -> Iterator[str]:
     """Find tombstones that do not match their checksum."""
     for row in execute(f"SELECT {TOMBSTONE_COLUMNS} FROM tombstone").fetchall():  # noqa: S608 - our columns
         if not is_tombstone(row):
-            yield f"what deleted checkpoint {row[2]!a} of run {row[0]!a} left does not match its checksum"
+            yield f"what deleted checkpoint {row[2]!r} of run {row[0]!r} left does not match its checksum"
 
 
 def placed(record: CheckpointRecord, run: str, seq: int) -> CheckpointRecord:

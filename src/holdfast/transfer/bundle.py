@@ -9,10 +9,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.errors import HoldfastError, NotFound, StoreUnavailable, UsageError
-from holdfast.store.sealed import seal_store
+from holdfast.errors import HoldfastError, KeyRefused, NotFound, StoreUnavailable, UsageError
+from holdfast.store.sealed import read_slots, seal_store
 from holdfast.store.sqlite import SQLiteStore
-from holdfast.store.sqlite_file import sync_directory
+from holdfast.store.sqlite_file import fold_log, sync_directory
 from holdfast.transfer.copy import Copied, copy_runs
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def export_runs(
         bundle.reclaim()
     finally:
         bundle.close()
+    fold_log(part)
     os.link(part, target)  # unlike a rename, never in place of a file that came meanwhile
     part.unlink()
     sync_directory(target.parent)
@@ -91,6 +92,12 @@ def import_runs(
     except StoreUnavailable as error:
         raise StoreUnavailable(error.store, f"cannot be opened as a bundle ({error.detail})") from error
     try:
-        return copy_runs(seal_store(bundle, key), target, runs, progress=progress)
+        return copy_runs(_unlocked(bundle, key), target, runs, progress=progress)
     finally:
         bundle.close()
+
+
+def _unlocked(bundle: Store, key: str | None) -> Store:
+    if key is None and read_slots(bundle) is not None:
+        raise KeyRefused("it is of an encrypted or signed store: give one of that store's keys with key=", bundle.url)
+    return seal_store(bundle, key)

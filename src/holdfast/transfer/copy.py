@@ -6,6 +6,7 @@ target is ever overwritten; a run that went another way there is refused. Marks 
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,7 +15,7 @@ from holdfast.encode.chunks import Chunk, ChunkReader, parse_node, verified
 from holdfast.encode.tree import NODE, Ref
 from holdfast.errors import CheckpointCorrupt, ChunkCorrupt, IntegrityError, NotFound, RunDiffers, UsageError
 from holdfast.model.checkpoint import Marks
-from holdfast.model.ids import check_checkpoint_id, check_run_id
+from holdfast.model.ids import check_checkpoint_id, check_run_id, is_reserved
 from holdfast.store.api import Tombstone
 from holdfast.store.lineage import is_fork, parent_checksum
 from holdfast.transfer.keys import KEYS_RUN, agreement, bare, locked_like
@@ -64,14 +65,17 @@ def copy_runs(
 
 
 def _chosen(source: Store, runs: Iterable[str] | None, *, in_order: bool) -> list[str]:
-    """Return the runs to copy; in the order in which they began, a fork comes after what it was forked from."""
+    """Return the runs to copy; in the order in which they began, a fork comes after what it was forked from.
+
+    The engine's own runs stay: another store's keys would lock this one, another store's inbox answer for its people.
+    """
     given = None if runs is None else [check_run_id(run) for run in runs]
     if given is not None and not in_order:
         return given
     listing = source.runs()
     if listing.damaged:
         raise IntegrityError(f"nothing was copied: {listing.damaged[0]}")
-    begun = [run.id for run in reversed(listing)]
+    begun = [check_run_id(run.id) for run in reversed(listing) if not is_reserved(run.id)]
     return begun if given is None else [*(run for run in begun if run in given), *(set(given) - set(begun))]
 
 
@@ -103,7 +107,7 @@ class _Copy:
             if isinstance(item, Tombstone):
                 self._target.bury(run.id, item, created_at=run.created_at)
             else:
-                head = self._send(item, head, held)
+                head = self._sent(item, head, held, copied + present)
                 copied += 1
             done += 1
             self._progress(run.id, done, len(items))
@@ -158,6 +162,15 @@ class _Copy:
         if first is None or isinstance(first, Tombstone) or not is_fork(first.envelope):
             return None
         return first.envelope.parent if parent_checksum(self._target, first.envelope) is None else None
+
+    def _sent(self, record: CheckpointRecord, head: str | None, held: set[bytes], before: int) -> str:
+        """Send one checkpoint; damage is told with what the target has by now, since that stays."""
+        try:
+            return self._send(record, head, held)
+        except IntegrityError as error:
+            there = "the checkpoints before this one are" if before else "nothing of it is"
+            left = f"{error.detail}; the copy of run {self._run.id!r} stopped here, {there} in {self._target.url}"
+            raise dataclasses.replace(error, detail=left) from error
 
     def _send(self, record: CheckpointRecord, head: str | None, held: set[bytes]) -> str:
         chunks = list(self._needed(record, held))
@@ -219,7 +232,7 @@ class _RelinkingCopy(_Copy):
         now = parent_checksum(self._target, envelope)
         if now is None and was is not None:
             raise UsageError(
-                f"run {envelope.run!a} was forked from checkpoint {envelope.parent}: under another key links are made "
+                f"run {envelope.run!r} was forked from checkpoint {envelope.parent}: under another key links are made "
                 "anew, so copy the run of that checkpoint first, or both at once"
             )
         return msgspec.structs.replace(envelope, parent_checksum=now or envelope.parent_checksum)

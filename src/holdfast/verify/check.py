@@ -9,7 +9,9 @@ import msgspec
 from holdfast.encode.chunks import ChunkReader, verified
 from holdfast.encode.tree import LEAF, NODE, Ref
 from holdfast.errors import ChunkCorrupt, HoldfastError, IntegrityError
+from holdfast.model.sections import WORKSPACE
 from holdfast.store.lineage import is_fork, parent_checksum
+from holdfast.store.reach import Reach
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator
@@ -62,6 +64,30 @@ def faults_in(
     chosen = [one for one in record.envelope.sections if one.root not in known and one.name not in without]
     envelope = msgspec.structs.replace(record.envelope, sections=tuple(chosen))
     return list(_silent(store).sections(msgspec.structs.replace(record, envelope=envelope)))
+
+
+def faults_carried(store: Store, record: CheckpointRecord, since: CheckpointRecord) -> list[Fault]:
+    """Check what a checkpoint carries over from the one before: values down to the last chunk, of files the lists."""
+    kept = {section.root for section in since.envelope.sections}
+    files = [one for one in record.envelope.sections if one.root in kept and one.name == WORKSPACE]
+    faults = faults_in(
+        store, record, without={one.name for one in record.envelope.sections if one.root not in kept} | {WORKSPACE}
+    )
+    for section in files:
+        try:
+            Reach(store).add([Ref(section.kind, section.size, section.root)])
+        except ChunkCorrupt as error:
+            faults.append(
+                Fault(
+                    kind="chunk",
+                    detail=f"chunk {error.chunk[:16]} {error.detail}",
+                    run=record.envelope.run,
+                    checkpoint=record.envelope.id,
+                    section=section.name,
+                    chunk=error.chunk,
+                )
+            )
+    return faults
 
 
 def are_sound(store: Store, roots: Iterable[Ref]) -> bool:
@@ -142,7 +168,7 @@ class _Check:
             return
         if checksum is None and is_fork(envelope):
             self._notes.append(
-                f"run {envelope.run!a} was forked from {envelope.parent}, which is not in this store: the link to it "
+                f"run {envelope.run!r} was forked from {envelope.parent}, which is not in this store: the link to it "
                 "cannot be checked. Copy that run here, too"
             )
         elif checksum != envelope.parent_checksum:

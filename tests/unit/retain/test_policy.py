@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.errors import UsageError
 from holdfast.model.checkpoint import CheckpointRecord, Marks
-from holdfast.retain.policy import expendable
+from holdfast.retain.policy import decide_simply
 from holdfast.testing.contract import NOON, Line
 
 
@@ -18,9 +18,8 @@ def checkpoints(count, *, pinned=(), ages_in_days=None):
 
 
 def numbers(records, **options):
-    by_id = {record.envelope.id: record.envelope.seq for record in records}
     options = {"head": records[-1].envelope.id, "keep": None, "before": None, **options}
-    return sorted(by_id[name] for name in expendable(records, **options))
+    return sorted(one.seq for one in decide_simply(records, **options) if one.action == "delete")
 
 
 def test_all_but_the_newest_are_expendable():
@@ -51,6 +50,21 @@ def test_the_head_and_pinned_ones_always_stay():
     records = checkpoints(5, pinned={1, 3}, ages_in_days=[99] * 5)
     assert numbers(records, keep=1, before=NOON) == [2, 4]
     assert numbers(records, keep=1, head=records[1].envelope.id) == [4]
+
+
+def test_each_checkpoint_has_its_own_reason():
+    records = checkpoints(5, pinned={2}, ages_in_days=[9, 9, 9, 1, 0])
+    head = records[-1].envelope.id
+    decided = decide_simply(
+        records, head=head, keep=3, before=NOON - timedelta(days=7), needed={records[2].envelope.id: "a fork point"}
+    )
+    assert [one.reason for one in decided] == [
+        "the head",
+        "new enough",
+        "a fork point",
+        "pinned",
+        "beyond the newest 3 and from before 2029-12-25 12:00:00 UTC",
+    ]
 
 
 @pytest.mark.parametrize("keep", [0, -1])

@@ -122,7 +122,7 @@ def test_retention_follows_the_commits_of_an_open_run_by_itself(hf):
         for n in range(30):
             run.checkpoint(state=big(n), trigger="agent_complete")
     left = hf.checkpoints("r", archived=True)
-    assert [cp.trigger for cp in left] == ["shutdown", "agent_complete"]
+    assert [cp.trigger for cp in left] == ["shutdown", "agent_complete", "state_transition"]
     assert left[0].section("state") == big(29)
     report = hf.verify()
     assert report.sound

@@ -19,6 +19,7 @@ from holdfast import (
     generate_key,
 )
 from holdfast.encode.tree import leaf_id
+from holdfast.errors import InvalidId
 from holdfast.store.sealed import KEYS_RUN, seal_store
 from holdfast.store.sqlite import SQLiteStore
 
@@ -206,7 +207,10 @@ def test_damaged_key_slots_are_told_apart_from_a_wrong_key(tmp_path):
 
 def test_the_keys_are_no_run_of_the_users(tmp_path):
     with filled(tmp_path) as hf:
-        for call in (hf.latest, hf.delete_run, lambda run: hf.store.delete(run, [])):
+        for call in (hf.latest, hf.delete_run):
+            with pytest.raises(InvalidId):
+                call(KEYS_RUN)
+        for call in (hf.store.run, hf.store.delete_run, lambda run: hf.store.delete(run, [])):
             with pytest.raises(NotFound):
                 call(KEYS_RUN)
 

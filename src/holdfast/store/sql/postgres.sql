@@ -67,6 +67,23 @@ UPDATE run SET record = %(record)s, checksum = %(checksum)s WHERE tenant = %(ten
 -- name: has_checkpoints
 SELECT 1 FROM checkpoint WHERE tenant = %(tenant)s AND run = %(run)s LIMIT 1
 
+-- name: lost_runs
+SELECT DISTINCT run FROM checkpoint
+WHERE tenant = %(tenant)s
+    AND NOT EXISTS (SELECT FROM run WHERE run.tenant = %(tenant)s AND run.id = checkpoint.run)
+
+-- name: add_holds
+INSERT INTO hold (tenant, run, chunk, times)
+SELECT %(tenant)s, %(n)s, n, 1 FROM chunk WHERE tenant = %(tenant)s AND id = ANY (%(ids)s)
+ON CONFLICT DO NOTHING
+
+-- name: drop_strays
+DELETE FROM hold
+WHERE tenant = %(tenant)s AND (
+    NOT EXISTS (SELECT FROM run WHERE run.tenant = %(tenant)s AND run.n = hold.run)
+    OR NOT EXISTS (SELECT FROM chunk WHERE chunk.tenant = %(tenant)s AND chunk.n = hold.chunk)
+)
+
 -- name: runs
 SELECT id, record, checksum FROM run WHERE tenant = %(tenant)s ORDER BY n DESC LIMIT %(limit)s
 

@@ -1,0 +1,26 @@
+"""Mending what a store keeps about a run: its record, holds and lease, from the checkpoints that are there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.encode.tree import Ref
+from holdfast.store.reach import Reach
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.model.checkpoint import CheckpointRecord, RunRecord
+    from holdfast.store.api import Store
+
+
+def rebuild(store: Store, run: str) -> RunRecord | None:
+    """Make a run's record anew, with all that its sound checkpoints need; what cannot be read is passed over."""
+    return store.rebuild(run, lambda sound: _needed(store, sound))
+
+
+def _needed(store: Store, records: Sequence[CheckpointRecord]) -> set[bytes]:
+    reach = Reach(store)
+    roots = {Ref(one.kind, one.size, one.root) for record in records for one in record.envelope.sections}
+    reach.add(roots, past_damage=True)
+    return reach.seen

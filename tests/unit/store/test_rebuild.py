@@ -1,0 +1,160 @@
+"""A run whose record, holds or lease are damaged gets them anew from its checkpoints."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from itertools import pairwise
+
+import apsw
+import pytest
+
+from holdfast import Holdfast, generate_key
+from holdfast.errors import LeaseLost, RunCorrupt
+from holdfast.retain.sweep import sweep
+from holdfast.store.files import FilesStore
+from holdfast.store.memory import MemoryStore
+from holdfast.store.postgres import PostgresStore
+from holdfast.store.sealed import seal_store
+from holdfast.store.sqlite import SQLiteStore
+from holdfast.verify.check import verify
+from holdfast.verify.rebuild import rebuild
+from postgres_server import shared_server
+
+
+class Kept:
+    """A store, and a way round it."""
+
+    def __init__(self, medium, tmp_path):
+        self.place = tmp_path / "x.db"
+        self.url = shared_server().database() if medium == "postgres" else None
+        inner = PostgresStore(self.url) if self.url else SQLiteStore(self.place)
+        self.store = seal_store(inner, generate_key()) if medium == "sealed" else inner
+
+    def query(self, statement):
+        if self.url:
+            with shared_server().admin(self.url.split("@/")[1].split("?")[0]) as connection:
+                connection.execute("SET search_path = holdfast")
+                connection.execute(statement)
+        else:
+            with closing(apsw.Connection(str(self.place))) as connection:
+                connection.execute(statement)
+
+    def close(self):
+        self.store.close()
+        if self.url:
+            shared_server().drop(self.url)
+
+
+@pytest.fixture(params=["sqlite", "sealed", "postgres"])
+def kept(request, tmp_path):
+    made = Kept(request.param, tmp_path)
+    yield made
+    made.close()
+
+
+def fill(store):
+    """Make two runs that share chunks, with deleted numbers and a list that is a tree."""
+    hf = Holdfast(store)
+    for name in ("a", "b"):
+        run = hf.run(name)
+        for n in range(1, 6):
+            run.checkpoint(state={"n": n, "log": [f"{i} {name if i % 7 else ''}" * 20 for i in range(n * 400)]})
+    hf.delete(hf.find("a@2").id)
+    return hf
+
+
+def picture(hf):
+    return {
+        name: (hf.store.run(name), [cp.section("state")["n"] for cp in hf.checkpoints(name)], hf.store.held(name))
+        for name in ("a", "b")
+    }
+
+
+DAMAGE = {
+    "the record": "UPDATE run SET record = 'x' WHERE id = 'a'",
+    "every record": "UPDATE run SET record = 'x' WHERE id IN ('a', 'b')",
+    "the row": "DELETE FROM run WHERE id = 'a'",
+    "every row": "DELETE FROM run WHERE id IN ('a', 'b')",
+    "the holds": "DELETE FROM hold",
+    "some holds": "DELETE FROM hold WHERE chunk % 2 = 0",
+    "row and holds": "DELETE FROM hold; DELETE FROM run WHERE id IN ('a', 'b')",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_run_is_again_what_it_was(kept, damage):
+    hf = fill(kept.store)
+    before = picture(hf)
+    for statement in DAMAGE[damage].split(";"):
+        is_blob = "'x'" in statement and kept.url is None
+        kept.query(statement.replace("'x'", "x'00'") if is_blob else statement)
+    assert not verify(kept.store).sound
+    runs = kept.store.damaged_runs()
+    assert "a" in runs
+    for run in runs:
+        rebuild(kept.store, run)
+    assert verify(kept.store).sound
+    assert kept.store.damaged_runs() == []
+    after = picture(hf)
+    for name in ("a", "b"):
+        was, now = before[name][0], after[name][0]
+        told = ("head", "last_seq", "checkpoints", "created_at", "updated_at")
+        assert [getattr(now, field) for field in told] == [getattr(was, field) for field in told]
+        assert after[name][1:] == before[name][1:]
+    assert sweep(kept.store, "a") == 0
+    hf.delete_run("a")
+    assert verify(kept.store).sound
+    assert hf.latest("b").section("state")["n"] == 5
+    hf.run("b").checkpoint(state={"n": 6})
+    assert hf.latest("b").seq == 6
+
+
+def test_a_head_that_is_damaged_with_its_record_is_the_newest_sound_one_afterwards(tmp_path):
+    kept = Kept("sqlite", tmp_path)
+    hf = fill(kept.store)
+    kept.query("UPDATE run SET record = x'00' WHERE id = 'a'")
+    kept.query("UPDATE checkpoint SET envelope = x'00' WHERE run = 'a' AND seq = 5")
+    made = rebuild(kept.store, "a")
+    assert made is not None
+    assert (made.head, made.last_seq, made.checkpoints) == (hf.find("a@4").id, 5, 4)
+    kept.query("UPDATE run SET record = x'00' WHERE id = 'a'")
+    kept.query("UPDATE checkpoint SET envelope = x'00' WHERE run = 'a'")
+    made = rebuild(kept.store, "a")
+    assert made is not None
+    assert (made.head, made.last_seq, made.checkpoints) == (None, 5, 4)
+    hf.delete_run("a")
+    kept.close()
+
+
+@pytest.mark.parametrize("token", [1, 7, 999_999, 2**63 - 1, -5])
+def test_a_damaged_lease_is_nobodys_and_tokens_go_on_growing(tmp_path, token):
+    kept = Kept("sqlite", tmp_path)
+    hf = fill(kept.store)
+    tokens = []
+    for _ in range(8):
+        lease = kept.store.take_lease("a", owner="me", ttl_s=1000)
+        tokens.append(lease.token)
+    kept.query(f"UPDATE lease SET token = {token}, expires_at = 9e12, seal = x'00'")
+    kept.query("INSERT INTO lease VALUES ('nowhere', '', 1, 9e12, x'00')")
+    with pytest.raises(RunCorrupt, match="holdfast repair"):
+        kept.store.take_lease("a", owner="you", ttl_s=10)
+    assert sum("lease" in fault.detail for fault in verify(kept.store).faults) == 2
+    for run in kept.store.damaged_runs():
+        rebuild(kept.store, run)
+    assert verify(kept.store).sound
+    assert kept.store.lease("a") is None
+    with pytest.raises(LeaseLost):
+        kept.store.renew_lease(lease, ttl_s=10)
+    tokens.append(kept.store.take_lease("a", owner="you", ttl_s=10).token)
+    assert all(one < another for one, another in pairwise(tokens))
+    hf.close()
+    kept.close()
+
+
+def test_a_store_that_keeps_nothing_beside_the_checkpoints_has_nothing_to_rebuild(tmp_path):
+    for store in (MemoryStore(), FilesStore(tmp_path / "files")):
+        fill(store)
+        assert store.damaged_runs() == []
+        assert rebuild(store, "a") == store.run("a")
+        assert rebuild(store, "nowhere") is None
+        store.close()
