@@ -1,7 +1,7 @@
 """AsyncHoldfast: the same store for asyncio code, one thread hop a call.
 
-SQLite, disk, hashing and compression have no asynchronous form, so every call runs on a thread; only the step runner
-has a body of its own here, because it awaits the step's coroutine in the caller's loop. A cancelled caller does not
+SQLite, disk, hashing and compression have no asynchronous form, so every call runs on a thread, and coroutine functions
+that it is given run on the caller's loop; only the step runner has a body of its own here. A cancelled caller does not
 stop what was begun: a record is stored whole, or not at all.
 """
 
@@ -12,12 +12,13 @@ import contextvars
 import inspect
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from holdfast import engine
 from holdfast.errors import StepTimeout, UsageError
+from holdfast.runtime.awaited import call_home
 from holdfast.runtime.leaving import is_leaving
 from holdfast.runtime.parts import step_options
 from holdfast.runtime.patience import watch_for
@@ -41,14 +42,33 @@ _RUN_PARTS = frozenset(
     {"status", "waits", "steps", "phases", "agents", "context", "knowledge", "mailbox", "team", "subject", "budget",
      "gates"}
 )  # fmt: skip
+_RUN_MAKES = frozenset({"phase", "declare_phases", "graph", "machine", "destructive"})  # each returns a part or block
+_PARTS = "holdfast.runtime."
+AWAITED: dict[str, frozenset[str]] = {
+    "Agents": frozenset({"call", "skip"}),
+    "Phases": frozenset({"begin", "complete", "fail", "skip", "retry", "replan", "add_artifact"}),
+    "Phase": frozenset({"call", "add_artifact"}),
+    "StateMachine": frozenset({"to", "request", "advance", "reset"}),
+    "TaskGraph": frozenset({"run"}),
+    "Gates": frozenset(),
+    "GatedTask": frozenset({"run"}),
+    "Budget": frozenset({"spend", "reserve", "check"}),
+    "Mailbox": frozenset({"ack", "answer", "await_answer"}),
+    "Conflicts": frozenset({"start"}),
+    "Conflict": frozenset({"position", "resolve", "debate"}),
+    "Knowledge": frozenset({"flush"}),
+    "Context": frozenset({"add_artifact", "check"}),
+}
+"""The methods of each part that store, wait, read files or call functions they were given."""
 
 
 async def settled(call: Callable[..., T], /, *args: Any, **named: Any) -> T:
     """Return what a call returns, made on a thread; if the caller is cancelled, the call is let to finish first."""
     context, gone = contextvars.copy_context(), threading.Event()
+    loop = asyncio.get_running_loop()
     context.run(watch_for, gone)
-    work = partial(context.run, call, *args, **named)
-    task = asyncio.get_running_loop().run_in_executor(_THREADS, work)
+    context.run(call_home, loop)
+    task = loop.run_in_executor(_THREADS, partial(context.run, call, *args, **named))
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
@@ -93,7 +113,67 @@ class AsyncHoldfast:
         await settled(self.sync.close)
 
 
-class AsyncRun:
+class _Block:
+    """A `with` block for `async with`: entered and left on a thread."""
+
+    sync: Any
+
+    async def __aenter__(self) -> Any:
+        entered: list[Any] = []
+        try:
+            await settled(lambda: entered.append(self.sync.__enter__()))
+        except asyncio.CancelledError as error:
+            if entered:  # nobody else would leave it
+                await settled(self.sync.__exit__, type(error), error, error.__traceback__)
+            raise
+        return self if entered[0] is self.sync else entered[0]
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        is_handled: bool | None = await settled(self.sync.__exit__, kind, error, trace)
+        return is_handled
+
+
+class AsyncPart(_Block):
+    """A part of a run for asyncio code: what stores, waits or calls your functions is awaited, the rest is as it is."""
+
+    def __init__(self, part: Any) -> None:
+        self.__dict__["sync"] = part
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a method, awaited if it is one of those that are, or a value."""
+        found = getattr(self.sync, name)
+        if name in AWAITED.get(type(self.sync).__name__, ()):
+            return partial(_awaited, found)
+        return partial(_called, found) if inspect.ismethod(found) else _for_asyncio(found)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self.sync, name, value)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.sync[key]
+
+    def __repr__(self) -> str:
+        return f"<AsyncPart {self.sync!r}>"
+
+
+def _for_asyncio(found: Any) -> Any:
+    """Return a part or a `with` block in its form for asyncio code, anything else as it is."""
+    kind = type(found)
+    is_part = kind.__name__ in AWAITED and kind.__module__.startswith(_PARTS)
+    return AsyncPart(found) if is_part or isinstance(found, AbstractContextManager) else found
+
+
+async def _awaited(call: Callable[..., Any], /, *args: Any, **named: Any) -> Any:
+    return _for_asyncio(await settled(call, *args, **named))
+
+
+def _called(call: Callable[..., Any], /, *args: Any, **named: Any) -> Any:
+    return _for_asyncio(call(*args, **named))
+
+
+class AsyncRun(_Block):
     """A run for asyncio code: `async with await hf.run("r") as run: await run.step("plan", ask, goal)`."""
 
     def __init__(self, run: Run) -> None:
@@ -121,7 +201,7 @@ class AsyncRun:
         Cancelled while it works, a step is not done; cancelled while its result is stored, it is.
         """
         run = self.sync
-        run.check_open(f"step {name!a} was not done")
+        run.check_open(f"step {name!r} was not done")
         options = step_options(
             retries=retries,
             backoff=backoff,
@@ -174,7 +254,7 @@ class AsyncRun:
     ) -> dict[str, Any]:
         """Do several steps at once, each kept as it settles; all settle before a failure is raised."""
         if not isinstance(limit, int) or limit < 1:
-            raise UsageError(f"limit={limit!a}: give a number from 1 up")
+            raise UsageError(f"limit={limit!r}: give a number from 1 up")
         turns = asyncio.Semaphore(limit)
         leaving: list[BaseException] = []
 
@@ -199,26 +279,13 @@ class AsyncRun:
         return dict(zip(calls, outcomes, strict=True))
 
     def __getattr__(self, name: str) -> Any:
-        """Return a method of the synchronous class that is awaited, or one of its values or parts."""
+        """Return a method of the synchronous class that is awaited, one that makes a part, or a value or part."""
         found = getattr(self.sync, name)
-        if name in _RUN_VALUES or name in _RUN_PARTS or not callable(found):
-            return found
-        return partial(settled, found)
-
-    async def __aenter__(self) -> Self:
-        entered: list[Run] = []
-        try:
-            await settled(lambda: entered.append(self.sync.__enter__()))
-        except asyncio.CancelledError as error:
-            if entered:  # nobody else would give the lease back
-                await settled(self.sync.__exit__, type(error), error, error.__traceback__)
-            raise
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await settled(self.sync.__exit__, kind, error, trace)
+        if name in _RUN_MAKES:
+            return partial(_called, found)
+        if name in _RUN_PARTS:
+            return _for_asyncio(found)
+        return found if name in _RUN_VALUES or not callable(found) else partial(settled, found)
 
 
 async def _begun(steps: Steps, name: str, *given: Any) -> Kept | Due:

@@ -1,4 +1,4 @@
-"""Saying something to a run from outside: answers, signals, pause and cancel, from any process with the store."""
+"""Saying something to a run from outside: answers, signals, pause, cancel and larger budgets, from any process."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from holdfast.encode.tree import Ref
 from holdfast.errors import IntegrityError, NotFound, UsageError
 from holdfast.model.checkpoint import Marks
 from holdfast.model.ids import check_run_id
+from holdfast.model.runtime_sections import WaitsValue
 from holdfast.model.triggers import Trigger
-from holdfast.runtime.inbox import INBOXES, Item, drop, inbox_of, post, read_items
+from holdfast.runtime.inbox import Item, drop, inbox_of, post, read_items
 from holdfast.runtime.status import FINAL
-from holdfast.runtime.waits import WaitsValue
+from holdfast.runtime.waits import is_raised
+from holdfast.store.lineage import head_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -24,9 +26,11 @@ if TYPE_CHECKING:
     from holdfast.encode.chunks import ChunkReader
     from holdfast.encode.compress import Compressor
     from holdfast.encode.values import Packer
+    from holdfast.model import sections
     from holdfast.model.checkpoint import CheckpointRecord
+    from holdfast.model.runtime_sections import Wait
+    from holdfast.runtime.amounts import Given
     from holdfast.runtime.inbox import ItemKind
-    from holdfast.runtime.waits import Wait
     from holdfast.store.api import Store
 
 _SECTION = "inbox"
@@ -74,10 +78,23 @@ class Control:
         return read
 
     def waiting(self, run: str) -> list[Wait]:
-        """Return what a run waits for, as its newest checkpoint says; what was answered meanwhile is left out."""
-        value = self._waits(self._head(run))
-        answered = {item.target for item in self.reader(run)(value.read) if item.kind == "answer"}
-        return [wait for wait in value.open.values() if wait.id not in answered]
+        """Return what a run waits for, as its newest checkpoint says; what was answered meanwhile is left out.
+
+        A run that has ended waits for nothing, also if it came to its end past something that was never answered.
+        """
+        head = self._head(run)
+        if head.envelope.summary.status in FINAL:
+            return []
+        value = self._waits(head)
+        items = self.reader(run)(value.read)
+        answered = {item.target for item in items if item.kind == "answer"}
+        if any(item.kind == "resume" for item in items):
+            answered |= {wait.id for wait in value.open.values() if wait.kind == "pause"}
+        return [
+            wait
+            for wait in value.open.values()
+            if wait.id not in answered and not any(is_raised(wait, item) for item in items)
+        ]
 
     def answer(
         self, run: str, choice: str, *, wait: str | None = None, by: str = "", note: str = "", value: Any = None
@@ -88,11 +105,13 @@ class Control:
         chosen = [one for one in waits if one.id == wait] if wait is not None else waits
         if len(chosen) != 1:
             known = ", ".join(one.id for one in waits) or "nothing"
-            what = f"for {wait!a}" if wait is not None else "for one thing alone"
-            raise UsageError(f"run {run!a} does not wait {what}: it waits for {known}")
+            what = f"for {wait!r}" if wait is not None else "for one thing alone"
+            raise UsageError(f"run {run!r} does not wait {what}: it waits for {known}")
         options = chosen[0].options
         if options and choice not in options:
-            raise UsageError(f"{choice!a} is no answer to {chosen[0].question!a}: use {' or '.join(options)}")
+            raise UsageError(f"{choice!r} is no answer to {chosen[0].question!r}: use {' or '.join(options)}")
+        if chosen[0].kind == "budget":
+            value = self._amounts(run, chosen[0], choice, value)
         self._post(run, "answer", target=chosen[0].id, choice=choice, by=by, note=note, value=value)
         return chosen[0]
 
@@ -102,7 +121,7 @@ class Control:
         self._post(run, "signal", target=name, choice=name, by=by, note=note, value=value)
 
     def pause(self, run: str, *, by: str = "", note: str = "") -> None:
-        """Ask a run to stop at its next boundary and wait."""
+        """Ask a run to stop at its next boundary and wait; a command that it runs now comes to its end first."""
         self._check_alive(run)
         self._post(run, "pause", by=by, note=note)
 
@@ -112,17 +131,54 @@ class Control:
         self._post(run, "resume", choice="resume", by=by, note=note)
 
     def cancel(self, run: str, *, by: str = "", note: str = "") -> None:
-        """Ask a run to end at its next boundary."""
+        """Ask a run to end at its next boundary; commands that it runs now are ended."""
         self._check_alive(run)
         self._post(run, "cancel", by=by, note=note)
 
-    def raise_budget(self, run: str, more: Mapping[str, float], *, by: str = "", note: str = "") -> Wait:
-        """Raise the limits of budgets by so much, and let the run go on that waits for it."""
+    def raise_budget(self, run: str, more: Mapping[str, Given], *, by: str = "", note: str = "") -> list[Wait]:
+        """Raise the limits of budgets by so much, whether or not the run waits for them; return the waits that end.
+
+        A name is meant in the part that the run waits for, then in the run; `phase:plan/tokens` says which.
+        """
+        from holdfast.runtime.amounts import amount_of, stored  # noqa: PLC0415 - most commands do without
+        from holdfast.runtime.ledger import find_limited  # noqa: PLC0415
+
+        self._check_alive(run)
         waits = [wait for wait in self.waiting(run) if wait.kind == "budget"]
-        if not waits:
-            raise UsageError(f"run {run!a} does not wait for a budget: hf.waiting(run) says what it waits for")
-        self._post(run, "answer", target=waits[0].id, choice="raise", by=by, note=note, value=dict(more))
-        return waits[0]
+        section = self._budget(run)
+        near = waits[0].details["part"] if waits else ""
+        value = {
+            find_limited(section, name, near=near): stored(amount_of(name, amount)) for name, amount in more.items()
+        }
+        item = self._post(run, "budget", by=by, note=note, value=value)
+        return [wait for wait in waits if is_raised(wait, item)]
+
+    def _amounts(self, run: str, wait: Wait, choice: str, value: Any) -> Any:
+        """Return what an answer gives to the budgets of a part; UsageError says how an amount is given."""
+        from holdfast.runtime.amounts import amount_of, stored  # noqa: PLC0415
+        from holdfast.runtime.ledger import NEED_AMOUNT, find_limited  # noqa: PLC0415
+
+        if choice not in NEED_AMOUNT:
+            return value
+        budget, part = wait.details["budget"], wait.details["part"]
+        if value is None:
+            raise UsageError(
+                f"{choice!r} needs an amount: give it as the answer's value (`--value 500`), or raise the budget "
+                f"with `holdfast budget {run} {budget}=MORE`"
+            )
+        given = value if isinstance(value, dict) else {budget: value}
+        section = self._budget(run)
+        prefix = f"{part}/" if part else ""
+        return {
+            find_limited(section, f"{prefix}{name}").removeprefix(prefix): stored(amount_of(name, amount))
+            for name, amount in given.items()
+        }
+
+    def _budget(self, run: str) -> sections.Budget:
+        from holdfast.capture.sections import typed  # noqa: PLC0415
+
+        section: sections.Budget = typed("budget", self._section(self._head(run), "budget") or {})
+        return section
 
     def drop_read(self, run: str) -> None:
         """Let go of what a run has read: set back to an earlier checkpoint, it must not hear an old answer again."""
@@ -139,14 +195,15 @@ class Control:
         except NotFound:
             return
 
-    def _post(self, run: str, kind: ItemKind, **given: Any) -> None:
+    def _post(self, run: str, kind: ItemKind, **given: Any) -> Item:
         now = datetime.fromtimestamp(self._clock(), UTC)
-        post(
+        item = post(
             lambda: _Line(self._checkpointer(run), self._section),
             lambda number: Item(number=number, kind=kind, at=now, **given),
             consumed=self._waits(self._head(run)).read,
         )
         self._store.wake(run)
+        return item
 
     def _checkpointer(self, run: str) -> Checkpointer:
         return Checkpointer(
@@ -162,13 +219,14 @@ class Control:
     def _check_alive(self, run: str) -> None:
         status = self._head(run).envelope.summary.status
         if status in FINAL:
-            raise UsageError(f"run {run!a} is {status}: it takes nothing from outside any more")
+            raise UsageError(f"run {run!r} is {status}: it takes nothing from outside any more")
 
     def _head(self, run: str) -> CheckpointRecord:
         record = self._store.run(check_run_id(run))
-        if record.head is None:
+        head = head_of(self._store, record)
+        if head is None:
             raise NotFound("checkpoint of run", run)
-        return self._store.checkpoint(record.head)
+        return head
 
     def _waits(self, record: CheckpointRecord) -> WaitsValue:
         stored = self._section(record, "waits")
@@ -195,8 +253,3 @@ class _Line:
 
     def write(self, items: list[Any], reason: str) -> None:
         self._checkpointer.take({_SECTION: items}, trigger=Trigger.MANUAL.value, reason=reason, marks=Marks())
-
-
-def is_inbox(run: str) -> bool:
-    """Tell whether a run is an inbox, which lists hide."""
-    return run.startswith(INBOXES)

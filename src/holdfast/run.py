@@ -70,11 +70,12 @@ class Run(RunParts):
         `drop`. A run with a workspace captures it too, unless `files` is False. With `onto` the run goes back: the new
         checkpoint is taken on that one instead of the head, or on nothing.
         """
+        self.check_open("no checkpoint was taken")
         values = gather(known_sections, sections)
         try:
             trigger = Trigger(trigger)
         except ValueError:
-            raise UsageError(f"unknown trigger {trigger!a}: use one of {', '.join(Trigger)}") from None
+            raise UsageError(f"unknown trigger {trigger!r}: use one of {', '.join(Trigger)}") from None
         marks = checked_marks(Marks(pinned=pinned, label=label))
         dropped = _checked_drop(drop, values)
         checked_text("reason", reason)
@@ -285,6 +286,8 @@ class Run(RunParts):
                 self._catch_up()
                 self._old_error = self._has("error")
                 self.begin()
+                if self.head is None:
+                    self._watch.begin()
             except BaseException:
                 self._give_back()
                 raise
@@ -330,7 +333,7 @@ class Run(RunParts):
 
         files = self._checkpointer.files
         if files is None:
-            raise UsageError(f"run {self.id!a} has no workspace: open it with hf.run({self.id!a}, workspace=directory)")
+            raise UsageError(f"run {self.id!r} has no workspace: open it with hf.run({self.id!r}, workspace=directory)")
         return RunFiles(self, files)
 
     @property
@@ -367,9 +370,9 @@ class Run(RunParts):
 
 def _checked_drop(drop: Iterable[str], given: Mapping[str, Any]) -> list[str]:
     if isinstance(drop, str):
-        raise UsageError(f"drop={drop!a}: give a list of names, [{drop!a}]")
+        raise UsageError(f"drop={drop!r}: give a list of names, [{drop!r}]")
     names = [check_section_name(name) for name in drop]
     both = next((name for name in names if name in given), None)
     if both is not None:
-        raise UsageError(f"section {both!a} is given and dropped at once")
+        raise UsageError(f"section {both!r} is given and dropped at once")
     return names

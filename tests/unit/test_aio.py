@@ -1,12 +1,14 @@
 import asyncio
+import importlib
 import inspect
+import threading
 import time
 
 import pytest
 
 import holdfast
 from holdfast import AsyncHoldfast, Divergence, Holdfast, Run, RunCancelled, StepTimeout, UsageError
-from holdfast.aio import AsyncRun
+from holdfast.aio import AWAITED, AsyncRun
 
 
 @pytest.fixture
@@ -232,3 +234,162 @@ def test_a_cancelled_wait_ends_and_is_waited_for_again_in_the_next_life(place, w
     asyncio.run(asyncio.wait_for(life(), 30))
     with holdfast.open(place) as hf:
         assert len(hf.waiting("r")) == 1
+
+
+class Ticks:
+    """A loop that is alive: whoever blocks it is never let go."""
+
+    def __init__(self):
+        self._loop = asyncio.get_running_loop()
+
+    def wait(self):
+        """Wait on a thread until the loop has come round."""
+        came_round = threading.Event()
+        self._loop.call_soon_threadsafe(came_round.set)
+        assert came_round.wait(30), "the loop stands still"
+
+
+def life(place, body, **options):
+    """Run the body in one life of a run."""
+
+    async def live():
+        async with await AsyncHoldfast.open(place) as hf, await hf.run("r", **options) as run:
+            return await body(run)
+
+    return asyncio.run(live())
+
+
+def test_the_loop_goes_on_while_parts_call_plain_functions(place):
+    async def body(run):
+        ticks = Ticks()
+        run.agents.register("coder", lambda asked: (ticks.wait(), asked)[1])
+        graph = run.graph()
+        graph.add("one", ticks.wait)
+        machine = run.machine(
+            states=["a", "b"], transitions={"a": ["b"]}, guards={("a", "b"): lambda: not ticks.wait()}
+        )
+        await machine.to("b")
+        await run.phase("build").call(ticks.wait)
+        run.knowledge.capture("a fact")
+        await run.knowledge.flush(lambda _entry: ticks.wait())
+        conflict = await run.mailbox.conflicts.start("tabs", ["ann", "bob"])
+        return (
+            await run.agents.call("coder", "hello", task="t"),
+            (await graph.run()).completed,
+            (await run.gates.task("g", ticks.wait, [lambda: not ticks.wait()]).run()).success,
+            await conflict.debate(lambda *_: ticks.wait(), lambda _: "agreed"),
+        )
+
+    assert life(place, body) == ("hello", ("one",), True, "agreed")
+
+
+def test_coroutine_functions_given_to_parts_run_on_the_callers_loop(place):
+    async def body(run):
+        home = asyncio.get_running_loop()
+
+        async def work(*given):
+            await asyncio.sleep(0)
+            return asyncio.get_running_loop() is home and (given[0] if given else "done")
+
+        async def holds():
+            return asyncio.get_running_loop() is home
+
+        run.agents.register("coder", work, timeout_s=60)
+        graph = run.graph()
+        graph.add("one", lambda: "result")
+        graph.add("two", lambda results: work(results["one"]), needs=["one"])
+        task = run.gates.task("g", work, [holds])
+        return (
+            await run.agents.call("coder", "hello", task="t"),
+            (await graph.run()).results,
+            (await task.run()).response,
+            task.outcome.success,
+            await run.phase("build").call(work, "built"),
+        )
+
+    expected = ("hello", {"one": "result", "two": "result"}, "done", True, "built")
+    assert life(place, body) == life(place, body) == expected
+
+
+def test_a_coroutine_that_takes_too_long_is_cancelled(place):
+    ended = []
+
+    async def body(run):
+        gone = asyncio.Event()
+
+        async def slow():
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                ended.append("cancelled")
+                gone.set()
+
+        graph = run.graph()
+        graph.add("slow", slow, timeout_s=0.01)
+        result = await graph.run()
+        await gone.wait()
+        return result.failed
+
+    assert life(place, body) == ("slow",)
+    assert ended == ["cancelled"]
+
+
+def test_a_cancelled_caller_of_a_part_leaves_its_tasks_to_the_next_life(place):
+    async def cancelled(run):
+        begun = asyncio.Event()
+
+        async def slow():
+            begun.set()
+            await asyncio.sleep(3600)
+
+        graph = run.graph()
+        graph.add("slow", slow)
+        task = asyncio.ensure_future(graph.run())
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    async def again(run):
+        graph = run.graph()
+        graph.add("slow", lambda: "quick")
+        return (await graph.run()).results
+
+    life(place, cancelled)
+    assert life(place, again) == {"slow": "quick"}
+
+
+def test_phases_and_destructive_operations_are_entered_with_async_with(place):
+    async def body(run):
+        async with run.phase("research") as research:
+            research.keep(["a", "b"])
+        async with run.destructive("git_push", "origin main") as checkpoint:
+            reason = checkpoint.reason
+        with pytest.raises(ValueError, match="broken"):
+            async with run.phase("build"):
+                raise ValueError("broken")
+        async with run.budget.child("phase:build", {"tokens": 5}) as budget:
+            await budget.spend(tokens=2)
+        return run.phase("research").result, reason, run.phases.state("build").status, run.budget.used("tokens")
+
+    assert life(place, body) == (["a", "b"], "before git_push: origin main", "failed", 2)
+
+
+def test_what_is_awaited_of_a_part_is_there():
+    parts = ("agents", "phases", "phase", "machine", "graph", "gates", "budget", "mailbox", "conflicts", "knowledge")
+    modules = [importlib.import_module(f"holdfast.runtime.{name}") for name in (*parts, "context")]
+    for kind, methods in AWAITED.items():
+        part = next(found for module in modules if (found := getattr(module, kind, None)) is not None)
+        assert all(callable(getattr(part, name)) for name in methods), kind
+
+
+def test_an_asynchronous_function_in_plain_code_under_a_loop_is_refused_with_what_to_do(place):
+    async def ask():
+        return "asked"
+
+    async def body():
+        with holdfast.open(place) as hf, hf.run("r") as run:
+            run.step("a", ask)
+
+    with pytest.raises(UsageError, match="AsyncHoldfast"):
+        asyncio.run(body())

@@ -20,6 +20,7 @@ from holdfast.model.ids import make_checkpoint_id
 from holdfast.model.recovery import RecoveryInfo
 from holdfast.model.sections import WORKSPACE
 from holdfast.recover.analyse import analyse, summarise
+from holdfast.store.lineage import head_of
 from holdfast.version import __version__
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from holdfast.encode.chunks import Chunk
     from holdfast.encode.compress import Compressor
     from holdfast.encode.values import Packer
-    from holdfast.model.checkpoint import CheckpointRecord
+    from holdfast.model.checkpoint import CheckpointRecord, RunRecord
     from holdfast.store.api import Store
     from holdfast.workspace.spill import SpillingWriter
 
@@ -92,22 +93,20 @@ class Checkpointer:
             if run.head is None:
                 return
             try:
-                self.head = self._read_head(run.head)
+                self.head = self._read_head(run)
             except CheckpointCorrupt:
                 if not self._rewinding and not rewinding:
                     raise
 
-    def _read_head(self, head: str) -> CheckpointRecord:
+    def _read_head(self, run: RunRecord) -> CheckpointRecord | None:
         try:
-            return self._store.checkpoint(head)
-        except NotFound:
-            raise CheckpointCorrupt(f"it is the head of run {self.run!a} and is missing", head) from None
+            return head_of(self._store, run)
         except CheckpointCorrupt as error:
             advice = (
-                f"{error.detail}, and it is the head of run {self.run!a}: "
-                f"hf.recover(hf.plan({self.run!a})) goes back to the newest sound one"
+                f"{error.detail}, so run {self.run!r} cannot go on from its head: "
+                f"`holdfast resume {self.run}`, or hf.recover({self.run!r}), goes back to the newest sound one"
             )
-            raise CheckpointCorrupt(advice, head) from error
+            raise CheckpointCorrupt(advice, error.checkpoint) from error
 
     def take(
         self,
@@ -171,7 +170,7 @@ class Checkpointer:
         """Return what the next checkpoint builds on; what is known of another one is of no use then."""
         if onto is None:
             if self.head is None and self.head_id is not None:
-                self._read_head(self.head_id)  # opened for rewinding: it is damaged, and says so
+                self._read_head(self._store.run(self.run))  # opened for rewinding: it is damaged, and says so
             return self.head
         parent = None if onto == "nothing" else onto
         if parent is None or parent.envelope.id != self.head_id:

@@ -40,9 +40,9 @@ class LiveSections:
         check_section_name(name)
         for method in ("snapshot", "restore"):
             if not callable(getattr(live, method, None)):
-                raise UsageError(f"section {name!a}: a {type(live).__qualname__} has no {method}(); it needs both")
+                raise UsageError(f"section {name!r}: a {type(live).__qualname__} has no {method}(); it needs both")
         if self._objects.setdefault(name, live) is not live:
-            raise UsageError(f"section {name!a} is registered already: unregister the other object first")
+            raise UsageError(f"section {name!r} is registered already: unregister the other object first")
         if quiet:
             self._quiet.add(name)
         if is_stored and (changes := getattr(live, "changes", None)) is not None:

@@ -15,7 +15,7 @@ def checked_marks(marks: Marks) -> Marks:
     try:
         msgspec.convert(msgspec.structs.astuple(marks), Marks)
     except msgspec.ValidationError as error:
-        shown = ", ".join(f"{name}={value!a:.80}" for name, value in msgspec.structs.asdict(marks).items())
+        shown = ", ".join(f"{name}={value!r:.80}" for name, value in msgspec.structs.asdict(marks).items())
         raise UsageError(f"{shown}: {error}") from None
     if marks.label is not None:
         checked_text("label", marks.label)
@@ -25,7 +25,7 @@ def checked_marks(marks: Marks) -> Marks:
 def checked_text(name: str, text: object) -> str:
     """Return a text that a record can hold, or raise UsageError."""
     if not isinstance(text, str):
-        raise UsageError(f"{name}={text!a:.80}: give text, not a {type(text).__name__}")
+        raise UsageError(f"{name}={text!r:.80}: give text, not a {type(text).__name__}")
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:

@@ -30,10 +30,10 @@ class Protection(msgspec.Struct, frozen=True, kw_only=True):
     def sentence(self, run: str) -> str:
         """Say since when, why, and what to do."""
         if self.since is None:
-            return f"run {run!a} is protected"
+            return f"run {run!r} is protected"
         times = "" if self.failures == 1 else f" ({self.failures} checkpoints failed)"
         return (
-            f"run {run!a} is unprotected since {self.since.isoformat(timespec='seconds')}{times}: {self.detail}. "
+            f"run {run!r} is unprotected since {self.since.isoformat(timespec='seconds')}{times}: {self.detail}. "
             "The work goes on; a crash would lose what was done since then"
         )
 

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_origin, get_typ
 
 import msgspec
 
+from holdfast.encode.appended import Appended
 from holdfast.errors import SectionInvalid, UsageError
 from holdfast.model.ids import check_section_name
+from holdfast.model.runtime_sections import LOG_TYPES, RUNTIME_TYPES
 from holdfast.model.sections import SECTION_TYPES, WORKSPACE, SectionValue
 
 if TYPE_CHECKING:
@@ -26,18 +28,34 @@ def gather(given: Mapping[str, Any], custom: Mapping[str, Any] | None) -> dict[s
     for name in given:
         if name not in _KNOWN:
             near = difflib.get_close_matches(name, _KNOWN, n=1)
-            hint = f"did you mean {near[0]!a}?" if near else f"known are {', '.join(sorted(_KNOWN))}."
-            raise UsageError(f"there is no section {name!a}: {hint} One of your own goes into sections={{...}}")
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(_KNOWN))}."
+            raise UsageError(f"there is no section {name!r}: {hint} One of your own goes into sections={{...}}")
     both = dict(given)
     for name, value in (custom or {}).items():
         if name == WORKSPACE:
             raise UsageError(
-                f"section {name!a} holds the run's files: open the run with hf.run(..., workspace=directory)"
+                f"section {name!r} holds the run's files: open the run with hf.run(..., workspace=directory)"
             )
         if check_section_name(name) in both:
-            raise UsageError(f"section {name!a} is given twice")
+            raise UsageError(f"section {name!r} is given twice")
+        _check_runtime(name, value)
         both[name] = value
     return both
+
+
+def _check_runtime(name: str, value: Any) -> None:
+    """Raise SectionInvalid if one of the run's own sections is not in the form that the run reads."""
+    log, _, number = name.partition(".")
+    is_log = log in LOG_TYPES and (not number or number.isdecimal())
+    wanted = LOG_TYPES[log] if is_log else RUNTIME_TYPES.get(name)
+    if wanted is None:
+        return
+    try:
+        # The times of logs are compared as they are, those of the others are converted when they are read.
+        plain = list(value) if isinstance(value, Appended) else value
+        msgspec.convert(plain, wanted, builtin_types=(datetime,) if is_log else ())
+    except msgspec.ValidationError as error:
+        raise SectionInvalid(f"{error}; a run keeps this section of itself: name yours otherwise", name) from None
 
 
 def typed(name: str, value: Any) -> Any:

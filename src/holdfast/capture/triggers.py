@@ -75,8 +75,8 @@ def checked_trigger(trigger: Trigger | str) -> Trigger:
         return Trigger(trigger)
     except ValueError:
         near = difflib.get_close_matches(str(trigger), [one.value for one in Trigger], n=1)
-        hint = f"did you mean {near[0]!a}?" if near else f"use one of {', '.join(Trigger)}"
-        raise UsageError(f"unknown trigger {trigger!a:.80}: {hint}") from None
+        hint = f"did you mean {near[0]!r}?" if near else f"use one of {', '.join(Trigger)}"
+        raise UsageError(f"unknown trigger {trigger!r:.80}: {hint}") from None
 
 
 class TriggerSwitches(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,8 +110,8 @@ def checked_operation(operation: str, known: Iterable[str]) -> str:
     if operation in names:
         return operation
     near = difflib.get_close_matches(str(operation), names, n=1)
-    hint = f"did you mean {near[0]!a}? " if near else ""
+    hint = f"did you mean {near[0]!r}? " if near else ""
     raise UsageError(
-        f"{operation!a:.80} is no known destructive operation: {hint}Known are {', '.join(names)}; "
+        f"{operation!r:.80} is no known destructive operation: {hint}Known are {', '.join(names)}; "
         "add yours to destructive.operations in the settings, or with holdfast.open(destructive=[...])"
     )

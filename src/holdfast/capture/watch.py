@@ -128,10 +128,9 @@ class Watch:
             self._housekeeper.note(record)
 
     def failed(self, error: Exception) -> None:
-        """Note a checkpoint that could not be taken; says so in the log at once."""
+        """Note a checkpoint that could not be taken."""
         now = datetime.fromtimestamp(self._clock(), UTC)
         self.protection = self.protection.failed(self._clean(reason_of(error)), now)
-        _log.error("%s", self.protection.sentence(self.run))
 
     def maybe(
         self, trigger: Trigger | str, *, reason: str, phase: str | None, details: Mapping[str, Any], **given: Any
@@ -171,6 +170,11 @@ class Watch:
             raise lost
         if self._over is not None:
             raise self._over
+
+    def begin(self) -> None:
+        """Store a run that is new before it does anything: others see it then, and can pause or cancel it."""
+        if self._options.automatic and self.switches.allow(Trigger.STATE_TRANSITION):
+            self._attempt(Trigger.STATE_TRANSITION, "the run begins", files=False)
 
     def enter(self) -> None:
         """Begin to watch: timer, signals, deadline, housekeeping."""
@@ -234,6 +238,7 @@ class Watch:
         except (Conflict, Unprotected):
             raise  # another writer has the run: going on would be in vain
         except Exception as error:
+            _log.error("%s", self.protection.sentence(self.run))
             refusal = self.protection.error(self.run, self._options.on_failure)
             if refusal is not None:
                 raise refusal from error
@@ -251,6 +256,7 @@ class Watch:
         except Conflict as error:
             self._lost = error
         except Exception as error:  # noqa: BLE001 - kept, and raised or warned about in the user's own thread
+            _log.error("%s", self.protection.sentence(self.run))
             refusal = self.protection.error(self.run, self._options.on_failure)
             if isinstance(refusal, RunStopped):
                 refusal.__cause__ = error

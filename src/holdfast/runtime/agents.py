@@ -6,8 +6,6 @@ way is called anew.
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -17,12 +15,14 @@ from holdfast.errors import CommandFailed, Divergence, UsageError
 from holdfast.model.sections import Agent, AgentTask, TokenUsage
 from holdfast.model.triggers import Trigger
 from holdfast.runtime.attempt import Retry, attempt, check_retry, failure_of
+from holdfast.runtime.awaited import result_of
 from holdfast.runtime.command import Command, CommandResult
 from holdfast.runtime.host import Alone
 from holdfast.runtime.keep import check_name, digest_of, kept, reason_of
 from holdfast.runtime.leaving import is_leaving
 from holdfast.runtime.signature import wants_argument
-from holdfast.runtime.usage import added, usage_of
+from holdfast.runtime.steps import current_step
+from holdfast.runtime.usage import added, report_of, usage_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,12 +72,10 @@ class Agents:
         host: Host | None = None,
         *,
         team: Team | None = None,
-        pack: Callable[[Any, str], bytes] | None = None,
     ) -> None:
-        """Begin without agents; a team is kept in step with the calls, `pack` tells whether a value can be stored."""
+        """Begin without agents; a team is kept in step with the calls."""
         self._host: Host = host or Alone()
         self.team = team
-        self._pack = pack
         self._registry: dict[str, _Registered] = {}
         self._agents: dict[str, Agent] = {}
         self._active: set[tuple[str, str]] = set()
@@ -100,13 +98,13 @@ class Agents:
         """Name a function or command; transient errors are retried, `store` makes of an output what is kept of it."""
         check_name("an agent", name)
         if not callable(what) and not isinstance(what, Command):
-            raise UsageError(f"agent {name!a} is a {type(what).__qualname__}: give a function or a Command")
+            raise UsageError(f"agent {name!r} is a {type(what).__qualname__}: give a function or a Command")
         retry = Retry(retries, backoff) if transient is None else Retry(retries, backoff, transient=transient)
         check_retry(retry, timeout_s)
         with self._host.lock:
             known = self._registry.get(name)
             if known is not None and known.what is not what:
-                raise UsageError(f"agent {name!a} is registered already, as {known.what!r}: choose another name")
+                raise UsageError(f"agent {name!r} is registered already, as {known.what!r}: choose another name")
             self._registry[name] = _Registered(what, retry, timeout_s, store)
             agent = self._agents.get(name)
             if agent is None or (role and agent.role != role):
@@ -147,7 +145,7 @@ class Agents:
         """Add tokens to a task, by default the one that the agent is at."""
         least = min(input_tokens, output_tokens)
         if least < 0:
-            raise UsageError(f"agent {agent!a} cannot spend {least} tokens: give numbers from 0 up")
+            raise UsageError(f"agent {agent!r} cannot spend {least} tokens: give numbers from 0 up")
         with self._host.lock:
             name = task or self._under_way(agent)
             known = self.task(agent, name)
@@ -197,14 +195,14 @@ class Agents:
         try:
             return self._agents[agent]
         except KeyError:
-            raise UsageError(f"there is no agent {agent!a}: there are {', '.join(self._agents) or 'none'}") from None
+            raise UsageError(f"there is no agent {agent!r}: there are {', '.join(self._agents) or 'none'}") from None
 
     def task(self, agent: str, task: str) -> AgentTask:
         """Return what an agent did for a task; UsageError if it was never called for it."""
         try:
             return self[agent].tasks[task]
         except KeyError:
-            raise UsageError(f"agent {agent!a} was never called for task {task!a}") from None
+            raise UsageError(f"agent {agent!r} was never called for task {task!r}") from None
 
     def outputs(self, agent: str | None = None) -> list[TaskOutput]:
         """Return every finished task, of one agent or of all, with summary and location of its output."""
@@ -232,21 +230,29 @@ class Agents:
     def _begin(self, agent: str, name: str, given: Any) -> AgentTask | None:
         """Note that a task is under way; return it instead if it is settled."""
         digest = digest_of(given)
-        if self._pack is not None:
-            self._pack(given, f"the input of agent {agent!a} for task {name!a}")
+        known_as = self._host.keep(given, f"the input of agent {agent!r} for task {name!r}")
         with self._host.lock:
             known = self._agents[agent].tasks.get(name) if agent in self._agents else None
             if (agent, name) in self._active:
-                raise UsageError(f"agent {agent!a} is at task {name!a} already: wait for it, or name another task")
+                raise UsageError(f"agent {agent!r} is at task {name!r} already: wait for it, or name another task")
             if known is not None and known.status in _SETTLED:
                 if known.input_digest and digest and known.input_digest != digest:
                     expected, got = f"input {known.input_digest}", f"input {digest}"
                     raise Divergence(self._host.id, f"{agent}:{name}", expected, got)
                 return known
-            self._host.check_open(f"{agent} was not called for {name!a}")
+            self._host.check_open(f"{agent} was not called for {name!r}")
             self._active.add((agent, name))
             began = {"status": "running", "started_at": self._host.now(), "completed_at": None, "error": None}
-            self._put_task(agent, name, **began, input=kept(given), input_digest=digest, reason="")
+            step = current_step()
+            self._put_task(
+                agent,
+                name,
+                **began,
+                input=known_as,
+                input_digest=digest,
+                step=step.name if step else None,
+                reason="",
+            )
             if self.team is not None and agent in self.team:
                 self.team.assign(agent, name)
         return None
@@ -275,15 +281,15 @@ class Agents:
         """Keep an output; one that cannot be stored is held for this life of the run, and asked to be made storable."""
         self._held[agent, name] = output
         stored = output.output if registered.store is None else registered.store(output.output)
-        if self._pack is not None:
-            self._pack(stored, f"the output of agent {agent!a} for task {name!a} (register it with store=...)")
+        what = f"the output of agent {agent!r} for task {name!r} (register it with store=...)"
+        stored = self._host.keep(stored, what)
         with self._host.lock:
             self._put_task(
                 agent,
                 name,
                 status="completed",
                 completed_at=self._host.now(),
-                output=kept(stored),
+                output=stored,
                 summary=output.summary,
                 location=None if output.location is None else str(output.location),  # a Path is meant well
                 tokens=added(self.task(agent, name).tokens, output.tokens),
@@ -307,7 +313,7 @@ class Agents:
             return known._replace(what=using) if known else _Registered(using, Retry(), None, None)
         if known is None:
             there = ", ".join(self._registry) or "none"
-            raise UsageError(f"there is no agent {agent!a}: registered are {there}; use agents.register()")
+            raise UsageError(f"there is no agent {agent!r}: registered are {there}; use agents.register()")
         return known
 
     def _numbered(self, agent: str) -> str:
@@ -318,7 +324,7 @@ class Agents:
     def _under_way(self, agent: str) -> str:
         names = [name for owner, name in self._active if owner == agent]
         if len(names) != 1:
-            raise UsageError(f"agent {agent!a} is at {len(names)} tasks now: say which task spent the tokens")
+            raise UsageError(f"agent {agent!r} is at {len(names)} tasks now: say which task spent the tokens")
         return names[0]
 
     def _put_task(self, agent: str, name: str, **fields: Any) -> None:
@@ -360,19 +366,7 @@ def _telling(tasks: dict[str, AgentTask]) -> AgentTask:
 
 def _call(agent: str, what: Callable[..., Any], given: Any) -> Any:
     returned = what(given) if given is not None or wants_argument(what) else what()
-    if not inspect.isawaitable(returned):
-        return returned
-
-    async def awaited() -> Any:
-        return await returned
-
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(awaited())
-    if inspect.iscoroutine(returned):
-        returned.close()
-    raise UsageError(f"agent {agent!a} is asynchronous, and so is its caller: call it from a thread of its own")
+    return result_of(returned, f"agent {agent!r}")
 
 
 def _read_output(returned: Any) -> AgentOutput:
@@ -393,7 +387,7 @@ def _read_output(returned: Any) -> AgentOutput:
             location=location if isinstance(location, str) else None,
             tokens=usage_of(returned),
         )
-    return AgentOutput(output=returned, summary=_summary(returned))
+    return AgentOutput(output=returned, summary=_summary(returned), tokens=usage_of(returned))
 
 
 def _run_command(command: Command, given: Any, timeout_s: float | None, host: Host) -> AgentOutput:
@@ -405,7 +399,7 @@ def _run_command(command: Command, given: Any, timeout_s: float | None, host: Ho
 
 def _read_result(result: CommandResult) -> AgentOutput:
     """Return what a command printed as an output; CommandFailed also if it says itself that it failed."""
-    said = result.check().json()
+    said = report_of(result.check().json())
     if isinstance(said, dict) and said.get("is_error") is True:
         raise CommandFailed(result.command, result.exit_code, str(said.get("result", "it reports an error")))
     return AgentOutput(output=result.output, summary=_summary(result.output), tokens=result.tokens)

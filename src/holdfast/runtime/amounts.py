@@ -20,17 +20,17 @@ _LARGEST = 10**30
 def amount_of(name: str, given: Given) -> Amount:
     """Return what a caller gave as an amount; UsageError names the budget unless it is a number from 0 up."""
     if isinstance(given, bool) or not isinstance(given, int | float | Decimal | str):
-        raise UsageError(f"{name}={given!a}: give a number")
+        raise UsageError(f"{name}={given!r}: give a number")
     try:
         exact = given if isinstance(given, int) else Decimal(str(given))
     except InvalidOperation:
-        raise UsageError(f"{name}={given!a}: that is no number") from None
+        raise UsageError(f"{name}={given!r}: that is no number") from None
     if isinstance(exact, Decimal) and not exact.is_finite():
-        raise UsageError(f"{name}={given!a}: give a number that is one")
+        raise UsageError(f"{name}={given!r}: give a number that is one")
     if exact < 0:
-        raise UsageError(f"{name}={given!a}: what is spent cannot be taken back; give a number from 0 up")
+        raise UsageError(f"{name}={given!r}: what is spent cannot be taken back; give a number from 0 up")
     if exact > _LARGEST:
-        raise UsageError(f"{name}={given!a}: that is more than can be counted")
+        raise UsageError(f"{name}={given!r}: that is more than can be counted")
     return _shortest(exact)
 
 
@@ -56,7 +56,7 @@ def from_stored(value: float) -> Amount:
     if isinstance(value, int):
         return value
     if not math.isfinite(value):
-        raise UsageError(f"the stored budget has {value!a}, which is no number")
+        raise UsageError(f"the stored budget has {value!r}, which is no number")
     return _shortest(Decimal(str(value)))
 
 

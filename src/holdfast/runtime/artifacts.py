@@ -36,7 +36,7 @@ def artifact_of(
     try:
         checksum = checksum_of(place)
     except (OSError, ValueError) as error:
-        raise UsageError(f"{str(given)!a} cannot become an artifact: {error}; write the file first") from error
+        raise UsageError(f"{str(given)!r} cannot become an artifact: {error}; write the file first") from error
     if root is not None and place.is_absolute() and place.is_relative_to(root):
         place = place.relative_to(root)
     shown = place.as_posix() if root is not None and not place.is_absolute() else given.as_posix()

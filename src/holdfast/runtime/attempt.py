@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import threading
 import traceback
 from email.utils import parsedate_to_datetime
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from holdfast.errors import HoldfastError, StepTimeout, UsageError
 from holdfast.model.sections import Failure
 from holdfast.runtime.leaving import is_leaving
+from holdfast.runtime.patience import watch_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,11 +101,11 @@ class Retry(NamedTuple):
 def check_retry(retry: Retry, timeout_s: float | None) -> None:
     """Raise UsageError unless these can be followed."""
     if not isinstance(retry.retries, int) or retry.retries < 0:
-        raise UsageError(f"retries={retry.retries!a}: give a number from 0 up")
+        raise UsageError(f"retries={retry.retries!r}: give a number from 0 up")
     if not retry.backoff_s >= 0:
-        raise UsageError(f"backoff={retry.backoff_s!a}: give seconds from 0 up")
+        raise UsageError(f"backoff={retry.backoff_s!r}: give seconds from 0 up")
     if timeout_s is not None and not timeout_s > 0:
-        raise UsageError(f"timeout_s={timeout_s!a}: give seconds, more than 0")
+        raise UsageError(f"timeout_s={timeout_s!r}: give seconds, more than 0")
 
 
 def attempt(
@@ -135,8 +137,13 @@ def attempt(
 
 
 def within(call: Callable[[], T], timeout_s: float, name: str) -> T:
-    """Return what a call returns, StepTimeout if that takes too long; the thread is then left to itself."""
+    """Return what a call returns, StepTimeout if that takes too long; the thread is then left to itself.
+
+    What it awaits on another's loop is cancelled then.
+    """
     outcome: list[Any] = []
+    context, gone = contextvars.copy_context(), threading.Event()
+    context.run(watch_for, gone)
 
     def work() -> None:
         try:
@@ -144,10 +151,11 @@ def within(call: Callable[[], T], timeout_s: float, name: str) -> T:
         except BaseException as error:  # noqa: BLE001 - raised again where it was asked for
             outcome.append((False, error))
 
-    thread = threading.Thread(target=work, name=f"holdfast-step-{name}", daemon=True)
+    thread = threading.Thread(target=context.run, args=(work,), name=f"holdfast-step-{name}", daemon=True)
     thread.start()
     thread.join(timeout_s)
     if not outcome:
+        gone.set()
         raise StepTimeout(name, timeout_s)
     is_result, value = outcome[0]
     if is_result:

@@ -33,7 +33,7 @@ class Savings(msgspec.Struct, frozen=True, kw_only=True):
 
     resumes: int = 0
     steps: int = 0
-    """Steps and agent calls that were kept over the last resume."""
+    """Steps that were kept over the last resume, and agent calls outside of them."""
     seconds: float = 0.0
     tokens: int = 0
 
@@ -81,11 +81,12 @@ def savings(
     last = resumed[-1]
     done = {record["step"]: record for record in steps if record["event"] == "done" and record["at"] <= last}
     calls = [one for agent in agents for one in _done_tasks(agent) if one[0] <= last]
+    alone = [(end, task) for end, task in calls if task.step not in done]  # the others are in their step
     return Savings(
         resumes=len(resumed),
-        steps=len(done) + len(calls),
+        steps=len(done) + len(alone),
         seconds=sum(record.get("duration_s", 0.0) for record in done.values())
-        + sum((end - task.started_at).total_seconds() for end, task in calls if task.started_at is not None),
+        + sum((end - task.started_at).total_seconds() for end, task in alone if task.started_at is not None),
         tokens=sum(task.tokens.input + task.tokens.output for _, task in calls),
     )
 

@@ -23,7 +23,7 @@ def check_graph(needs: Needs) -> None:
         for other in wanted:
             if other not in needs:
                 known = (task for task in needs if task != name)
-                raise GraphInvalid(f"task {name!a} needs {other!a}, which is no task: {hint(other, known)}")
+                raise GraphInvalid(f"task {name!r} needs {other!r}, which is no task: {hint(other, known)}")
     circle = find_circle(needs)
     if circle:
         shown = " -> ".join(circle)

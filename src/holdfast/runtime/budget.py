@@ -2,33 +2,33 @@
 
 What was spent is counted first, for the budget and all above it; a budget that is used up then stops the run inside
 `spend` or `check`. Tokens, money and time are used up at their limit; of calls and retries all may be taken, and the
-next one stops. Amounts are exact, see `runtime/amounts.py`. Time is running time over all lives of the run: it counts
-while a budget is open, and not while the run waits here.
+next one stops: `reserve` counts them before they begin. Amounts are exact, see `runtime/amounts.py`. Time is running
+time over all lives of the run: it counts while a budget is open, and not while the run waits for somebody.
 """
 
 from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from holdfast.capture.sections import typed
 from holdfast.errors import BudgetExhausted, UsageError
+from holdfast.model.runtime_sections import Wait
 from holdfast.model.triggers import Trigger
 from holdfast.runtime.amounts import add, amount_of, shown, stored
 from holdfast.runtime.host import Alone
-from holdfast.runtime.ledger import ROOT, TIME, Ledger, Line, Part
+from holdfast.runtime.ledger import COUNTS, NEED_AMOUNT, ROOT, TIME, Ledger, Line, Part, label_of, named
 from holdfast.runtime.nearest import hint
-from holdfast.runtime.waits import Wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from holdfast.model import sections
+    from holdfast.model.runtime_sections import Reply
     from holdfast.runtime.amounts import Amount, Given
     from holdfast.runtime.host import Host
-    from holdfast.runtime.waits import Reply
 
 KNOWN = ("tokens", TIME, "retries", "subcalls", "tool_calls", "money")
 OnWarning = Literal["go_on", "ask"]
@@ -47,12 +47,18 @@ class _Stop(NamedTuple):
 
     path: str
     name: str
-    is_warning: bool
+    is_warning: bool = False
+    wanted: int = 0
+    """How many more of a count are to begin."""
 
     @property
     def label(self) -> str:
         """The budget's name with the part that it belongs to."""
-        return f"{self.path}/{self.name}" if self.path else self.name
+        return label_of(self.path, self.name)
+
+    def wait_id(self, asked: int) -> str:
+        """Return the name of the question, after so many that were answered."""
+        return f"budget:{self.label}:{asked + 1}"
 
 
 @dataclass(slots=True)
@@ -64,6 +70,8 @@ class _Book:
     asking: threading.Lock
     warned: Callable[[BudgetWarning], object] | None
     on_warning: OnWarning
+    put: set[str] = field(default_factory=set)
+    """The questions of this life."""
 
 
 class Budget:
@@ -102,7 +110,7 @@ class Budget:
         Its time runs until it is closed: use it in a `with` block.
         """
         if not name or "/" in name:
-            raise UsageError(f"{name!a} is no name for a part's budget: give one without '/', such as 'phase:research'")
+            raise UsageError(f"{name!r} is no name for a part's budget: give one without '/', such as 'phase:research'")
         child = Budget.__new__(Budget)
         with self._host.lock:
             path = f"{self.path}/{name}" if self.path else name
@@ -128,7 +136,7 @@ class Budget:
 
     @property
     def changes(self) -> int:
-        """How often anything changed; time alone is no change, or one a second where it is limited."""
+        """How often anything changed; running time is one change a second."""
         with self._host.lock:
             self._ledger.look_at_time()
             return self._ledger.changes
@@ -149,14 +157,16 @@ class Budget:
         given = {name: None if value is None else amount_of(name, value) for name, value in limits.items()}
         for name in given:
             if not name.isidentifier() or name == "time":
-                raise UsageError(f"{name!a} is no name for a budget: {hint(name, KNOWN)}")
+                raise UsageError(f"{name!r} is no name for a budget: {hint(name, KNOWN)}")
         with self._host.lock:
             part = self._part()
             for name, value in given.items():
                 line = part.lines.get(name)
                 wanted = None if value is None else add(value, line.raised if line else 0)
                 if line is None or line.limit != wanted:
-                    part.line(name).limit = wanted
+                    line = part.line(name)
+                    line.limit = wanted
+                    line.warned = line.warned and line.has_reached(part.share)
                     self._ledger.changes += 1
 
     def warn(
@@ -189,24 +199,68 @@ class Budget:
                 self._check_name(name)
             if once is not None and once in self._ledger.counted:
                 return False
-            for _path, part in self._ledger.above(self.path):
-                for name, amount in exact.items():
-                    line = part.line(name)
-                    line.used = add(line.used, amount)
+            self._add(exact)
             if once is not None:
                 self._ledger.counted[once] = None
             self._ledger.changes += bool(exact) or once is not None
         return True
 
-    def check(self) -> None:
-        """Warn if it is time, and stop while this budget or one above it is used up, until somebody raises it."""
-        self._warn()
-        while (stop := self._used_up()) is not None:
+    def reserve(self, **counts: int) -> None:
+        """Count calls or retries that are to begin now, as soon as there is room for them here and above."""
+        for name in counts:
+            if name not in COUNTS:
+                raise UsageError(f"{name!r} cannot be reserved: only {', '.join(sorted(COUNTS))} are known beforehand")
+        exact = {name: amount_of(name, given) for name, given in counts.items()}
+        while True:
+            with self._host.lock:
+                stop = self._used_up(counts)
+                if stop is None:
+                    self._add(exact)
+                    self._ledger.changes += 1
+                    break
             self._ask(stop)
+        try:
+            self._warn()
+        except BaseException:  # somebody was to be asked: what does not begin is not counted
+            with self._host.lock:
+                self._add({name: -amount for name, amount in exact.items()})
+                self._ledger.changes += 1
+            raise
+
+    def check(self) -> None:
+        """Warn if it is time, and stop while this budget or one above it is used up, until somebody raises it.
+
+        A question that an earlier life left open is put again, before anything else is begun.
+        """
+        self._warn()
+        while (stop := self._used_up() or self._left_open()) is not None:
+            self._ask(stop)
+
+    def _add(self, amounts: Mapping[str, Amount]) -> None:
+        for _path, part in self._ledger.above(self.path):
+            for name, amount in amounts.items():
+                line = part.line(name)
+                line.used = add(line.used, amount)
 
     def raise_by(self, more: Mapping[str, Given], *, by: str = "") -> None:
         """Add to limits."""
         self._raise(self.path, more, by=by, is_total=False)
+
+    def raise_labelled(self, more: Mapping[str, Given], *, by: str = "") -> None:
+        """Add to limits of any part of the run, named with their part; questions about them are answered with it."""
+        by_path: dict[str, dict[str, Given]] = {}
+        for label, amount in more.items():
+            path, _, name = label.rpartition("/")
+            by_path.setdefault(path, {})[name] = amount
+        with self._host.lock:
+            for path, amounts in by_path.items():
+                try:
+                    self._raise(path, amounts, by=by, is_total=False)
+                except UsageError as error:
+                    self._host.note("budget_raise_refused", str(error), by=by)
+                    continue
+                for name in amounts:
+                    self._ledger.parts[path].line(name).asked += 1  # the next question is another one
 
     def count_time(self) -> None:
         """Let the time that went by be stored with the next checkpoint, however little it is."""
@@ -241,8 +295,8 @@ class Budget:
     def left(self, name: str) -> Amount | None:
         """Return how much may still be spent, here and above; None if there is no limit."""
         with self._host.lock:
-            self._check_name(name)
-            lines = [part.line(name) for _path, part in self._ledger.above(self.path)]
+            self._check_name(name, reading=True)
+            lines = [part.lines.get(name, Line()) for _path, part in self._ledger.above(self.path)]
             found = [max(0, add(line.limit, -line.used)) for line in lines if line.limit is not None]
         return min(found, default=None)
 
@@ -262,7 +316,7 @@ class Budget:
             raise UsageError(f"{TIME} counts by itself: spend everything else")
         known = set(KNOWN).union(*(part.lines for _path, part in self._ledger.above(self.path)))
         if name not in known:
-            raise UsageError(f"there is no budget {name!a}: {hint(name, known)} A new one is declared in limits")
+            raise UsageError(f"there is no budget {name!r}: {hint(name, known)} A new one is declared in limits")
 
     def _warn(self) -> None:
         found: list[tuple[_Stop, BudgetWarning]] = []
@@ -283,12 +337,31 @@ class Budget:
             if self._book.on_warning == "ask" and warning.used < warning.limit:
                 self._ask(stop)
 
-    def _used_up(self) -> _Stop | None:
+    def _used_up(self, wanted: Mapping[str, int] | None = None) -> _Stop | None:
+        """Return a budget that is used up, or among those that are wanted one without room for them."""
         with self._host.lock:
             for path, part in self._ledger.above(self.path):
                 for name, line in part.lines.items():
-                    if line.is_used_up(name):
-                        return _Stop(path, name, is_warning=False)
+                    if wanted is None or name in wanted:
+                        more = (wanted or {}).get(name, 0)
+                        if line.is_used_up(name, more):
+                            return _Stop(path, name, wanted=more)
+        return None
+
+    def _left_open(self) -> _Stop | None:
+        """Return a budget that an earlier life asked about and got no answer, if there is still reason to ask."""
+        asks_early = self._book.on_warning == "ask"
+        with self._host.lock:
+            for path, part in self._ledger.above(self.path):
+                for name, line in part.lines.items():
+                    wanted = int(name in COUNTS)
+                    is_used_up = line.is_used_up(name, wanted)
+                    if not (is_used_up or (asks_early and line.has_reached(part.share, wanted))):
+                        continue
+                    stop = _Stop(path, name, is_warning=not is_used_up, wanted=wanted)
+                    asked = stop.wait_id(line.asked)
+                    if asked not in self._book.put and self._host.is_waiting_for(asked):
+                        return stop
         return None
 
     def _ask(self, stop: _Stop) -> None:
@@ -296,16 +369,17 @@ class Budget:
         with self._book.asking:
             with self._host.lock:
                 line = self._ledger.parts[stop.path].line(stop.name)
-                if not (stop.is_warning or line.is_used_up(stop.name)):
+                if not (stop.is_warning or line.is_used_up(stop.name, stop.wanted)):
                     return
                 used, limit, asked = line.used, line.limit, line.asked
+                self._book.put.add(stop.wait_id(asked))
             assert limit is not None
             exhausted = BudgetExhausted(self._host.id, stop.label, stored(used), stored(limit))
             if isinstance(self._host, Alone):
                 raise exhausted
             state = "is nearly used up" if stop.is_warning else "is used up"
             wait = Wait(
-                id=f"budget:{stop.label}:{asked + 1}",
+                id=stop.wait_id(asked),
                 kind="budget",
                 question=f"The budget {stop.label} {state} ({shown(used)} of {shown(limit)}): raise it?",
                 options=("raise", "limit", "go_on", "stop") if stop.is_warning else ("raise", "limit", "stop"),
@@ -316,13 +390,13 @@ class Budget:
                     "limit": stored(limit),
                 },
             )
-            with self.stopped():
-                reply = self._host.wait_for(wait)
-            self._follow(stop, reply, exhausted)
+            reply = self._host.wait_for(wait)
+            self._follow(stop, asked, reply, exhausted)
 
-    def _follow(self, stop: _Stop, reply: Reply, exhausted: BudgetExhausted) -> None:
+    def _follow(self, stop: _Stop, asked: int, reply: Reply, exhausted: BudgetExhausted) -> None:
         with self._host.lock:  # that it was answered, and what came of it, are in the same checkpoint
-            self._ledger.parts[stop.path].line(stop.name).asked += 1  # the next question is another one
+            line = self._ledger.parts[stop.path].line(stop.name)
+            line.asked = max(line.asked, asked + 1)  # the next question is another one
             self._ledger.changes += 1
             self._take_reply(stop, reply)
         if reply.choice == "stop":
@@ -331,7 +405,7 @@ class Budget:
             raise exhausted
 
     def _take_reply(self, stop: _Stop, reply: Reply) -> None:
-        if reply.choice == "stop" or (stop.is_warning and reply.value is None):
+        if reply.choice not in NEED_AMOUNT:
             return
         try:
             more = reply.value if isinstance(reply.value, dict) else {stop.name: reply.value}
@@ -340,13 +414,13 @@ class Budget:
             self._host.note("budget_reply_refused", f"{stop.label}: {error}", by=reply.by)
 
     def _raise(self, path: str, amounts: Mapping[str, Given], *, by: str, is_total: bool) -> None:
-        exact = {name: amount_of(name, given) for name, given in amounts.items()}
+        exact = {named(name): amount_of(name, given) for name, given in amounts.items()}
         with self._host.lock:
-            part = self._ledger.parts[path]
+            part = self._ledger.parts.get(path, Part(1.0))
             for name in exact:
                 line = part.lines.get(name)
                 if line is None or line.limit is None:
-                    raise UsageError(f"the budget {name!a} has no limit that could be raised")
+                    raise UsageError(f"the budget {label_of(path, name)!r} has no limit that could be raised")
             for name, amount in exact.items():
                 line = part.lines[name]
                 assert line.limit is not None
@@ -354,10 +428,10 @@ class Budget:
             self._ledger.changes += 1
         for name, amount in exact.items():
             how = "set to" if is_total else "raised by"
-            self._host.note("budget_raised", f"{f'{path}/' if path else ''}{name} {how} {shown(amount)}", by=by)
+            self._host.note("budget_raised", f"{label_of(path, name)} {how} {shown(amount)}", by=by)
 
 
 def _share(warn_at: float) -> float:
     if not 0 < warn_at <= 1:
-        raise UsageError(f"warn_at={warn_at!a}: give a share of the limit, more than 0 and at most 1")
+        raise UsageError(f"warn_at={warn_at!r}: give a share of the limit, more than 0 and at most 1")
     return warn_at

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,6 +11,7 @@ import msgspec
 from holdfast.errors import UsageError
 from holdfast.model.sections import GateResult
 from holdfast.runtime.attempt import failure_of
+from holdfast.runtime.awaited import result_of
 from holdfast.runtime.command import Command, CommandResult
 from holdfast.runtime.leaving import is_leaving
 from holdfast.runtime.signature import wants_argument
@@ -71,7 +70,7 @@ def as_work(given: Any, what: str) -> Work:
     if isinstance(given, str):
         return Command(given)
     if not isinstance(given, Command) and not callable(given):
-        raise UsageError(f"{what}: {given!a:.80} can be neither run nor called: give a Command or a function")
+        raise UsageError(f"{what}: {given!r:.80} can be neither run nor called: give a Command or a function")
     return given  # type: ignore[no-any-return]
 
 
@@ -80,7 +79,7 @@ def bound(work: Work, host: Host, argument: Any = None) -> Callable[[], Any]:
     if isinstance(work, Command):
         return partial(work.run, host=host, stdin=None if argument is None else str(argument))
     call = partial(work, argument) if wants_argument(work) else work
-    return (lambda: asyncio.run(call())) if inspect.iscoroutinefunction(work) else call
+    return lambda: result_of(call(), getattr(work, "__name__", "a function"))
 
 
 def run_gate(gate: Gate, host: Host) -> GateResult:
@@ -110,7 +109,7 @@ def _result(blank: GateResult, said: Any, duration_s: float) -> GateResult:
         return msgspec.structs.replace(blank, success=not said, stderr=said, duration_s=duration_s)
     if not isinstance(said, CommandResult):
         raise UsageError(
-            f"gate {blank.level} ({blank.description}) returned {said!a:.80}: return True or False, a text that says "
+            f"gate {blank.level} ({blank.description}) returned {said!r:.80}: return True or False, a text that says "
             "what is wrong ('' for nothing), or a GateResult"
         )
     return msgspec.structs.replace(

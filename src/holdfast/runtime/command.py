@@ -43,7 +43,8 @@ _BLOCK = 1 << 16
 _GRACE_S = 2.0  # between asking a group to end and ending it, and for what is left behind to finish its output
 _TICK_S = 0.1  # how soon a request to stop is seen
 _POLL_S = 0.05  # how soon the end of a process is seen where it cannot be waited for together with its output
-_SHOWN = 500
+_LONGEST_LINE = 500
+_LONGEST_END = 1500  # of each stream, in an error
 _NOT_EXECUTABLE, _NOT_FOUND = 126, 127
 
 
@@ -68,14 +69,14 @@ class CommandResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def problem(self) -> str:
-        """What went wrong, in words; empty if nothing did."""
+        """What went wrong, in one line; empty if nothing did."""
         if self.succeeded:
             return ""
         if self.timed_out:
             return f"it took longer than {self.timeout_s:g} s"
         if self.stopped:
             return "it was stopped"
-        said = (self.stderr.strip() or self.stdout.strip())[-_SHOWN:]
+        said = _last_line(self.stderr) or _last_line(self.stdout)
         if self.exit_code == _NOT_FOUND:
             return f"a program was not found, so install it or name it by its path ({said})"
         if self.exit_code == _NOT_EXECUTABLE:
@@ -84,20 +85,30 @@ class CommandResult(msgspec.Struct, frozen=True, kw_only=True):
             return f"it was killed by signal {_signal_name(-self.exit_code)}" + (f" ({said})" if said else "")
         return said or "it printed nothing"
 
+    @property
+    def ends(self) -> str:
+        """The end of both streams; empty if there is no more in them than one line."""
+        streams = {"standard output": self.stdout.strip(), "standard error": self.stderr.strip()}
+        if sum(len(text.splitlines()) for text in streams.values()) <= 1:
+            return ""
+        return "\n".join(f"{name}:\n{_tail(text)}" for name, text in streams.items() if text)
+
     def check(self) -> CommandResult:
         """Return the result if the command succeeded; StepTimeout or CommandFailed otherwise."""
         if self.succeeded:
             return self
         if self.timed_out and self.timeout_s is not None:
             raise StepTimeout(self.command, self.timeout_s)
-        raise CommandFailed(self.command, self.exit_code, self.problem)
+        raise CommandFailed(self.command, self.exit_code, self.problem, printed=self.ends)
 
     def json(self) -> Any:
-        """Return what was printed as JSON, in whole or on the last line; None if neither is JSON."""
-        lines = self.stdout.strip().splitlines()
-        for text in (self.stdout, lines[-1] if lines else ""):
+        """Return what was printed if it is JSON, or the JSON object on its last line; None if there is neither."""
+        with contextlib.suppress(msgspec.DecodeError, RecursionError):
+            return msgspec.json.decode(self.stdout)
+        last = _last_line(self.stdout, longest=None)
+        if last.startswith("{"):
             with contextlib.suppress(msgspec.DecodeError, RecursionError):
-                return msgspec.json.decode(text)
+                return msgspec.json.decode(last)
         return None
 
     @property
@@ -138,14 +149,14 @@ class Command:
         if not (text if isinstance(command, str) else "".join(argv[:1])).strip():
             raise UsageError("an empty command: give a line for the shell, or a program and its arguments")
         if any("\0" in part for part in (text, *argv)):
-            raise UsageError(f"the command {command!a:.200} has a NUL in it, which no program can be given")
+            raise UsageError(f"the command {command!r:.200} has a NUL in it, which no program can be given")
         for name, value in (env or {}).items():
             if not _NAME.match(name):
-                raise UsageError(f"{name!a} is no name for an environment variable: use letters, digits and _")
+                raise UsageError(f"{name!r} is no name for an environment variable: use letters, digits and _")
             if not isinstance(value, str) or "\0" in value:
                 raise UsageError(f"the environment variable {name} is no text without NUL: give one")
         if timeout_s is not None and not timeout_s > 0:
-            raise UsageError(f"timeout_s={timeout_s!a}: give seconds, more than 0")
+            raise UsageError(f"timeout_s={timeout_s!r}: give seconds, more than 0")
         self._text = text
         self._argv = argv
         self._shown = text if isinstance(command, str) else shlex.join(argv)
@@ -179,15 +190,19 @@ class Command:
     ) -> CommandResult:
         """Run it to its end and return what came of it, whatever that is; see `CommandResult.check`.
 
-        `on_output` hears each piece of output as it comes; an error that it raises ends the command. So does `stop`.
+        `on_output` hears each piece of output as it comes; an error that it raises ends the command. So does `stop`,
+        and a cancellation of the run that is its host: that is raised as RunCancelled.
         """
-        clock = (host or Alone()).monotonic
+        host = host or Alone()
         limit_s = self._timeout_s if timeout_s is None else timeout_s
         with contextlib.ExitStack() as files:
             sinks = self._sinks(on_output, files)
+            cancelled = files.enter_context(host.watched())
             with self._started(self._stdin if stdin is None else stdin) as process:
-                watch = _Watch(process, sinks, clock, limit_s, stop)
+                watch = _Watch(process, sinks, host.monotonic, limit_s, [one for one in (stop, cancelled) if one])
                 watch.follow()
+        if watch.ended_for == "stop" and cancelled is not None and cancelled.is_set():
+            host.raise_cancelled()
         out, err = (sink.kept for sink in sinks)
         return CommandResult(
             command=self._shown,
@@ -208,7 +223,7 @@ class Command:
             try:
                 copy = files.enter_context(self._output_file.open("wb", buffering=0))
             except OSError as error:
-                raise UsageError(f"the output of {self._shown!a} cannot be written: {error}") from error
+                raise UsageError(f"the output of {self._shown!r} cannot be written: {error}") from error
         out, err = KeptOutput(self._keep_bytes), KeptOutput(self._keep_bytes)
         return _Sink("stdout", out, on_output, copy), _Sink("stderr", err, on_output, copy)
 
@@ -218,26 +233,29 @@ class Command:
         with _text_file(stdin) if stdin is not None else contextlib.nullcontext() as text:
             process = self._spawn(text)
         try:
-            warden.begun(process.pid)
             yield process
         finally:
             _end(process)
 
     def _spawn(self, stdin: IO[bytes] | None) -> subprocess.Popen[bytes]:
         source = "/dev/null" if stdin is None else f"/dev/fd/{stdin.fileno()}"
-        try:
+
+        def start(entrance: int) -> subprocess.Popen[bytes]:
             return subprocess.Popen(  # noqa: S603 - running what it is given is what a command is for
                 [SHELL, "-c", f"{_BEGIN}{source}; {self._text}", *([SHELL, *self._argv] if self._argv else [])],
                 cwd=self._cwd,
                 env=self._environment(),
-                stdin=warden.entrance(),
+                stdin=entrance,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 pass_fds=() if stdin is None else (stdin.fileno(),),
                 start_new_session=True,
             )
+
+        try:
+            return warden.spawn(start)
         except (OSError, ValueError) as error:
-            raise UsageError(f"{self._shown!a} cannot be started: {error}") from error
+            raise UsageError(f"{self._shown!r} cannot be started: {error}") from error
 
     def _environment(self) -> dict[bytes, bytes]:
         """Return all variables as bytes, which is how the system has them: nothing is decoded only to be encoded."""
@@ -281,14 +299,14 @@ class _Watch:
         sinks: tuple[_Sink, _Sink],
         clock: Callable[[], float],
         limit_s: float | None,
-        stop: threading.Event | None,
+        stops: Sequence[threading.Event],
     ) -> None:
         self.ended_for: str | None = None
         self.took_s = 0.0
         self._process = process
         self._sinks = sinks
         self._clock = clock
-        self._stop = stop
+        self._stops = stops
         self._began_s = clock()
         self._deadline = None if limit_s is None else _Deadline(self._began_s + limit_s, "timeout")
 
@@ -332,13 +350,13 @@ class _Watch:
         waits = [] if is_over or is_seen else [_POLL_S]
         if self._deadline is not None:
             waits.append(max(0.0, self._deadline.at_s - self._clock()))
-        if self._stop is not None and not is_over:
+        if self._stops and not is_over:
             waits.append(_TICK_S)
         return min(waits, default=None)
 
     def _act(self) -> bool:
         """Do what is due; tell whether the rest of the output is given up."""
-        if self._stop is not None and self._stop.is_set() and self._may_stop:
+        if self._may_stop and any(stop.is_set() for stop in self._stops):
             self._deadline = _Deadline(self._clock(), "stop")
         if self._deadline is None or self._clock() < self._deadline.at_s:
             return False
@@ -358,6 +376,16 @@ class _Watch:
     @property
     def _may_stop(self) -> bool:
         return self.ended_for is None and (self._deadline is None or self._deadline.reason == "timeout")
+
+
+def _last_line(text: str, longest: int | None = _LONGEST_LINE) -> str:
+    """Return the last line that says something: a stack, for one, begins with where and ends with what."""
+    line = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+    return line[:longest]
+
+
+def _tail(text: str) -> str:
+    return text if len(text) <= _LONGEST_END else f"[...] {text[-_LONGEST_END:]}"
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -12,8 +12,8 @@ import msgspec
 
 from holdfast.errors import SectionInvalid, UsageError
 from holdfast.model.triggers import Trigger
+from holdfast.runtime.awaited import result_of
 from holdfast.runtime.host import Alone
-from holdfast.runtime.keep import kept
 from holdfast.runtime.nearest import hint
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Conflicts:
         """Begin a conflict and save; one of this name that was begun in an earlier life is returned as it stood."""
         names = list(dict.fromkeys(agents))
         if isinstance(agents, str) or not names:
-            raise UsageError(f"conflict {name!a}: name the agents in a list")
+            raise UsageError(f"conflict {name!r}: name the agents in a list")
         with self._host.lock:
             is_new = name not in self._records
             if is_new:
@@ -98,7 +98,7 @@ class Conflicts:
         """Return how a conflict stands."""
         with self._host.lock:
             if name not in self._records:
-                raise UsageError(f"there is no conflict {name!a}: {hint(name, self._records)}")
+                raise UsageError(f"there is no conflict {name!r}: {hint(name, self._records)}")
             return self._records[name]
 
     def _put(self, record: ConflictRecord) -> None:
@@ -110,7 +110,7 @@ class Conflicts:
         with self._host.lock:
             record = self.record(name)
             if record.resolved_at is not None:
-                raise UsageError(f"conflict {name!a} is resolved: start another one")
+                raise UsageError(f"conflict {name!r} is resolved: start another one")
             self._put(msgspec.structs.replace(record, **fields))
 
 
@@ -159,11 +159,12 @@ class Conflict:
         with self._host.lock:
             record = self.record
             if agent not in record.agents:
-                raise UsageError(f"{agent!a} has no part in conflict {self.name!a}: {hint(agent, record.agents)}")
+                raise UsageError(f"{agent!r} has no part in conflict {self.name!r}: {hint(agent, record.agents)}")
             if agent not in self.to_speak:
-                raise UsageError(f"{agent!a} has spoken in round {record.round} already: call next_round() first")
-            said = Position(agent=agent, round=record.round, position=kept(position), at=self._host.now())
-            self._conflicts.change(self.name, positions=[*record.positions, said])
+                raise UsageError(f"{agent!r} has spoken in round {record.round} already: call next_round() first")
+            said = self._host.keep(position, f"the position of {agent!r} in conflict {self.name!r}")
+            spoken = Position(agent=agent, round=record.round, position=said, at=self._host.now())
+            self._conflicts.change(self.name, positions=[*record.positions, spoken])
         self._host.save(Trigger.STEP_COMPLETE, f"conflict {self.name}: {agent} in round {record.round}")
 
     def next_round(self) -> int:
@@ -177,7 +178,8 @@ class Conflict:
         with self._host.lock:
             if self.is_resolved:
                 return
-            self._conflicts.change(self.name, resolution=kept(resolution), resolved_by=by, resolved_at=self._host.now())
+            settled = self._host.keep(resolution, f"the resolution of conflict {self.name!r}")
+            self._conflicts.change(self.name, resolution=settled, resolved_by=by, resolved_at=self._host.now())
         self._host.save(Trigger.CONFLICT_RESOLVED, f"conflict {self.name} resolved" + (f" by {by}" if by else ""))
 
     def debate(
@@ -194,8 +196,8 @@ class Conflict:
         """
         while not self.is_resolved:
             for agent in self.to_speak:
-                self.position(agent, speak(agent, self))
-            resolution = settle(self)
+                self.position(agent, result_of(speak(agent, self), "what speaks in a conflict"))
+            resolution = result_of(settle(self), "what settles a conflict")
             if resolution is not None:
                 self.resolve(resolution, by=by)
             elif self.round >= max_rounds:

@@ -86,21 +86,23 @@ class Context:
         """Say what the run is about: `project`, `session`, `task`, `work_breakdown`."""
         unknown = [name for name in about if name not in _SETTABLE]
         if unknown:
-            raise UsageError(f"a context has no {unknown[0]!a}: set {', '.join(_SETTABLE)}, or use note() for the rest")
+            raise UsageError(f"a context has no {unknown[0]!r}: set {', '.join(_SETTABLE)}, or use note() for the rest")
         for name in _SETTABLE[:-1]:
             if not isinstance(about.get(name), str | None):
-                raise UsageError(f"{name}={about[name]!a}: give a text")
+                raise UsageError(f"{name}={about[name]!r}: give a text")
         with self._host.lock:
-            news = {name: kept(value) for name, value in about.items() if getattr(self._section, name) != value}
+            news = {
+                name: self._host.keep(value, f"context {name}")
+                for name, value in about.items()
+                if getattr(self._section, name) != value
+            }
             if news:
                 self._replace(**news)
 
     def note(self, **metadata: Any) -> None:
         """Note anything else under names of your own."""
         with self._host.lock:
-            self._replace(
-                metadata={**self._section.metadata, **{name: kept(value) for name, value in metadata.items()}}
-            )
+            self._replace(metadata={**self._section.metadata, **self._host.keep(metadata, "context metadata")})
 
     def add_artifact(
         self,
@@ -124,7 +126,7 @@ class Context:
     def learn(self, lesson: str) -> bool:
         """Keep a lesson; tell whether it was new."""
         if not isinstance(lesson, str):
-            raise UsageError(f"a lesson of {lesson!a:.80}: give a text")
+            raise UsageError(f"a lesson of {lesson!r:.80}: give a text")
         digest = digest_of(lesson) or ""
         with self._host.lock:
             known = self._section
@@ -145,7 +147,7 @@ class Context:
                 known = Decision(id=name, decision=decision, rationale=rationale, made_at=self._host.now())
                 self._replace(decisions=[*self._section.decisions, known])
             elif id is not None and known.decision != decision and _REDACTED not in known.decision:
-                raise UsageError(f"decision {name!a} is {known.decision!a} already: give the new one an id of its own")
+                raise UsageError(f"decision {name!r} is {known.decision!r} already: give the new one an id of its own")
             return known
 
     def snapshot(self) -> ContextSection:

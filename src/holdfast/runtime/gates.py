@@ -21,9 +21,9 @@ from holdfast.runtime.attempt import Retry, attempt, check_retry, failure_of
 from holdfast.runtime.checks import Gate, GateFailure, as_gate, as_work, bound, run_gate
 from holdfast.runtime.command import CommandResult
 from holdfast.runtime.host import Alone
-from holdfast.runtime.keep import kept
 from holdfast.runtime.leaving import is_leaving
 from holdfast.runtime.nearest import hint
+from holdfast.runtime.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -87,7 +87,7 @@ class Gates:
         """Return where a task stands."""
         with self._host.lock:
             if name not in self._states:
-                raise UsageError(f"there is no task {name!a} with gates: {hint(name, self._states)}")
+                raise UsageError(f"there is no task {name!r} with gates: {hint(name, self._states)}")
             return self._states[name]
 
     def begin(self, name: str, plan_path: str | None) -> None:
@@ -134,9 +134,9 @@ class GatedTask:
         book: Gates | None = None,
     ) -> None:
         if isinstance(gates, str):
-            raise UsageError(f"gates={gates!a} is one text: give a list, gates=[{gates!a}]")
+            raise UsageError(f"gates={gates!r} is one text: give a list, gates=[{gates!r}]")
         if not isinstance(max_fixes, int) or max_fixes < 0:
-            raise UsageError(f"max_fixes={max_fixes!a}: give a number from 0 up")
+            raise UsageError(f"max_fixes={max_fixes!r}: give a number from 0 up")
         self._retry, self._timeout_s = Retry(retries, backoff_s), timeout_s
         check_retry(self._retry, timeout_s)
         self._host = host or Alone()
@@ -226,20 +226,18 @@ class GatedTask:
             self._host.note("unknown outcome", f"{self.name}: its worker was under way and is called again")
         self.book.change(self.name, attempts=state.attempts + 1)
         self._host.save(Trigger.STAGE_COMPLETE, f"{self.name}: {BEFORE}")
-        started = self._host.monotonic()
+        watch = Stopwatch(self._host.monotonic)
         try:
-            returned = self._attempt(bound(self._worker, self._host))
+            response = _response(self._attempt(bound(self._worker, self._host)))
+            said = self._host.keep(response.response, f"the response of the worker of {self.name!r}")
         except Exception as error:
             if is_leaving(error):
                 raise
             result = CoderResult(status="error", message=str(error))
-            duration_s = self._host.monotonic() - started
-            self._fail(failure_of(error), coder_result=result, duration_s=duration_s)
+            self._fail(failure_of(error), coder_result=result, duration_s=watch.took_s)
             return
-        response = _response(returned)
         result = CoderResult(status=response.status, message=response.message)
-        duration_s = self._host.monotonic() - started
-        done = {"coder_response": kept(response.response), "coder_result": result, "duration_s": duration_s}
+        done = {"coder_response": said, "coder_result": result, "duration_s": watch.took_s}
         if response.status != "success":
             self._fail(Failure(message=response.message or response.status, code=response.status), **done)
         else:
@@ -259,6 +257,7 @@ class GatedTask:
         failure = GateFailure(self.name, failed, number, self._max_fixes)
         try:
             response = _response(self._attempt(bound(fix, self._host, failure)))
+            said = self._host.keep(response.response, f"the response of fix {number} of {self.name!r}")
         except Exception as error:
             if is_leaving(error):
                 raise
@@ -270,7 +269,7 @@ class GatedTask:
         done = Fix(
             attempt=number,
             failure=failed,
-            response=kept(response.response),
+            response=said,
             completed_at=self._host.now(),
         )
         self._reach(

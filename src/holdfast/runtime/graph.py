@@ -6,8 +6,6 @@ when the run ended is begun again, skipped or asked about, as it declares.
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import threading
 from contextlib import contextmanager
 from functools import partial
@@ -18,8 +16,10 @@ import msgspec
 from holdfast.capture.sections import typed
 from holdfast.errors import EffectUncertain, GraphInvalid, UsageError
 from holdfast.model import sections
+from holdfast.model.runtime_sections import Wait
 from holdfast.model.triggers import Trigger
 from holdfast.runtime.attempt import Retry, attempt, check_retry, failure_of
+from holdfast.runtime.awaited import result_of
 from holdfast.runtime.batches import check_graph, held_back, make_batches
 from holdfast.runtime.host import Alone
 from holdfast.runtime.keep import kept
@@ -27,7 +27,6 @@ from holdfast.runtime.leaving import is_leaving
 from holdfast.runtime.nearest import hint
 from holdfast.runtime.signature import wants_argument
 from holdfast.runtime.together import together
-from holdfast.runtime.waits import Wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -132,15 +131,15 @@ class TaskGraph:
 
     def _add(self, name: str, task: Task) -> None:
         if not isinstance(name, str) or not name.strip() or not name.isprintable():
-            raise GraphInvalid(f"{name!a:.80} is no name for a task: use printable characters")
+            raise GraphInvalid(f"{name!r:.80} is no name for a task: use printable characters")
         if not callable(task.call):
-            raise UsageError(f"task {name!a}: {task.call!a:.80} cannot be called: give a function")
+            raise UsageError(f"task {name!r}: {task.call!r:.80} cannot be called: give a function")
         if task.on_unknown not in ("retry", "skip", "ask"):
-            raise UsageError(f"task {name!a}: on_unknown={task.on_unknown!a}: use 'retry', 'skip' or 'ask'")
+            raise UsageError(f"task {name!r}: on_unknown={task.on_unknown!r}: use 'retry', 'skip' or 'ask'")
         check_retry(task.retry, task.timeout_s)
         with self._host.lock:
             if name in self._tasks:
-                raise GraphInvalid(f"task {name!a} is there already: give each its own name")
+                raise GraphInvalid(f"task {name!r} is there already: give each its own name")
             self._tasks[name] = task
             self._shape += 1
             self._declare(name)
@@ -170,7 +169,7 @@ class TaskGraph:
         """Take every task's position back; the functions stay those that were added."""
         section: sections.Graph = typed("graph", value)
         if self._given_id not in (None, section.id):
-            raise UsageError(f"the stored graph is {section.id!a}, this one {self._id!a}: use the same id in each life")
+            raise UsageError(f"the stored graph is {section.id!r}, this one {self._id!r}: use the same id in each life")
         with self._host.lock:
             self._id = section.id
             self._nodes = dict(section.tasks)
@@ -223,13 +222,14 @@ class TaskGraph:
         with self._host.lock:
             if self._nodes[self._known(name)].status in DONE:
                 return
-            self._change(name, status="skipped", result=kept(result), completed_at=self._host.now())
+            value = self._host.keep(result, f"the result of task {name!r}")
+            self._change(name, status="skipped", result=value, completed_at=self._host.now())
             self._block()
 
     def run(self, *, limit: int = 4, progress: Callable[[Progress], object] | None = None) -> GraphResult:
         """Do what is to do, up to `limit` tasks at once, and say how each ended; a failed task is no exception."""
         if limit < 1:
-            raise UsageError(f"limit={limit!a}: give how many tasks may run at once, 1 or more")
+            raise UsageError(f"limit={limit!r}: give how many tasks may run at once, 1 or more")
         if self._host.lock.is_mine():
             raise UsageError("a graph cannot run inside the run's lock: its tasks would wait for it for ever")
         with self._running(progress):
@@ -250,7 +250,7 @@ class TaskGraph:
     def _running(self, progress: Callable[[Progress], object] | None) -> Iterator[None]:
         with self._host.lock:
             if self._is_running:
-                raise UsageError(f"graph {self._id!a} is running already")
+                raise UsageError(f"graph {self._id!r} is running already")
             self._is_running = True
             self._progress = progress
         try:
@@ -266,7 +266,7 @@ class TaskGraph:
             for name, node in self._nodes.items():
                 if node.status not in DONE and name not in self._tasks:
                     raise GraphInvalid(
-                        f"task {name!a} is in the record and has no function here: add it before run(), or skip it "
+                        f"task {name!r} is in the record and has no function here: add it before run(), or skip it "
                         f"({hint(name, self._tasks)})"
                     )
             for name in [name for name, node in self._nodes.items() if node.status == "running"]:
@@ -327,14 +327,15 @@ class TaskGraph:
             self._save(f"task {name} begins")
         self._report(name, "running")
         try:
-            result = attempt(
-                _work(task.call, results),
+            returned = attempt(
+                _work(name, task.call, results),
                 task.retry,
                 self._host,
                 timeout_s=task.timeout_s,
                 name=name,
                 failed=partial(self._failed_once, name),
             )
+            result = self._host.keep(returned, f"the result of task {name!r}")
         except Exception as error:
             if is_leaving(error):
                 raise
@@ -345,7 +346,7 @@ class TaskGraph:
             self._report(name, "failed")
             return
         with self._host.lock:
-            self._change(name, status="completed", result=kept(result), completed_at=self._host.now())
+            self._change(name, status="completed", result=result, completed_at=self._host.now())
         self._save(f"task {name} done")
         self._report(name, "completed")
 
@@ -411,7 +412,7 @@ class TaskGraph:
 
     def _known(self, name: str) -> str:
         if name not in self._nodes:
-            raise GraphInvalid(f"there is no task {name!a}: {hint(name, self._nodes)}")
+            raise GraphInvalid(f"there is no task {name!r}: {hint(name, self._nodes)}")
         return name
 
     def _report(self, task: str | None, status: TaskStatus) -> None:
@@ -425,11 +426,11 @@ class TaskGraph:
 
 def _names(name: str, needs: Iterable[str]) -> tuple[str, ...]:
     if isinstance(needs, str):
-        raise GraphInvalid(f"task {name!a}: needs={needs!a} is one text: give a list, needs=[{needs!a}]")
+        raise GraphInvalid(f"task {name!r}: needs={needs!r} is one text: give a list, needs=[{needs!r}]")
     return tuple(dict.fromkeys(needs))
 
 
-def _work(call: Callable[..., Any], results: dict[str, Any]) -> Callable[[], Any]:
-    """Return the call with what it asks for; an asynchronous one runs in a loop of its own."""
+def _work(name: str, call: Callable[..., Any], results: dict[str, Any]) -> Callable[[], Any]:
+    """Return the call with what it asks for; an asynchronous one is awaited."""
     work = partial(call, results) if wants_argument(call) else call
-    return (lambda: asyncio.run(work())) if inspect.iscoroutinefunction(call) else work
+    return lambda: result_of(work(), f"task {name!r}")

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from holdfast.capture.lock import RunLock
 from holdfast.errors import UsageError
+from holdfast.runtime.keep import kept
 
 if TYPE_CHECKING:
+    import threading
+    from contextlib import AbstractContextManager
+
+    from holdfast.model.runtime_sections import Reply, Wait
     from holdfast.model.triggers import Trigger
-    from holdfast.runtime.waits import Reply, Wait
 
 
 class Host(Protocol):
@@ -47,11 +52,26 @@ class Host(Protocol):
     def wait_for(self, wait: Wait) -> Reply:
         """Wait for a person, a signal or a time; one that was answered in an earlier life returns at once."""
 
+    def is_waiting_for(self, wait: str) -> bool:
+        """Tell whether something is waited for, in this life or since an earlier one."""
+
     def resolve(self, wait: str, value: Any) -> None:
         """Answer a wait from inside the run: another thread of it may be waiting."""
 
+    def keep(self, value: Any, what: str) -> Any:
+        """Return a copy that its owner cannot change; ValueRefused, with `what` and where, if it cannot be stored.
+
+        Asked before a part takes a value in: one that cannot be stored would let every checkpoint after it fail.
+        """
+
     def check_open(self, lost: str) -> None:
         """Raise RunClosed if the run is closed; a part asks before it makes a call whose result would be lost."""
+
+    def watched(self) -> AbstractContextManager[threading.Event | None]:
+        """Watch while a command runs: the event is set when the run is cancelled; None if nobody can cancel it."""
+
+    def raise_cancelled(self) -> None:
+        """Raise RunCancelled, after a command was ended for it."""
 
 
 class Alone:
@@ -85,10 +105,25 @@ class Alone:
 
     def wait_for(self, wait: Wait) -> Reply:
         """Refuse: nobody can answer."""
-        raise UsageError(f"{wait.question!a} waits for an answer, and there is no run that could get one: use hf.run()")
+        raise UsageError(f"{wait.question!r} waits for an answer, and there is no run that could get one: use hf.run()")
+
+    def is_waiting_for(self, wait: str) -> bool:  # noqa: ARG002 - nothing is
+        """Say no: nobody can wait."""
+        return False
 
     def resolve(self, wait: str, value: Any) -> None:
         """Do nothing: nobody can wait."""
 
+    def keep(self, value: Any, what: str) -> Any:  # noqa: ARG002 - nothing is refused
+        """Return a copy that its owner cannot change."""
+        return kept(value)
+
     def check_open(self, lost: str) -> None:
         """Do nothing: there is no run that could be closed."""
+
+    def watched(self) -> AbstractContextManager[threading.Event | None]:
+        """Watch for nothing: there is no run that could be cancelled."""
+        return nullcontext()
+
+    def raise_cancelled(self) -> None:
+        """Do nothing: there is no run that could be cancelled."""

@@ -1,4 +1,4 @@
-"""What other processes have to say to a run: answers, signals, pause and cancel, through the store.
+"""What other processes have to say to a run: answers, signals, pause, cancel and larger budgets, through the store.
 
 The process that moves a run holds its lease, so nobody else may commit to it. Each run therefore has an inbox, a run of
 its own that lists hide; the run remembers in its own checkpoints how far it has read.
@@ -13,13 +13,14 @@ import msgspec
 from blake3 import blake3
 
 from holdfast.errors import Conflict, HeadMoved
+from holdfast.model.ids import RESERVED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-ItemKind = Literal["answer", "signal", "pause", "resume", "cancel"]
+ItemKind = Literal["answer", "signal", "pause", "resume", "cancel", "budget"]
 
-INBOXES = "_holdfast.inbox."
+INBOXES = f"{RESERVED}inbox."
 _LONGEST_RUN = 150
 _TRIES = 20
 

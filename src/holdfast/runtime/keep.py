@@ -13,16 +13,13 @@ from holdfast.errors import HoldfastError, UsageError
 
 _LONGEST_REASON = 300
 _LONGEST_NAME = 200
-_ATOMS = (str, bytes, int, float, bool, type(None))
+ATOMS = (str, bytes, int, float, bool, type(None))
 _PLAIN = Packer()
 
 
 def kept(value: Any) -> Any:
-    """Return a copy that the value's owner cannot change; what cannot be copied is kept as it is.
-
-    Such a value is refused when it is stored, with its path; here the work that made it must not be lost.
-    """
-    if isinstance(value, _ATOMS):
+    """Return a copy that the value's owner cannot change; what cannot be copied is kept as it is."""
+    if isinstance(value, ATOMS):
         return value
     try:
         return copy.deepcopy(value)
@@ -51,4 +48,4 @@ def reason_of(text: str) -> str:
 def check_name(kind: str, name: object) -> None:
     """Raise UsageError unless a phase, an agent or a task may be called so."""
     if not isinstance(name, str) or not name.strip() or len(name) > _LONGEST_NAME or not name.isprintable():
-        raise UsageError(f"{name!a:.80} is no name of {kind}: use 1 to {_LONGEST_NAME} printable characters")
+        raise UsageError(f"{name!r:.80} is no name of {kind}: use 1 to {_LONGEST_NAME} printable characters")

@@ -14,8 +14,9 @@ from holdfast.errors import UsageError
 from holdfast.model.sections import Knowledge as KnowledgeSection
 from holdfast.model.sections import KnowledgeEntry
 from holdfast.model.triggers import Trigger
+from holdfast.runtime.awaited import result_of
 from holdfast.runtime.host import Alone
-from holdfast.runtime.keep import digest_of, kept
+from holdfast.runtime.keep import digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,7 +79,7 @@ class Knowledge:
         with self._flushing:
             try:
                 for entry in self.pending:
-                    sink(entry)
+                    result_of(sink(entry), "the sink")
                     with self._host.lock:
                         self._captured[entry.id] = self._pending.pop(entry.id, entry)
                         self.changes += 1
@@ -112,4 +113,10 @@ class Knowledge:
                 f"a {type(content).__qualname__} has no stable content to name it by: give the entry an id"
             )
         own = name if given else f"k-{name}"
-        return KnowledgeEntry(id=own, content=kept(content), kind=kind, source=source, at=self._host.now())
+        return KnowledgeEntry(
+            id=own,
+            content=self._host.keep(content, f"knowledge {own!r}"),
+            kind=kind,
+            source=source,
+            at=self._host.now(),
+        )

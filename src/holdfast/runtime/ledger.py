@@ -8,8 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from holdfast.errors import UsageError
 from holdfast.model import sections
 from holdfast.runtime.amounts import add, from_stored, stored, subtract
+from holdfast.runtime.nearest import hint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,6 +21,34 @@ if TYPE_CHECKING:
 TIME = "time_s"
 COUNTS = frozenset({"retries", "subcalls", "tool_calls"})
 ROOT = ""
+NEED_AMOUNT = ("raise", "limit")
+"""The answers to a budget's question that come with an amount."""
+_FOLD_EVERY_S = 1.0  # so that many small steps do not store the budgets with each of them
+
+
+def named(name: str) -> str:
+    """Return the name that a budget has here: flows say `time`."""
+    return TIME if name == "time" else name
+
+
+def label_of(path: str, name: str) -> str:
+    """Return the name of a part's budget among all of the run."""
+    return f"{path}/{name}" if path else name
+
+
+def find_limited(section: sections.Budget, name: str, *, near: str = ROOT) -> str:
+    """Return the label of the limited budget that somebody means by a name, in the part near to them or in the run.
+
+    UsageError names those that there are.
+    """
+    parts = {ROOT: section.spending} | {path: part.spending for path, part in section.nested.items()}
+    known = {label_of(path, one) for path, lines in parts.items() for one in lines if lines[one].limit is not None}
+    path, _, last = name.rpartition("/")
+    label = label_of(path, named(last))
+    found = next((one for one in (label_of(near, label), label) if one in known), None)
+    if found is None:
+        raise UsageError(f"no budget {name!r} has a limit that could be raised: {hint(name, known)}")
+    return found
 
 
 @dataclass(slots=True)
@@ -31,18 +61,19 @@ class Line:
     warned: bool = False
     asked: int = 0
 
-    def is_used_up(self, name: str) -> bool:
-        """Tell whether the run must stop: an amount at its limit, a count beyond it.
+    def is_used_up(self, name: str, wanted: int = 0) -> bool:
+        """Tell whether the run must stop: an amount at its limit, a count beyond it, or if so many more are wanted.
 
         Calls are counted as they begin, so a limit of three allows three; what a call cost is known when it is over.
         """
         if self.limit is None:
             return False
-        return self.used > self.limit if name in COUNTS else self.used >= self.limit
+        return self.used + wanted > self.limit if name in COUNTS else self.used >= self.limit
 
-    def has_reached(self, share: float) -> bool:
-        """Tell whether this share of the limit is used."""
-        return self.limit is not None and self.used > 0 and float(self.used) >= float(self.limit) * share
+    def has_reached(self, share: float, wanted: int = 0) -> bool:
+        """Tell whether this share of the limit is used, or will be with so many more."""
+        used = self.used + wanted
+        return self.limit is not None and used > 0 and float(used) >= float(self.limit) * share
 
     def raise_to(self, limit: Amount, share: float) -> None:
         """Take a new limit that a person gave; the warning comes again if it is far enough away."""
@@ -147,12 +178,11 @@ class Ledger:
             path = path.rpartition("/")[0]
 
     def look_at_time(self) -> None:
-        """Let limited time that went by count as a change, once a second; otherwise time alone is none."""
-        if any(part.line(TIME).limit is not None for part in self.parts.values() if part.openings):
-            now = sum(part.seconds_until(self._monotonic()) for part in self.parts.values())
-            if abs(now - self._time_seen) >= 1:
-                self._time_seen = now
-                self.changes += 1
+        """Let the running time that went by count as a change, once a second."""
+        now = self.parts[ROOT].seconds_until(self._monotonic())
+        if now - self._time_seen >= _FOLD_EVERY_S:
+            self._time_seen = now
+            self.changes += 1
 
     def snapshot(self) -> sections.Budget:
         """Return everything as its section."""
@@ -176,6 +206,7 @@ class Ledger:
                 parts[path] = self._restored(path, {})  # somebody holds it
         self.parts = parts
         self.counted = dict.fromkeys(value.counted)
+        self._time_seen = parts[ROOT].seconds
         self.changes += 1
 
     def _restored(self, path: str, spending: dict[str, sections.Spending]) -> Part:

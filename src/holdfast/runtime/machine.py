@@ -5,6 +5,7 @@ COMPLETE, ERROR and ABORTED are final and need no declaration; ERROR and ABORTED
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -61,7 +62,7 @@ class StateMachine:
         self._states = (*names, *sorted(FINAL.difference(names)))
         self._ways = {name: tuple(dict.fromkeys([*ways.get(name, ()), *EMERGENCY])) for name in names}
         if keep_history < 1:
-            raise UsageError(f"keep_history={keep_history!a}: keep at least the present state")
+            raise UsageError(f"keep_history={keep_history!r}: keep at least the present state")
         self._keep_history = keep_history
         self._earlier_visits = 0
         self.changes = 0
@@ -201,6 +202,13 @@ class StateMachine:
         """Return why the guard of a transition refuses, None if it does not."""
         guard = self._guards.get((self.current, state))
         verdict = True if guard is None else guard()
+        if inspect.isawaitable(verdict):
+            if inspect.iscoroutine(verdict):
+                verdict.close()
+            raise UsageError(
+                f"the guard of {self.current!r} to {state!r} is asynchronous, and it is asked inside the run's lock: "
+                "give a plain function"
+            )
         if isinstance(verdict, str):
             return verdict or "it gives no reason"
         return None if verdict else "it does not hold"
@@ -228,7 +236,7 @@ class StateMachine:
 
     def _undeclared(self, state: str) -> UsageError:
         return UsageError(
-            f"this state machine declares no state {state!a} (it has {', '.join(self._states)}): declare it, or go "
+            f"this state machine declares no state {state!r} (it has {', '.join(self._states)}): declare it, or go "
             "back to a checkpoint in a state that is declared"
         )
 
@@ -251,13 +259,13 @@ def _problems(
     found: list[str] = []
     known = FINAL.union(names)
     if initial not in names or initial in FINAL:
-        found.append(f"it cannot begin in {initial!a}, which is {'final' if initial in FINAL else 'no state of it'}")
+        found.append(f"it cannot begin in {initial!r}, which is {'final' if initial in FINAL else 'no state of it'}")
     for name, following in ways.items():
         if name not in known:
-            found.append(f"a transition leads from {name!a}, which is no state of it")
+            found.append(f"a transition leads from {name!r}, which is no state of it")
         elif name in FINAL and following:
             found.append(f"a transition leads from {name}, which is final")
-        found += [f"{name} leads to {state!a}, which is no state of it" for state in following if state not in known]
+        found += [f"{name} leads to {state!r}, which is no state of it" for state in following if state not in known]
     for source, target in guards:
         if target in EMERGENCY:
             found.append(f"a guard stands before {target}, which must be reachable from anywhere")

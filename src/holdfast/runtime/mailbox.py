@@ -15,13 +15,12 @@ import msgspec
 from holdfast.capture.sections import typed
 from holdfast.errors import SectionInvalid, UsageError
 from holdfast.model import sections
+from holdfast.model.runtime_sections import Wait
 from holdfast.model.triggers import Trigger
 from holdfast.runtime.conflicts import Conflicts
 from holdfast.runtime.host import Alone
-from holdfast.runtime.keep import kept
 from holdfast.runtime.message import Message
 from holdfast.runtime.nearest import hint
-from holdfast.runtime.waits import Wait
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -98,6 +97,7 @@ class Mailbox:
         """
         self._check_agent(sender)
         self._check_agent(to)
+        body = self._host.keep(body, f"the message from {sender!r} to {to!r}")
         with self._host.lock:
             if key is not None and key in self._keys:
                 return self._keys[key]
@@ -106,7 +106,7 @@ class Mailbox:
                 id=f"m{self._sent}",
                 sender=sender,
                 to=to,
-                body=kept(body),
+                body=body,
                 sent_at=self._host.now(),
                 expects_answer=expects_answer,
             )
@@ -220,11 +220,12 @@ class Mailbox:
             return list(self._awaiting.values())
 
     def _take_answer(self, id_: str, body: Any) -> bool:
+        body = self._host.keep(body, f"the answer to message {id_!r}")
         with self._host.lock, self._answered:
             self._check_awaited(id_)
             if id_ in self._answers:
                 return False
-            self._answers[id_] = kept(body)
+            self._answers[id_] = body
             self._awaiting.pop(id_)
             self._pending.pop(id_, None)
             self._changes += 1
@@ -247,12 +248,12 @@ class Mailbox:
             return
         number = int(id_[1:]) if id_[:1] == "m" and id_[1:].isdecimal() else 0
         if 0 < number <= self._sent:
-            raise UsageError(f"message {id_!a} was sent without expects_answer=True: nobody waits for an answer")
-        raise UsageError(f"there is no message {id_!a}: {hint(id_, self._awaiting)}")
+            raise UsageError(f"message {id_!r} was sent without expects_answer=True: nobody waits for an answer")
+        raise UsageError(f"there is no message {id_!r}: {hint(id_, self._awaiting)}")
 
     def _check_agent(self, agent: str) -> None:
         if self._agents is not None and agent not in self._agents:
-            raise UsageError(f"there is no agent {agent!a}: {hint(agent, self._agents)}")
+            raise UsageError(f"there is no agent {agent!r}: {hint(agent, self._agents)}")
 
     @staticmethod
     def _id_of(message: Message | str) -> str:

@@ -16,7 +16,7 @@ def hint(name: str, known: Iterable[str]) -> str:
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1)
     if near:
-        return f"did you mean {near[0]!a}?"
+        return f"did you mean {near[0]!r}?"
     if not names:
         return "there is none yet"
-    return "there are " + ", ".join(map(ascii, names[:_SHOWN])) + (" ..." if len(names) > _SHOWN else "")
+    return "there are " + ", ".join(map(repr, names[:_SHOWN])) + (" ..." if len(names) > _SHOWN else "")

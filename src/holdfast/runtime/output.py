@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import codecs
+import re
 from collections import deque
 
 LIMIT_BYTES = 1 << 20
 _CONTINUES = 0b1000_0000  # the top bits of a byte in the middle of a UTF-8 character
 _TOP_BITS = 0b1100_0000
+_GAP = re.compile(rb"\n\[\.\.\. ([0-9]{1,3}(?:,[0-9]{3})*) bytes left out \.\.\.\]\n")
 
 
 class KeptOutput:
@@ -35,7 +37,7 @@ class KeptOutput:
         while self._tail_bytes - len(self._tail[0]) >= self._tail_limit:
             self._tail_bytes -= len(self._tail.popleft())
 
-    def text(self) -> str:
+    def text(self, left_out_before: int = 0) -> str:
         """Return what is kept; bytes that are no UTF-8 are shown as escapes, and a gap says how long it is."""
         tail = b"".join(self._tail)
         cut = len(tail) - self._tail_limit
@@ -46,5 +48,17 @@ class KeptOutput:
         start = max(0, cut)
         while start < len(tail) and start < cut + 4 and tail[start] & _TOP_BITS == _CONTINUES:
             start += 1
-        left_out += start - max(0, cut)
+        left_out += start - max(0, cut) + left_out_before
         return f"{head}\n[... {left_out:,} bytes left out ...]\n{tail[start:].decode(errors='backslashreplace')}"
+
+
+def cut(text: str, limit_bytes: int) -> str:
+    """Return a text whose middle is left out if it is too long; the gap counts what was left out before, too."""
+    if len(text) * 4 <= limit_bytes:
+        return text
+    data = text.encode(errors="backslashreplace")
+    kept = KeptOutput(limit_bytes)
+    kept.add(data)
+    middle = data[limit_bytes // 2 : len(data) - (limit_bytes - limit_bytes // 2)]
+    before = sum(int(gap[1].replace(b",", b"")) - len(gap[0]) for gap in _GAP.finditer(middle))
+    return kept.text(before)

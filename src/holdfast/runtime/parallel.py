@@ -17,7 +17,7 @@ T = TypeVar("T")
 def run_parallel(calls: Mapping[str, Callable[[], T]], *, limit: int) -> dict[str, T]:
     """Return the results by name; what failed is raised when all have settled, alone or as an ExceptionGroup."""
     if not isinstance(limit, int) or limit < 1:
-        raise UsageError(f"limit={limit!a}: give a number from 1 up")
+        raise UsageError(f"limit={limit!r}: give a number from 1 up")
     results: dict[str, T] = {}
     errors: list[Exception] = []
 

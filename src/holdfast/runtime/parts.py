@@ -5,22 +5,27 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, TypeVar
 
-from holdfast.errors import RunCancelled, RunClosed, RunWaiting, SessionOver, UsageError
+from holdfast.errors import RunCancelled, RunClosed, RunWaiting, SessionOver, StoreError, UsageError
 from holdfast.model.triggers import Trigger
+from holdfast.runtime.cancel_watch import CancelWatch
+from holdfast.runtime.keep import ATOMS
 from holdfast.runtime.log import Log, StoredSegment, segment_names
 from holdfast.runtime.patience import at_most_s, is_given_up
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from holdfast.capture.live import Live
     from holdfast.capture.lock import RunLock
+    from holdfast.model.runtime_sections import Reply, Wait
     from holdfast.model.sections import Replan
     from holdfast.runtime.agents import Agents
     from holdfast.runtime.budget import Budget
@@ -38,7 +43,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.steps import OnUnknown, StepOptions, Steps
     from holdfast.runtime.subject import Subject
     from holdfast.runtime.team import Team
-    from holdfast.runtime.waits import Reply, Wait, Waits
+    from holdfast.runtime.waits import Waits
     from holdfast.store.bell import Bell
 
 T = TypeVar("T")
@@ -46,7 +51,7 @@ L = TypeVar("L", bound="Live")
 Waiting = Literal["block", "leave"]
 
 _LOOK_EVERY_S = 0.25  # at boundaries, so that a run of many small steps does not read its inbox at each of them
-_LONG_PAUSE_S = 60.0  # a pause of this length is a wait that outlives the process
+_LONG_PAUSE_S = 5.0  # a pause of this length is a wait that outlives the process
 _LONGEST_NOTE = 2_000
 _UNNOTED = frozenset(  # these are noted by who asks for them
     {Trigger.STEP_COMPLETE, Trigger.USER_APPROVAL, Trigger.TIME_INTERVAL, Trigger.BUDGET_WARNING}
@@ -79,6 +84,9 @@ class RunParts:
         self._journal: Log | None = None
         self._looked_at = float("-inf")
         self._is_closed = False
+        self._cancel_watch = CancelWatch(self._is_cancelled)
+        self.on_wait: Callable[[Wait, Reply | None], object] | None = None
+        """Hears of each wait that is stored and has no answer yet, and of its answer."""
 
     @property
     def lock(self) -> RunLock:
@@ -178,20 +186,50 @@ class RunParts:
 
     def wait_for(self, wait: Wait) -> Reply:
         """Wait for a person, a signal or a time; one that was answered in an earlier life returns at once."""
-        self.check_open(f"{wait.question or wait.id!a} cannot be waited for")
+        self.check_open(f"{wait.question or wait.id!r} cannot be waited for")
+        return self.waits.wait_for(wait)
+
+    def is_waiting_for(self, wait: str) -> bool:
+        """Tell whether something is waited for, in this life or since an earlier one."""
+        return ("waits" in self._parts or self._has("waits")) and any(one.id == wait for one in self.waits.open)
+
+    def _idle(self) -> AbstractContextManager[None]:
+        """Let the clock of the running time stand still: to wait is not to work."""
         budget: Budget | None = self._parts.get("budget")
-        with budget.stopped() if budget is not None else nullcontext():  # to wait is not to work
-            return self.waits.wait_for(wait)
+        return budget.stopped() if budget is not None else nullcontext()
 
     def resolve(self, wait: str, value: Any) -> None:
         """Answer a wait from inside the run: another thread of it may be waiting."""
         if "waits" in self._parts and self.waits.resolve(wait, value):
             self._services.wake()
 
+    def keep(self, value: Any, what: str) -> Any:
+        """Return a copy of a value, as it will come back from the store; ValueRefused if it cannot be stored."""
+        return value if isinstance(value, ATOMS) else self._services.unpack(self._services.pack(value, what), what)
+
     def check_open(self, lost: str) -> None:
         """Raise RunClosed if the run is closed."""
         if self._is_closed:
             raise RunClosed(lost, self.id)
+
+    def watched(self) -> AbstractContextManager[threading.Event]:
+        """Watch while a command runs: the event is set when somebody cancels the run; RunCancelled if it is so now."""
+        if self._cancel_watch.is_cancelled:
+            self.raise_cancelled()
+        return self._cancel_watch.watched()
+
+    def _is_cancelled(self) -> bool:
+        """Tell whether somebody cancelled the run, without taking anything in; asked from a thread of its own."""
+        waits: Waits | None = self._parts.get("waits")
+        if waits is not None:
+            return waits.is_cancelled
+        return any(item.kind == "cancel" for item in self._services.read_inbox(0))
+
+    def raise_cancelled(self) -> NoReturn:
+        """Take in the cancellation that a command was ended for, and leave the run."""
+        with suppress(StoreError):  # it stays in the inbox, and the next life meets it there
+            self.waits.look()
+        raise RunCancelled(self.id, "")
 
     def _boundary(self) -> None:
         """Let in what came from outside, now and then."""
@@ -211,6 +249,7 @@ class RunParts:
 
     def begin(self) -> None:
         """Begin to move the run: new, or carried on from where it stood."""
+        self._cancel_watch = CancelWatch(self._is_cancelled)  # what was noticed in another life is of that one
         before = self.status.status
         if before == "cancelled":
             raise RunCancelled(self.id, "", self.status.detail)
@@ -316,6 +355,9 @@ class RunParts:
                 self.status,
                 read=self._services.read_inbox,
                 listen=self._services.listen,
+                tell=lambda wait, reply: self.on_wait(wait, reply) if self.on_wait is not None else None,
+                idle=self._idle,
+                raise_budget=lambda item: self.budget.raise_labelled(item.value, by=item.by),
                 blocks=self._waiting == "block",
             ),
         )
@@ -358,7 +400,7 @@ class RunParts:
     def _phases(self, order: Sequence[str] = (), **options: Any) -> Phases:
         from holdfast.runtime.phases import Phases  # noqa: PLC0415
 
-        return self._part("phases", lambda: Phases(self, order, root=self._root, pack=self._services.pack, **options))
+        return self._part("phases", lambda: Phases(self, order, root=self._root, **options))
 
     def phase(self, name: str, *, label: str | None = None) -> Phase:
         """Return a phase: `with run.phase("research"):` does it, `.is_due` tells whether it is still to be done."""
@@ -382,7 +424,7 @@ class RunParts:
         """The agents of the run, and what became of their calls."""
         from holdfast.runtime.agents import Agents  # noqa: PLC0415
 
-        return self._part("agents", lambda: Agents(self, pack=self._services.pack))
+        return self._part("agents", lambda: Agents(self))
 
     @property
     def context(self) -> Context:
@@ -463,7 +505,7 @@ class RunParts:
         begins; if its end is missing after a crash, `on_unknown` decides: retry, skip or ask (the default). `store`
         makes of the result what is kept of it.
         """
-        self.check_open(f"step {name!a} was not done")
+        self.check_open(f"step {name!r} was not done")
         options = step_options(
             retries=retries,
             backoff=backoff,
@@ -499,7 +541,7 @@ class RunParts:
         **details: Any,
     ) -> Reply:
         """Wait for a person's decision, over restarts; a rejection is an answer like any other."""
-        from holdfast.runtime.waits import Wait  # noqa: PLC0415
+        from holdfast.model.runtime_sections import Wait  # noqa: PLC0415
 
         if not question or not options:
             raise UsageError("approve() needs a question and at least one option")
@@ -515,7 +557,7 @@ class RunParts:
 
     def wait_signal(self, name: str, *, until: datetime | None = None) -> Reply:
         """Wait for a named signal; `hf.signal(run, name, value)` sends it, also before it is waited for."""
-        from holdfast.runtime.waits import Wait  # noqa: PLC0415
+        from holdfast.model.runtime_sections import Wait  # noqa: PLC0415
 
         details = {"signal": name}
         return self.wait_for(
@@ -526,7 +568,7 @@ class RunParts:
         self, when: datetime, *, name: str | None = None, kind: Literal["time", "cooldown"] = "time"
     ) -> Reply:
         """Wait for a time, over restarts; under the same name the time that was set first counts."""
-        from holdfast.runtime.waits import Wait  # noqa: PLC0415
+        from holdfast.model.runtime_sections import Wait  # noqa: PLC0415
 
         if when.tzinfo is None:
             raise UsageError(f"when={when!r}: give a time with its zone, such as datetime.now(UTC) + timedelta(...)")

@@ -9,20 +9,19 @@ if TYPE_CHECKING:
     import threading
 
 _LOOK_EVERY_S = 0.1
-_gone: ContextVar[threading.Event | None] = ContextVar("holdfast_caller_gone", default=None)
+_gone: ContextVar[tuple[threading.Event, ...]] = ContextVar("holdfast_callers_gone", default=())
 
 
 def watch_for(gone: threading.Event) -> None:
-    """Let waits in this context end when the event is set."""
-    _gone.set(gone)
+    """Let waits in this context end when the event is set, too."""
+    _gone.set((*_gone.get(), gone))
 
 
 def is_given_up() -> bool:
     """Tell whether nobody is left who wants to hear the answer."""
-    gone = _gone.get()
-    return gone is not None and gone.is_set()
+    return any(gone.is_set() for gone in _gone.get())
 
 
 def at_most_s(longest_s: float) -> float:
     """Return for how long a wait may sleep before it looks again."""
-    return min(longest_s, _LOOK_EVERY_S) if _gone.get() is not None else longest_s
+    return min(longest_s, _LOOK_EVERY_S) if _gone.get() else longest_s

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from holdfast.runtime.awaited import result_of
 from holdfast.runtime.keep import kept
 from holdfast.runtime.leaving import is_leaving
+from holdfast.runtime.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
     import os
@@ -26,7 +28,7 @@ class Phase:
         self._phases = phases
         self._clock = clock
         self._label = label
-        self._entered_s: float | None = None
+        self._watch: Stopwatch | None = None
 
     @property
     def state(self) -> PhaseState:
@@ -75,28 +77,29 @@ class Phase:
         """Run a function as this phase if it is due, and return its result, or the one that was kept."""
         if not self.is_due:
             return self.result  # type: ignore[no-any-return]
-        if self._entered_s is not None:
-            return self._kept(function(*args, **options))
+        if self._watch is not None:
+            return self._kept(function, *args, **options)
         with self:
-            return self._kept(function(*args, **options))
+            return self._kept(function, *args, **options)
 
-    def _kept(self, result: T) -> T:
+    def _kept(self, function: Callable[..., T], *args: Any, **options: Any) -> T:
+        result: T = result_of(function(*args, **options), f"the function of phase {self.name!r}")
         self.keep(result)
         return result
 
     def __enter__(self) -> Self:
         if self.is_due:
             self._phases.begin(self.name, label=self._label)
-            self._entered_s = self._clock()
+            self._watch = Stopwatch(self._clock)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._entered_s is None:
+        if self._watch is None:
             return
-        took_s = self._clock() - self._entered_s
-        self._entered_s = None
+        took_s = self._watch.took_s
+        self._watch = None
         if error is None:
             self._phases.complete(self.name, took_s=took_s)
         elif is_leaving(error):

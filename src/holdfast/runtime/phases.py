@@ -25,7 +25,7 @@ from holdfast.runtime.replans import LIMIT, Replans
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from holdfast.model.sections import Artifact, Replan
     from holdfast.runtime.host import Host
@@ -63,12 +63,10 @@ class Phases:
         root: str | os.PathLike[str] | None = None,
         replan_limit: int = LIMIT,
         replan_limits: Mapping[str, int] | None = None,
-        pack: Callable[[Any, str], bytes] | None = None,
     ) -> None:
         """Declare the phases in their order, or none and let each join when it is first entered.
 
-        `root` is what artifact paths are relative to; `plan` the file that the phases come from. `pack`
-        tells whether a result can be stored.
+        `root` is what artifact paths are relative to; `plan` the file that the phases come from.
         """
         self._host: Host = host or Alone()
         self._order = list(dict.fromkeys(order))
@@ -79,7 +77,6 @@ class Phases:
         self._states: dict[str, PhaseState] = {}
         self._under_way: list[str] = []  # in this process; what a checkpoint says is under way may have died
         self._metadata: dict[str, Any] = {}
-        self._pack = pack
         self.changes = 0
         self.replans = Replans(
             self._host, limit=replan_limit, limits=replan_limits, changed=self._changed, again=self._again
@@ -119,7 +116,7 @@ class Phases:
     def note(self, **metadata: Any) -> None:
         """Note anything else under names of your own."""
         with self._host.lock:
-            self._metadata = {**self._metadata, **{name: kept(value) for name, value in metadata.items()}}
+            self._metadata = {**self._metadata, **self._host.keep(metadata, "phases metadata")}
             self.changes += 1
 
     def state(self, name: str) -> PhaseState:
@@ -153,7 +150,7 @@ class Phases:
         with self._host.lock:
             state = self.state(name)
             if name in self._under_way:
-                raise UsageError(f"phase {name!a} is under way already: it cannot be entered inside itself")
+                raise UsageError(f"phase {name!r} is under way already: it cannot be entered inside itself")
             goes_on = state.status == "running"
             state = self.change(
                 name,
@@ -215,9 +212,7 @@ class Phases:
 
     def keep(self, name: str, result: Any) -> None:
         """Keep a result with a phase; one that cannot be stored is refused, with its path."""
-        if self._pack is not None:
-            self._pack(result, f"the result of phase {name!a}")
-        self.change(name, result=kept(result))
+        self.change(name, result=self._host.keep(result, f"the result of phase {name!r}"))
 
     def skip(self, name: str, reason: str = "") -> None:
         """Leave a phase out: it counts as settled and is not due; a complete one stays complete."""
@@ -282,7 +277,7 @@ class Phases:
     def _check(self, name: str) -> None:
         check_name("a phase", name)
         if self._declared and name not in self._declared and name not in self._states:
-            raise UsageError(f"there is no phase {name!a}: declared are {', '.join(self._declared)}")
+            raise UsageError(f"there is no phase {name!r}: declared are {', '.join(self._declared)}")
 
     def _ended(self, name: str) -> None:
         """Note that a phase is no longer under way; what is round it is the current one again."""

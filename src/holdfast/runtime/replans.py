@@ -93,5 +93,5 @@ class Replans:
 
 def _checked(limit: int) -> int:
     if not isinstance(limit, int) or limit < 0:
-        raise UsageError(f"a replan limit of {limit!a}: give a number from 0 up")
+        raise UsageError(f"a replan limit of {limit!r}: give a number from 0 up")
     return limit

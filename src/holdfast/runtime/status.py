@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
+
+from holdfast.model.runtime_sections import Status, StatusValue
 
 if TYPE_CHECKING:
     from holdfast.runtime.host import Host
 
-Status = Literal["running", "waiting", "paused", "ended", "completed", "failed", "cancelled"]
 FINAL = frozenset({"completed", "cancelled"})
-
-
-class StatusValue(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The section."""
-
-    status: Status
-    since: datetime
-    detail: str = ""
 
 
 class RunStatus:

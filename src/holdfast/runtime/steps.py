@@ -6,7 +6,6 @@ unknown, and it is retried, skipped or asked about as it declares.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import threading
 from contextlib import contextmanager
@@ -15,12 +14,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from holdfast.errors import Divergence, EffectUncertain, UsageError, ValueRefused
+from holdfast.model.runtime_sections import Wait
 from holdfast.model.triggers import Trigger
 from holdfast.runtime.attempt import Retry, attempt, check_retry, failure_of
+from holdfast.runtime.awaited import result_of
 from holdfast.runtime.keep import kept
 from holdfast.runtime.leaving import is_leaving
 from holdfast.runtime.log import Log
-from holdfast.runtime.waits import Wait
+from holdfast.runtime.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -120,7 +121,7 @@ class Steps:
         try:
             return self._unstored[name]
         except KeyError:
-            raise UsageError(f"step {name!a} has no result that waits to be stored") from None
+            raise UsageError(f"step {name!r} has no result that waits to be stored") from None
 
     def begin_attempt(self, phase: str) -> None:
         """Let the names of a phase be used again: what comes next is a new try of the same work."""
@@ -133,9 +134,7 @@ class Steps:
         if isinstance(begun, Kept):
             return begun.result  # type: ignore[no-any-return]
         work = partial(call, *args, **named)
-        if inspect.iscoroutinefunction(bare(call)):
-            work = partial(_run_coroutine, name, work)
-        started = self._host.monotonic()
+        watch = Stopwatch(self._host.monotonic)
         tries = _Tries(self, begun)
         try:
             result = attempt(
@@ -147,22 +146,22 @@ class Steps:
                 failed=tries.failed,
             )
         except BaseException as error:
-            self.fail(begun, error, attempts=tries.number, duration_s=self._host.monotonic() - started)
+            self.fail(begun, error, attempts=tries.number, duration_s=watch.took_s)
             raise
-        return self.finish(begun, result, attempts=tries.number, duration_s=self._host.monotonic() - started)  # type: ignore[no-any-return]
+        return self.finish(begun, result, attempts=tries.number, duration_s=watch.took_s)  # type: ignore[no-any-return]
 
     def begin(
         self, name: str, call: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any], options: StepOptions
     ) -> Kept | Due:
         """Find out whether a step is to be done; if it has an effect, that it begins is stored before this returns."""
-        _check(name, options)
+        _check(name, call, options)
         if isinstance(call, partial):
             args, named, call = (*call.args, *args), {**call.keywords, **named}, call.func
         given, code = self._digest(name, args, named), _code_of(call)
         with self._lock:
             if name in self._used:
                 raise UsageError(
-                    f"step {name!a} was done in this run of the program already: give each step its own name, for "
+                    f"step {name!r} was done in this run of the program already: give each step its own name, for "
                     f"example f'{name}-{{i}}'"
                 )
             self._used[name] = options.phase
@@ -359,8 +358,8 @@ class _Tries:
         self.number += 1
         with self._steps.inside(self._due, self.number):
             if self._due.options.effect is not None and takes_key(call):
-                return work(idempotency_key=self._due.key)  # type: ignore[call-arg]
-            return work()
+                work = partial(work, idempotency_key=self._due.key)  # type: ignore[call-arg]
+            return result_of(work(), f"step {self._due.name!r}")  # type: ignore[no-any-return]
 
     def failed(self, number: int, error: Exception, pause_s: float | None) -> None:
         if pause_s is not None:
@@ -377,11 +376,13 @@ def takes_key(call: Callable[..., Any]) -> bool:
         return False
 
 
-def _check(name: str, options: StepOptions) -> None:
+def _check(name: str, call: object, options: StepOptions) -> None:
     if not isinstance(name, str) or not name.strip() or len(name) > _LONGEST_NAME or not name.isprintable():
-        raise UsageError(f"{name!a:.80} is no name for a step: use 1 to {_LONGEST_NAME} printable characters")
+        raise UsageError(f"{name!r:.80} is no name for a step: use 1 to {_LONGEST_NAME} printable characters")
+    if not callable(call):
+        raise UsageError(f"step {name!r}: {call!r:.80} cannot be called: give a function, and its arguments after it")
     if options.on_unknown not in (None, "retry", "skip", "ask"):
-        raise UsageError(f"on_unknown={options.on_unknown!a}: use 'retry', 'skip' or 'ask'")
+        raise UsageError(f"on_unknown={options.on_unknown!r}: use 'retry', 'skip' or 'ask'")
     check_retry(options.retry, options.timeout_s)
 
 
@@ -398,11 +399,3 @@ def _code_of(call: Callable[..., Any]) -> str:
     owner = function if hasattr(function, "__qualname__") else type(function)
     name = str(owner.__qualname__).rpartition("<locals>.")[2]
     return "<lambda>" if name.endswith("<lambda>") else name
-
-
-def _run_coroutine(name: str, work: Callable[[], Any]) -> Any:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work())
-    raise UsageError(f"step {name!a} is asynchronous, and so is its caller: await run.step() of an AsyncHoldfast")

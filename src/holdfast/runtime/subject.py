@@ -40,11 +40,14 @@ class Subject:
         unknown = [name for name in about if name not in SubjectSection.__struct_fields__]
         if unknown:
             fields = ", ".join(SubjectSection.__struct_fields__)
-            raise UsageError(f"a subject has no {unknown[0]!a}: it has {fields}; anything else goes into metadata")
+            raise UsageError(f"a subject has no {unknown[0]!r}: it has {fields}; anything else goes into metadata")
         with self._host.lock:
             merged = msgspec.structs.replace(self._section, **{name: _listed(item) for name, item in about.items()})
             seen = {} if "seen_at" in about else {"seen_at": self._host.now()}
-            self._section = typed("subject", msgspec.structs.replace(merged, metadata=kept(merged.metadata), **seen))
+            self._section = typed(
+                "subject",
+                msgspec.structs.replace(merged, metadata=self._host.keep(merged.metadata, "subject metadata"), **seen),
+            )
             self.changes += 1
             return self._section
 

@@ -13,16 +13,30 @@ _INPUT = (
     ("cache_read_input_tokens",),
 )  # of each row the first that is there; rows are added up
 _OUTPUT = (("output", "output_tokens", "completion_tokens"),)
+_TOTAL = (("total_tokens",),)
+USAGE_NAMES = tuple(name for row in (*_INPUT, *_OUTPUT, *_TOTAL) for name in row)
+"""Every name under which tokens are counted."""
+
+
+def report_of(value: Any) -> Any:
+    """Return the object that says what a call came to: of a list of messages the last, if that reports its usage."""
+    last = value[-1] if isinstance(value, list) and value else None
+    return last if isinstance(last, Mapping) and "usage" in last else value
 
 
 def usage_of(value: Any) -> TokenUsage:
-    """Return the tokens that a mapping reports under `usage`; none if it reports none that make sense."""
-    reported = value.get("usage") if isinstance(value, Mapping) else None
+    """Return the tokens that a report has under `usage`; none if it has none that make sense.
+
+    A total alone counts as input.
+    """
+    report = report_of(value)
+    reported = report.get("usage") if isinstance(report, Mapping) else None
     if isinstance(reported, TokenUsage):
         return reported
     if not isinstance(reported, Mapping):
         return TokenUsage()
-    return TokenUsage(input=_added_up(reported, _INPUT), output=_added_up(reported, _OUTPUT))
+    usage = TokenUsage(input=_added_up(reported, _INPUT), output=_added_up(reported, _OUTPUT))
+    return usage if usage.input or usage.output else TokenUsage(input=_added_up(reported, _TOTAL))
 
 
 def added(usage: TokenUsage, more: TokenUsage) -> TokenUsage:

@@ -8,61 +8,28 @@ from __future__ import annotations
 
 import threading
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from holdfast.errors import RunCancelled, RunWaiting, UsageError
+from holdfast.model.runtime_sections import Reply, Wait, WaitsValue
 from holdfast.model.triggers import Trigger
 from holdfast.runtime.patience import at_most_s, is_given_up
+from holdfast.runtime.stopwatch import waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
 
     from holdfast.runtime.host import Host
     from holdfast.runtime.inbox import Item
     from holdfast.runtime.status import RunStatus
     from holdfast.store.bell import Bell
 
-WaitKind = Literal["approval", "signal", "time", "budget", "pause", "uncertain", "cooldown"]
-
 _LONGEST_SLEEP_S = 60.0  # so that a ring that was lost, or a clock that was set, is noticed
+_WORTH_LEAVING_S = 60.0  # a run that leaves where it waits sits a shorter cool-down out
 _TRIGGERS = {"budget": Trigger.BUDGET_WARNING}
-
-
-class Wait(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One thing that a run waits for; `id` is the same in every life of the run."""
-
-    id: str
-    kind: WaitKind
-    question: str = ""
-    options: tuple[str, ...] = ()
-    until: datetime | None = None
-    details: dict[str, Any] = {}
-
-
-class Reply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An answer: what was chosen, by whom, when."""
-
-    choice: str
-    at: datetime
-    by: str = ""
-    note: str = ""
-    value: Any = None
-
-    @property
-    def approved(self) -> bool:
-        """Whether it is a yes."""
-        return self.choice in ("approve", "yes")
-
-
-class WaitsValue(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The section: what is open, what was answered, and how far the inbox was read."""
-
-    open: dict[str, Wait] = {}
-    answered: dict[str, Reply] = {}
-    signals: dict[str, list[Reply]] = {}
-    read: int = 0
 
 
 class Waits:
@@ -75,15 +42,26 @@ class Waits:
         *,
         read: Callable[[int], Sequence[Item]],
         listen: Callable[[], Bell],
+        tell: Callable[[Wait, Reply | None], object],
+        idle: Callable[[], AbstractContextManager[None]],
+        raise_budget: Callable[[Item], object],
         blocks: bool = True,
     ) -> None:
+        """Begin without a wait; `tell` hears of each one that has no answer yet, and of its answer.
+
+        Inside `idle` the run waits, and its clock stands still.
+        """
         self._host = host
         self._status = status
         self._read = read
         self._listen = listen
+        self._tell = tell
+        self._idle = idle
+        self._raise_budget = raise_budget
         self._blocks = blocks
         self._over: set[str] = set()
         self._followers: set[int] = set()
+        self._told: set[str] = set()
         self._wanted: Item | None = None
         self._cancel: Item | None = None
         self.changes = 0
@@ -108,13 +86,19 @@ class Waits:
         """What is waited for now."""
         return list(self._open.values())
 
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether somebody cancelled the run, also if that lies in the inbox still."""
+        return self._cancel is not None or any(item.kind == "cancel" for item in self._read(self._seen))
+
     def wait_for(self, wait: Wait) -> Reply:
         """Wait; an answer from an earlier life of the run is returned at once."""
         if wait.id in self._over:
-            raise UsageError(f"{wait.id!a} was answered already in this run of the program: give each wait its own id")
+            raise UsageError(f"{wait.id!r} was answered already in this run of the program: give each wait its own id")
         reply = self._answered.get(wait.id)
         if reply is None or wait.id in self._open:
-            reply = self._waited(wait)
+            with waiting(self._host.monotonic), self._idle():
+                reply = self._waited(wait)
         self._over.add(wait.id)
         return reply
 
@@ -132,6 +116,7 @@ class Waits:
                 self._status.set("running")
             self._host.note("answered", wait.question or wait.id, choice=reply.choice, by=reply.by, note=reply.note)
         self._host.save(trigger, f"{wait.id}: {reply.choice}" + (f" by {reply.by}" if reply.by else ""))
+        self._tell(wait, reply)
         return reply
 
     def _begun(self, wait: Wait) -> Wait:
@@ -159,9 +144,13 @@ class Waits:
                     reply = self._reply(wait)
                 if reply is not None:
                     return reply
-                if not self._blocks or is_given_up():
-                    raise RunWaiting(self._host.id, wait.id, wait.kind, wait.question)
+                if wait.id not in self._told:  # by another thread, it may be
+                    self._told.add(wait.id)
+                    self._tell(wait, None)
                 left = (wait.until - self._host.now()).total_seconds() if wait.until is not None else _LONGEST_SLEEP_S
+                is_brief = wait.kind == "cooldown" and left < _WORTH_LEAVING_S
+                if (not self._blocks and not is_brief) or is_given_up():
+                    raise RunWaiting(self._host.id, wait.id, wait.kind, wait.question)
                 bell.wait(at_most_s(min(max(0.0, left), _LONGEST_SLEEP_S)))
 
     def _reply(self, wait: Wait) -> Reply | None:
@@ -201,10 +190,14 @@ class Waits:
             self.changes += 1
         return True
 
-    def withdraw(self) -> None:
-        """No longer wait for anything but the end of a pause: the run was set back to before it came there."""
+    def withdraw(self, one: str | None = None) -> None:
+        """No longer wait for one thing, or for anything but the end of a pause: what was to be answered is gone."""
         with self._host.lock:
-            self._open = {name: wait for name, wait in self._open.items() if wait.kind == "pause"}
+            self._open = {
+                name: wait
+                for name, wait in self._open.items()
+                if (wait.kind == "pause" if one is None else name != one)
+            }
             self.changes += 1
 
     def sit_out(self) -> None:
@@ -239,10 +232,19 @@ class Waits:
                     self._answered[wait.id] = reply
         elif item.kind == "pause":
             self._wanted = item
+        elif item.kind == "budget":
+            self._take_raise(item)
         elif self._cancel is None:  # said with what was read, so that no checkpoint has read it and does not say it
             self._cancel = item
             self._status.set("cancelled", item.note)
             self._host.note("cancelled", item.note, by=item.by)
+
+    def _take_raise(self, item: Item) -> None:
+        """Let budgets be raised, and end the waits for them: no checkpoint has the one without the other."""
+        self._raise_budget(item)
+        for wait in [one for one in self._open.values() if is_raised(one, item)]:
+            del self._open[wait.id]
+            self._answered[wait.id] = Reply(choice="raised", at=item.at, by=item.by, note=item.note)
 
     def _follow(self) -> None:
         """Do what somebody outside wants: pause until it is taken back, or end, in every thread that comes by."""
@@ -255,3 +257,12 @@ class Waits:
             return
         question = f"paused by {item.by or 'somebody'}" + (f": {item.note}" if item.note else "")
         self.wait_for(Wait(id=f"pause:{item.number}", kind="pause", question=question))
+
+
+def is_raised(wait: Wait, item: Item) -> bool:
+    """Tell whether what is waited for is a budget that somebody raised with this item."""
+    from holdfast.runtime.ledger import label_of  # noqa: PLC0415 - most runs have no budget
+
+    if wait.kind != "budget" or item.kind != "budget":
+        return False
+    return label_of(wait.details["part"], wait.details["budget"]) in item.value

@@ -13,6 +13,10 @@ import contextlib
 import os
 import subprocess
 import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SHELL = "/bin/sh"
 TELL_GROUP = "echo $$ >&0"
@@ -45,44 +49,46 @@ class Warden:
         self._entrance = -1
         self._groups: set[int] = set()
 
-    def entrance(self) -> int:
-        """Return the descriptor that a command is given as its standard input; the warden is there then."""
+    def spawn(self, start: Callable[[int], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
+        """Start a command by a function that gives it this descriptor as its standard input; return its process."""
         with self._lock:
             if self._process is None or self._process.poll() is not None:
                 self._begin()
-            return self._entrance
-
-    def begun(self, group: int) -> None:
-        """Remember a group, should the warden have to be replaced."""
-        with self._lock:
-            self._groups.add(group)
+            process = start(self._entrance)
+            self._groups.add(process.pid)
+            return process
 
     def ended(self, group: int) -> None:
         """Let go of a group whose leader has ended and is not reaped yet."""
         with self._lock, contextlib.suppress(BrokenPipeError):
             self._groups.discard(group)
-            os.write(self._entrance, b"-%d\n" % group)
+            if self._entrance >= 0:
+                os.write(self._entrance, b"-%d\n" % group)
 
     def leave(self) -> None:
         """End the warden; groups that are left end with it."""
         with self._lock:
-            if self._process is None:
-                return
-            os.close(self._entrance)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(_PATIENCE_S)
+            self._close()
+            if self._process is not None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(_PATIENCE_S)
             self._process = None
 
     def forget(self) -> None:
         """Have no warden and no groups: they are those of the process that this one was forked from."""
+        self._close()
         if self._process is not None:
-            os.close(self._entrance)
             self._process.returncode = 0  # not ours to wait for
         self.__init__()  # type: ignore[misc]  # with a new lock, too: a thread that is not here may hold the old one
 
-    def _begin(self) -> None:
-        if self._process is not None:
+    def _close(self) -> None:
+        if self._entrance >= 0:
             os.close(self._entrance)
+        self._entrance = -1
+
+    def _begin(self) -> None:
+        """Start the process, and tell it of what runs already: another one may have been killed."""
+        self._close()
         exit_, self._entrance = os.pipe()
         try:
             self._process = subprocess.Popen(  # noqa: S603 - a script of ours
@@ -93,6 +99,9 @@ class Warden:
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
+        except BaseException:
+            self._close()
+            raise
         finally:
             os.close(exit_)
         for group in self._groups:

@@ -27,6 +27,7 @@ WHOLE = {
             "tasks": {
                 "t": {
                     "status": "failed", "started_at": NOON, "completed_at": None, "input": (1,), "input_digest": "00",
+                    "step": "draft",
                     "output": None, "summary": "s", "location": "out/t.md",
                     "error": {"message": "m", "code": "E1", "stack": "s"}, "reason": "r", "attempts": 2,
                     "tokens": {"input": 10, "output": 20},
@@ -231,3 +232,40 @@ def test_sections_of_the_users_own_are_taken_by_any_sound_name_but_not_twice():
         gather({}, {"../x": 1})
     with pytest.raises(InvalidId):
         gather({}, {5: 1})
+
+
+STEP = {"step": "plan", "at": NOON, "event": "done", "input": "00", "code": "ask", "result": {"anything": (1,)}}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("waits", [1]),
+        ("waits", {"open": {"a": {"id": "a", "kind": "nonsense"}}}),
+        ("status", "running"),
+        ("status", {"status": "sleeping", "since": NOON}),
+        ("steps", 5),
+        ("steps", [{**STEP, "at": "yesterday"}]),
+        ("steps.2", [{"step": "plan"}]),
+        ("journal", {"kind": "x"}),
+        ("journal", [{"at": NOON.isoformat(), "kind": "x"}]),
+    ],
+)
+def test_what_a_run_keeps_of_itself_is_refused_in_another_form(name, value):
+    """Proves D11: the next life of the run would break at it."""
+    with pytest.raises(SectionInvalid, match=f"section '{name}'"):
+        gather({}, {name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("waits", {"open": {}, "answered": {"a": {"choice": "yes", "at": NOON.isoformat()}}, "read": 3}),
+        ("status", {"status": "paused", "since": NOON}),
+        ("steps", [STEP]),
+        ("journal.2", [{"at": NOON, "kind": "note", "more": object()}]),
+        ("steps.mine", 5),
+    ],
+)
+def test_what_a_run_keeps_of_itself_may_be_given_in_its_form(name, value):
+    assert gather({}, {name: value}) == {name: value}

@@ -267,6 +267,17 @@ def test_the_settings_can_pause_or_stop_the_work(policy, error):
     assert run.maybe_checkpoint("step_complete", state=1).saved
 
 
+def test_only_an_automatic_failure_shouts_and_both_are_remembered(caplog):
+    run = opened().run("r")
+    with pytest.raises(ValueRefused):
+        run.checkpoint(state=object())
+    assert not caplog.records
+    assert run.unprotected_since is not None
+    with pytest.warns(UnprotectedWarning):
+        run.maybe_checkpoint("step_complete", state=object())
+    assert "run 'r' is unprotected since" in caplog.text
+
+
 def test_another_writer_is_never_swallowed():
     """Proves D10."""
     hf = opened()
@@ -294,9 +305,9 @@ def test_leaving_saves_last_and_says_how_it_ended():
     with pytest.raises(KeyboardInterrupt), hf.run("r"):
         raise KeyboardInterrupt
     assert hf.latest("r").trigger == "user_interrupt"
-    with hf.run("nothing was ever saved here"[:7]):
+    with hf.run("nothing"):
         pass
-    assert not hf.has("nothing")
+    assert [one.trigger for one in hf.checkpoints("nothing")] == ["shutdown", "state_transition"]
 
 
 def test_a_last_checkpoint_that_fails_does_not_hide_what_ended_the_run():
@@ -330,7 +341,7 @@ def test_the_timer_takes_checkpoints_by_itself_and_never_inside_a_step(tmp_path)
     listed = hf.checkpoints("r", archived=True)
     ticks = [cp for cp in listed if cp.trigger == "time_interval"]
     assert ticks
-    assert all(cp.section("state")[0] == cp.section("state")[1] for cp in listed)
+    assert all(cp.section("state")[0] == cp.section("state")[1] for cp in listed[:-1])  # the last is the begin
     assert [cp.seq for cp in listed] == list(range(len(listed), 0, -1))
     assert all(thread.name != "holdfast-timer" for thread in threading.enumerate())
 
@@ -414,17 +425,24 @@ def test_a_switch_reaches_the_timer_at_once():
     with hf.run("r") as run:
         run.register("state", Thing(1))
         time.sleep(0.06)
-        assert not hf.has("r")
+        assert hf.latest("r").seq == 1
         run.switch(time_interval=True)
         until = time.monotonic() + 5
-        while not hf.has("r") and time.monotonic() < until:
+        while hf.latest("r").seq == 1 and time.monotonic() < until:
             time.sleep(0.005)
-        assert hf.has("r")
+        assert hf.latest("r").trigger == "time_interval"
         run.switch(all=False)
         time.sleep(0.03)  # one may be under way
         before = hf.latest("r").seq
         time.sleep(0.06)
         assert hf.latest("r").seq == before
+
+
+def test_a_run_is_not_stored_when_it_begins_if_that_is_switched_off():
+    """Proves A14."""
+    hf = opened(triggers={"state_transition": False})
+    with hf.run("r"):
+        assert not hf.has("r")
 
 
 def test_a_workspace_alone_is_something_to_save(tmp_path):
@@ -440,9 +458,9 @@ def test_a_workspace_alone_is_something_to_save(tmp_path):
     assert {"workspace", "error"} <= set(hf.latest("error").sections)
     timed = opened(interval_s=0.02)
     with timed.run("timer", workspace=tmp_path / "work"):
-        while not timed.has("timer"):
+        while timed.latest("timer").seq == 1:
             time.sleep(0.005)
-    assert "workspace" in timed.checkpoints("timer")[-1].sections
+    assert "workspace" in timed.checkpoints("timer")[-2].sections
 
 
 class Counting:

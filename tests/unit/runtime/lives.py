@@ -5,13 +5,14 @@ What is saved goes through bytes, and a section whose `changes` did not grow is 
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 
 from holdfast.capture.lock import RunLock
 from holdfast.capture.sections import plain, typed
 from holdfast.encode.values import Packer
 from holdfast.errors import RunWaiting
-from holdfast.runtime.waits import Reply
+from holdfast.model.runtime_sections import Reply
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 PACKER = Packer()
@@ -29,6 +30,7 @@ class Disk:
         self.saves = []
         self.notes = []
         self.answered = {}
+        self.open = set()
         self.answer = answer  # what somebody outside says to a wait; None leaves the run waiting
         self.did = []  # what happened in the world outside
 
@@ -50,6 +52,9 @@ class Life:
         self._is_dead = False
         self._parts = {}
         self._seen = {}
+
+    def keep(self, value, what):
+        return PACKER.unpack(PACKER.pack(value, what), what)
 
     def attach(self, name, part):
         if name in self.disk.sections:
@@ -94,8 +99,14 @@ class Life:
     def check_open(self, lost):
         pass
 
+    def is_waiting_for(self, wait):
+        return wait in self.disk.open
+
     def resolve(self, wait, value):
         pass
+
+    def watched(self):
+        return nullcontext()
 
     def note(self, kind, what="", **details):
         self.disk.notes.append((kind, what, details))
@@ -103,12 +114,14 @@ class Life:
     def wait_for(self, wait):
         assert wait.id not in self.waited, "waits have an id of their own"
         if wait.id not in self.disk.answered:
+            self.disk.open.add(wait.id)
             self.save(_Named("waits"), wait.id)
             said = self.disk.answer(wait) if self.disk.answer is not None else None
             if said is None:
                 raise RunWaiting(self.id, wait.id, wait.kind, wait.question)
             reply = said if isinstance(said, Reply) else Reply(choice=said, at=self.now(), by="ann")
             self.disk.answered[wait.id] = reply
+            self.disk.open.discard(wait.id)
             self.save(_Named("answered"), wait.id)
         self.waited.append(wait.id)
         return self.disk.answered[wait.id]

@@ -218,6 +218,7 @@ def test_a_call_that_leaves_the_run_has_not_failed():
         (TokenUsage(output=2), None, TokenUsage(output=2)),
         ({"usage": {"input": 3, "output": 4}}, {"usage": {"input": 3, "output": 4}}, TokenUsage(input=3, output=4)),
         ({"usage": "much"}, {"usage": "much"}, TokenUsage()),
+        ([1, {"usage": {"total_tokens": 9}}], [1, {"usage": {"total_tokens": 9}}], TokenUsage(input=9)),
         ((1, 2), (1, 2), TokenUsage()),
         (Command("echo hi").run(), "hi\n", TokenUsage()),
     ],
@@ -316,7 +317,7 @@ def test_an_output_that_cannot_be_stored_is_held_and_not_asked_for_again(tmp_pat
     flaky = Flaky(0)
     with holdfast.open(tmp_path) as hf:
         run = hf.run("r")
-        agents = run.attach("agents", Agents(run, pack=run._services.pack))
+        agents = run.attach("agents", Agents(run))
         answer = threading.Lock
         agents.register("coder", lambda given: flaky(given) and answer)
         with pytest.raises(ValueRefused, match="the output of agent 'coder' for task 't1'"):

@@ -43,6 +43,18 @@ def test_the_trail_says_what_happened_when_and_how_long_it_took(place):
     assert "failed" in carried.what
 
 
+def test_an_agent_called_inside_a_step_is_saved_once(place):
+    """Proves B9."""
+    for _ in range(2):
+        with holdfast.open(place, interval_s=None) as hf, hf.run("r") as run:
+            run.agents.register("coder", lambda _: {"usage": {"input_tokens": 70, "output_tokens": 30}, "text": "x"})
+            run.step("code", lambda run=run: run.agents.call("coder", "write", task="code"))
+            run.agents.call("coder", "test", task="test")
+    with holdfast.open(place) as hf:
+        saved = hf.savings("r")
+    assert (saved.steps, saved.tokens) == (2, 200)
+
+
 def test_a_resume_tells_what_it_saved(place):
     """Proves B9."""
     with pytest.raises(OSError, match="network"):

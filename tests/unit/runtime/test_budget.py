@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from holdfast.errors import BudgetExhausted, RunWaiting, UsageError
 from holdfast.model import sections
+from holdfast.model.runtime_sections import Reply
 from holdfast.model.triggers import Trigger
 from holdfast.runtime.budget import Budget, BudgetWarning
 from holdfast.runtime.host import Alone
-from holdfast.runtime.waits import Reply
 from unit.runtime.lives import Disk, Killed, Life, every_death, every_two_deaths, same_through_bytes, unbroken
 
 some = settings(derandomize=True, deadline=None, database=None, max_examples=60)
@@ -271,6 +271,15 @@ def test_declaring_a_limit_again_keeps_what_people_raised():
     assert again.limit_of("tokens") == 250
 
 
+def test_a_larger_limit_that_is_declared_warns_anew():
+    heard = []
+    budget = Budget(limits={"tokens": 100}, warned=heard.append)
+    budget.spend(tokens=90)
+    budget.limit(tokens=1000)
+    budget.spend(tokens=800)
+    assert heard == [BudgetWarning("tokens", 90, 100), BudgetWarning("tokens", 890, 1000)]
+
+
 def test_time_is_running_time_over_all_lives():
     """Proves E1, E6: time goes on where it was, and the time between lives does not count."""
     life = Life(Disk())
@@ -291,20 +300,26 @@ def test_time_is_running_time_over_all_lives():
         again.check()
 
 
-def test_time_alone_is_no_change_unless_it_is_limited_and_then_one_a_second():
+def test_running_time_is_one_change_a_second():
     life = Life(Disk())
-    budget, limited = Budget(life), Budget(life, {"time_s": 100})
-    before = budget.changes, limited.changes
+    budget = Budget(life)
+    before = budget.changes
     life.clock = 0.9
-    assert (budget.changes, limited.changes) == before
+    assert budget.changes == before
     life.clock = 1.5
-    assert (budget.changes, limited.changes) == (before[0], before[1] + 1)
-    assert (budget.changes, limited.changes) == (before[0], before[1] + 1)
+    assert budget.changes == before + 1
+    with budget.stopped():
+        life.clock = 9.0
+    assert budget.changes == before + 1
+    again = Budget(Life(Disk()))
+    again.restore(budget.snapshot())
+    assert again.changes == 1
 
 
-def test_limited_time_is_kept_although_nothing_is_spent():
+def test_time_is_kept_although_nothing_is_spent_and_no_time_is_limited():
+    """Proves E1."""
     life = Life(Disk(), 3, after=True)
-    budget = life.attach("budget", Budget(life, {"time_s": 100}))
+    budget = life.attach("budget", Budget(life))
 
     def work():
         while True:
@@ -318,22 +333,15 @@ def test_limited_time_is_kept_although_nothing_is_spent():
     assert budget.used("time_s") == 30
 
 
-def test_time_does_not_run_while_somebody_is_waited_for():
+def test_time_does_not_run_while_it_is_stopped():
     life = Life(Disk())
-
-    def answer(wait):
-        life.clock += 3600
-        return raises_by(tokens=100)(wait)
-
-    life.disk.answer = answer
-    budget = Budget(life, {"tokens": 10, "time_s": 60})
+    budget = Budget(life, {"time_s": 60})
     life.clock = 5.0
-    budget.spend(tokens=10)
-    assert budget.used("time_s") == 5
+    assert (budget.used("time_s"), budget.left("time_s")) == (5, 55)
     with budget.stopped():
         life.clock += 100
     life.clock += 1
-    assert budget.used("time_s") == 6
+    assert (budget.used("time_s"), budget.left("time_s")) == (6, 54)
 
 
 def test_the_time_of_a_part_runs_while_it_is_open():
@@ -366,6 +374,73 @@ def test_threads_spend_without_losing_anything_and_one_of_them_asks():
     assert (budget.used("tokens"), budget.used("money")) == (800, 8)
     assert asked == ["budget:tokens:1"]
     assert budget.limit_of("tokens") == 10_500
+
+
+def test_what_is_reserved_fits_also_if_many_threads_ask_for_it_at_once():
+    """Proves E1: a limit of twenty allows twenty, and each raise so many more."""
+    asked, began = [], []
+    life = Life(Disk(answer=lambda wait: asked.append(wait.details["used"]) or raises_by(subcalls=5)(wait)))
+    budget = Budget(life, {"subcalls": 20})
+    phase = budget.child("phase:p")
+
+    def work():
+        for _ in range(5):
+            phase.reserve(subcalls=1)
+            began.append(budget.used("subcalls") <= budget.limit_of("subcalls"))
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert began == [True] * 30
+    assert (asked, budget.used("subcalls"), budget.limit_of("subcalls")) == ([20, 25], 30, 30)
+
+
+def test_without_a_run_what_has_no_room_is_an_error_and_is_not_counted():
+    budget = Budget(limits={"retries": 1})
+    budget.reserve(retries=1)
+    with pytest.raises(BudgetExhausted, match="retries used 1 of 1"):
+        budget.reserve(retries=1)
+    assert budget.used("retries") == 1
+    with pytest.raises(UsageError, match="only retries, subcalls, tool_calls are known beforehand"):
+        budget.reserve(tokens=1)
+
+
+@pytest.mark.parametrize("on_warning", ["go_on", "ask"])
+def test_a_question_that_nobody_answered_is_put_again_before_anything_else_begins(on_warning):
+    """Proves E6."""
+
+    def program(life):
+        budget = life.attach("budget", Budget(life, {"subcalls": 5}, on_warning=on_warning))
+        budget.check()
+        try:
+            for number in range(budget.used("subcalls"), 6):
+                budget.reserve(subcalls=1)
+                life.do(number)
+        finally:
+            life.save(Trigger.SHUTDOWN)  # as every life ends
+        return budget.used("subcalls")
+
+    disk, done = Disk(), 3 if on_warning == "ask" else 5
+    for _ in range(3):
+        with pytest.raises(RunWaiting):
+            program(Life(disk))
+        assert disk.did == list(range(done))
+    disk.answer = raises_by(subcalls=10)
+    assert program(Life(disk)) == 6
+    assert disk.did == list(range(6))
+
+
+def test_limits_are_raised_by_their_labels_and_the_next_question_is_another_one():
+    life = Life(Disk())
+    budget = Budget(life, {"tokens": 10})
+    budget.child("phase:a", {"time_s": 5})
+    budget.raise_labelled({"tokens": 5, "phase:a/time_s": 1, "phase:b/tokens": 1}, by="ann")
+    value = budget.snapshot()
+    assert (value.spending["tokens"].limit, value.spending["tokens"].asked) == (15, 1)
+    assert value.nested["phase:a"].spending["time_s"].limit == 6
+    assert [kind for kind, *_ in life.disk.notes] == ["budget_raised", "budget_raised", "budget_raise_refused"]
 
 
 def test_restoring_is_the_identity():

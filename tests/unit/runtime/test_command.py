@@ -10,7 +10,7 @@ import pytest
 from holdfast.errors import CommandFailed, StepTimeout, UsageError
 from holdfast.model.sections import TokenUsage
 from holdfast.runtime.command import Command
-from holdfast.runtime.output import KeptOutput
+from holdfast.runtime.output import KeptOutput, cut
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
 
@@ -25,6 +25,27 @@ def test_output_exit_code_and_duration_are_kept_apart():
     assert (result.command, result.problem) == ("echo out; echo err >&2; exit 3", "err")
     with pytest.raises(CommandFailed, match="ended with 3: err"):
         result.check()
+
+
+def test_a_failure_says_the_last_line_and_the_end_of_both_streams_below_it():
+    """Proves D3."""
+    with pytest.raises(CommandFailed) as caught:
+        Command("seq 1000; printf 'Traceback\\nValueError: x\\n\\n' >&2; exit 1").run().check()
+    head, *below = str(caught.value).splitlines()
+    assert head.endswith("ended with 1: ValueError: x")
+    assert below[0] == "standard output:"
+    assert below[-4:] == ["1000", "standard error:", "Traceback", "ValueError: x"]
+    assert len(str(caught.value)) < 2000
+
+
+def test_a_text_that_is_cut_twice_says_how_much_is_left_out_in_all():
+    text = "x" * 3_000_000
+    once = cut(text, 1 << 20)
+    for limit in (64 << 10, 16 << 10):
+        once = cut(once, limit)
+        gap = f"\n[... {3_000_000 - limit:,} bytes left out ...]\n"
+        assert gap in once
+        assert len(once) == limit + len(gap)
 
 
 def test_a_program_gets_its_arguments_as_they_are():
@@ -235,6 +256,14 @@ def test_a_cut_does_not_go_through_a_character(size):
         ('{"usage": {"input_tokens": 1, "cache_read_input_tokens": 9, "output_tokens": -3}}',
          {"usage": {"input_tokens": 1, "cache_read_input_tokens": 9, "output_tokens": -3}}, TokenUsage(input=10)),
         ("[1, 2]", [1, 2], TokenUsage()),
+        ("hello\n5\n", "hello\n5\n", TokenUsage()),
+        ("hello\n[1]\n", "hello\n[1]\n", TokenUsage()),
+        ("5\n", 5, TokenUsage()),
+        ("[]", [], TokenUsage()),
+        ('{"result": 1, "usage": {"total_tokens": 30}}', 1, TokenUsage(input=30)),
+        ('{"result": 1, "usage": {"output_tokens": 3, "total_tokens": 30}}', 1, TokenUsage(output=3)),
+        ('[{"usage": {"input": 1}}, {"usage": {"input": 2, "output": 3}}]',
+         [{"usage": {"input": 1}}, {"usage": {"input": 2, "output": 3}}], TokenUsage(input=2, output=3)),
         ('{"usage": 5}', {"usage": 5}, TokenUsage()),
         ("", "", TokenUsage()),
     ],

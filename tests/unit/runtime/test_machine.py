@@ -89,6 +89,16 @@ def test_a_guard_that_refuses_says_why(verdict, words):
     assert made.current == "PLAN"
 
 
+def test_an_asynchronous_guard_is_refused_and_does_not_count_as_a_yes():
+    async def never():
+        return False
+
+    made = machine(guards={("PLAN", "BUILD"): never})
+    with pytest.raises(UsageError, match="give a plain function"):
+        made.to("BUILD")
+    assert made.current == "PLAN"
+
+
 def test_a_transition_that_was_asked_for_waits_for_its_guard():
     """Proves A4."""
     host, ready = Recorder(), []

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.errors import RunWaiting, SectionInvalid, UsageError
+from holdfast.model.runtime_sections import Reply
 from holdfast.runtime.mailbox import Mailbox
-from holdfast.runtime.waits import Reply
 from unit.runtime.lives import Disk, Killed, Life, every_death, every_two_deaths, same_through_bytes, unbroken
 
 some = settings(derandomize=True, deadline=None, database=None, max_examples=60)

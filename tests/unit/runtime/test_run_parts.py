@@ -1,5 +1,6 @@
 """The parts of a run as a program uses them: saved by its run, carried over, and there again in another process."""
 
+import itertools
 import os
 import signal
 import threading
@@ -9,7 +10,7 @@ import pytest
 
 import holdfast
 from crash.children import Child
-from holdfast import RunClosed, RunWaiting, UsageError
+from holdfast import RunCancelled, RunClosed, RunWaiting, UsageError
 from holdfast.runtime.agents import AgentOutput
 from holdfast.runtime.graph import TaskGraph
 from holdfast.runtime.usage import TokenUsage
@@ -277,8 +278,7 @@ def test_at_its_limit_an_episode_waits_for_a_person_and_goes_on_exactly_there(pl
         (wait,) = outside.waiting("r")
         assert (wait.kind, wait.details["budget"]) == ("budget", "tokens")
         outside.raise_budget("r", {"tokens": 60}, by="ann")
-        with pytest.raises(UsageError, match="does not wait for a budget"):
-            outside.raise_budget("r", {"tokens": 60}, by="bob")
+        assert outside.waiting("r") == []
     with pytest.raises(RunWaiting, match="160 of 160"):
         life(place, program, waiting="leave")
     with holdfast.open(place) as outside:
@@ -386,8 +386,9 @@ def test_an_object_of_your_own_is_attached_like_a_part(place):
         lambda run: run.mailbox.conflicts.start("c", ["a"]),
         lambda run: run.gates.task("t", print, []).run(),
         lambda run: run.approve("Deploy?"),
+        lambda run: run.checkpoint(state=1),
     ],
-    ids=["step", "agent", "phase", "machine", "conflict", "gates", "approve"],
+    ids=["step", "agent", "phase", "machine", "conflict", "gates", "approve", "checkpoint"],
 )
 def test_a_closed_run_takes_nothing_and_calls_nobody(place, use):
     called = []
@@ -508,7 +509,25 @@ def test_a_part_saves_when_the_document_says(use, triggers):
     """Proves A1, C10, D2: what docs/RUNTIME.md has in its table."""
     with holdfast.open("memory:", interval_s=None, retention={"enabled": False}) as hf, hf.run("r") as run:
         use(run)
-        assert [one.trigger for one in reversed(hf.checkpoints("r") if hf.has("r") else [])] == triggers
+        begun, *taken = reversed(hf.checkpoints("r"))
+        assert begun.reason == "the run begins"
+        assert [one.trigger for one in taken] == triggers
+
+
+def test_a_new_run_is_there_before_its_first_step_has_ended(place):
+    """Proves E6: it can be seen, paused and cancelled."""
+    with holdfast.open(place) as outside, holdfast.open(place) as hf:
+
+        def look():
+            assert [one.id for one in outside.runs()] == ["r"]
+            assert outside.latest("r").summary.status == "running"
+            outside.cancel("r", by="ann")
+
+        with pytest.raises(RunCancelled), hf.run("r") as run:  # noqa: PT012 - what happens in the block is the test
+            run.step("one", look)
+            for number in itertools.count():  # a run looks four times a second at most
+                run.step(f"more-{number}", str)
+        assert outside.latest("r").summary.status == "cancelled"
 
 
 def test_what_a_program_may_say_loosely_is_there_again_in_the_next_life(place, tmp_path):
@@ -558,7 +577,126 @@ def test_a_raised_budget_and_that_it_was_asked_for_are_in_the_same_checkpoint(pl
                     assert held == [True]
             except RunWaiting:
                 assert life == 0
-                hf.raise_budget("r", {"tokens": 5})
+                hf.answer("r", "raise", value=5)
+
+
+def test_a_budget_may_be_raised_that_is_not_waited_for(place):
+    """Proves E6: the wait ends with the budget that it is for, and with no other."""
+
+    def program(run):
+        run.budget.limit(tokens=100, money=5, time_s=3600)
+        phase = run.budget.child("phase:a", {"tokens": 1000})
+        run.budget.spend(tokens=100, once="a")
+        return {name: run.budget.limit_of(name) for name in ("tokens", "money", "time_s")} | {
+            "phase": phase.limit_of("tokens")
+        }
+
+    with pytest.raises(RunWaiting, match="tokens is used up"):
+        life(place, program, waiting="leave")
+    with holdfast.open(place) as outside:
+        for given, says in (({"tokens": 5, "moneyy": 1}, "did you mean 'money'"), ({"foo": 1}, "'phase:a/tokens'")):
+            with pytest.raises(UsageError, match=says):
+                outside.raise_budget("r", given)
+        assert outside.raise_budget("r", {"money": "2.50", "time": 60, "phase:a/tokens": 7}) == []
+        assert len(outside.waiting("r")) == 1
+    with pytest.raises(RunWaiting):
+        life(place, program, waiting="leave")
+    with holdfast.open(place) as outside:
+        (ended,) = outside.raise_budget("r", {"tokens": 50, "money": 1})
+        assert (ended.id, outside.waiting("r")) == ("budget:tokens:1", [])
+    assert life(place, program) == {"tokens": 150, "money": 8.5, "time_s": 3660, "phase": 1007}
+    assert life(place, program) == {"tokens": 150, "money": 8.5, "time_s": 3660, "phase": 1007}
+    life(place, lambda run: run.complete())
+    with holdfast.open(place) as outside, pytest.raises(UsageError, match="is completed"):
+        outside.raise_budget("r", {"tokens": 1})
+
+
+def test_a_budget_is_raised_while_the_run_waits_for_it_in_a_block(place):
+    """Proves E6: two threads want what one raise gives room for."""
+    with holdfast.open(place, interval_s=None) as hf, holdfast.open(place) as outside, hf.run("r") as run:
+        run.budget.limit(subcalls=1)
+        run.budget.reserve(subcalls=1)
+        told = []
+
+        def answer(wait, reply):
+            told.append((wait.id, reply and reply.choice))
+            if reply is None:
+                outside.raise_budget("r", {"subcalls": 1})
+
+        run.on_wait = answer
+        run.parallel({"a": lambda: run.budget.reserve(subcalls=1), "b": lambda: run.budget.reserve(subcalls=1)})
+        assert (run.budget.used("subcalls"), run.budget.limit_of("subcalls")) == (3, 3)
+        assert told == [
+            ("budget:subcalls:1", None), ("budget:subcalls:1", "raised"),
+            ("budget:subcalls:2", None), ("budget:subcalls:2", "raised"),
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize("choice", ["raise", "limit"])
+def test_an_answer_that_needs_an_amount_is_refused_without_one(place, choice):
+    def program(run):
+        run.budget.limit(tokens=100)
+        run.budget.spend(tokens=100, once="a")
+        return run.budget.limit_of("tokens")
+
+    with pytest.raises(RunWaiting):
+        life(place, program, waiting="leave")
+    with holdfast.open(place) as outside:
+        refused = ((None, "needs an amount"), (-5, "tokens=-5"), ("many", "no number"), ({"foo": 1}, "'tokens'"))
+        for value, says in refused:
+            with pytest.raises(UsageError, match=says):
+                outside.answer("r", choice, value=value)
+        assert len(outside.waiting("r")) == 1
+        outside.answer("r", choice, value={"tokens": 500})
+    assert life(place, program) == (600 if choice == "raise" else 500)
+
+
+def test_no_clock_runs_while_the_run_is_paused_or_waits_for_somebody(place):
+    """Proves E1: neither the budget's time nor how long a phase and a step took."""
+    now = [0.0]
+    with (
+        holdfast.Holdfast(SQLiteStore(place), monotonic=lambda: now[0]) as hf,
+        holdfast.open(place) as outside,
+        hf.run("r") as run,
+    ):
+
+        def later(wait, reply):
+            if reply is None:
+                now[0] += 3600
+                outside.unpause("r") if wait.kind == "pause" else outside.answer("r", "approve")
+
+        def work(act=None):
+            now[0] += 2
+            if act is not None:
+                act()
+
+        run.on_wait = later
+        assert run.budget.used("time_s") == 0
+        with run.phase("p"):
+            run.step("paused", work, lambda: outside.pause("r"))
+            run.step("asks", work, lambda: run.approve("on?"))
+            run.step("works", work)
+        assert run.budget.used("time_s") == 6
+        assert run.phases.state("p").duration_s == 6
+        assert [run.steps.record(name)["duration_s"] for name in ("paused", "asks", "works")] == [2, 2, 2]
+        kinds = [line["wait"] for line in run.journal() if line["kind"] == "waits"]
+        assert kinds == ["pause", "approval"]
+
+
+def test_the_time_up_to_the_last_checkpoint_outlives_a_process_that_is_killed(place):
+    """Proves E1."""
+    now = [0.0]
+    hf = holdfast.Holdfast(SQLiteStore(place), monotonic=lambda: now[0])
+    run = hf.run("r").__enter__()
+    run.budget.count(tokens=1)
+    for number in range(3):
+        now[0] += 2
+        run.step(f"s{number}", str)
+    now[0] += 50
+    with holdfast.open(place) as outside:
+        assert outside.latest("r").section("budget").spending["time_s"].used == 6
+    run.__exit__(None, None, None)
+    hf.close()
 
 
 def test_an_answer_from_another_thread_ends_a_wait_that_has_begun(tmp_path):

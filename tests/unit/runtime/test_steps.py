@@ -347,6 +347,49 @@ def test_a_long_pause_outlives_the_process(place, work):
     hf.close()
 
 
+def test_a_short_pause_that_a_service_asked_for_is_kept_to_over_a_restart(place, work):
+    """Proves E6: also in a run that leaves where it waits, it is sat out."""
+
+    class Limited(Exception):
+        status_code = 429
+        retry_after = 6
+
+    now = [1_900_000_000.0]
+    tried_at = []
+
+    def ask():
+        tried_at.append(now[0])
+        return work.fail(Limited(), 1)
+
+    class Died(BaseException):
+        """The end of a process."""
+
+    def die(wait, _reply):
+        assert wait.kind == "cooldown"
+        raise Died
+
+    hf = opened(place)
+    hf._clock = lambda: now[0]
+    with pytest.raises(Died), hf.run("r", waiting="leave") as run:  # noqa: PT012 - as above
+        run.on_wait = die
+        run.step("ask", ask, retries=1)
+
+    def pass_time(_wait, reply):
+        now[0] += 6 if reply is None else 0
+
+    run = hf.run("r", waiting="leave")
+    run.on_wait = pass_time
+    with run:
+        assert run.step("ask", ask, retries=1) == "at last"
+    assert tried_at == [1_900_000_000.0, 1_900_000_006.0]
+    hf.close()
+
+
+def test_what_is_no_function_is_refused_as_a_step(place):
+    with opened(place) as hf, hf.run("r") as run, pytest.raises(UsageError, match="5 cannot be called"):
+        run.step("z", 5)
+
+
 def test_what_a_caller_does_to_a_kept_result_is_not_stored(place):
     """Proves D8: a list that is worked off is whole again in every later life."""
     found = []

@@ -84,7 +84,7 @@ def test_a_waiting_run_is_woken_by_the_answer(hf, outside):
     [
         (lambda hf: hf.answer("r", "maybe"), "use approve or reject"),
         (lambda hf: hf.answer("r", "approve", wait="other"), "it waits for approve:Deploy"),
-        (lambda hf: hf.raise_budget("r", {"tokens": 1}), "does not wait for a budget"),
+        (lambda hf: hf.raise_budget("r", {"tokens": 1}), "no budget 'tokens' has a limit that could be raised"),
     ],
 )
 def test_an_answer_that_fits_nothing_is_refused(hf, answer, message):

@@ -106,13 +106,29 @@ print(warden._process.pid)
     assert done.stderr == ""
 
 
+def test_a_command_that_ends_after_the_warden_writes_to_no_stranger():
+    program = """
+start_, done = threading.Event(), []
+told = dict(on_output=lambda _stream, _text: start_.set())
+thread = threading.Thread(target=lambda: done.append(Command("echo begun; exec sleep 60").run(**told)))
+thread.start()
+start_.wait()
+warden.leave()
+thread.join()
+print(done[0].problem)
+"""
+    done = subprocess.run([sys.executable, "-c", BEGIN + program], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("it was killed by signal SIGTERM (begun)\n", "")
+
+
 def test_a_group_that_has_ended_is_not_killed_later():
     program = """
 import subprocess
 quiet = dict(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 strangers = [subprocess.Popen(["sleep", "60"], start_new_session=True, **quiet) for _ in range(3)]
+assert Command("true").run().succeeded
 for stranger in strangers:
-    os.write(warden.entrance(), b"%d\\n" % stranger.pid)
+    os.write(warden._entrance, b"%d\\n" % stranger.pid)
 for stranger in strangers[:2]:
     warden.ended(stranger.pid)
 print(*(stranger.pid for stranger in strangers), warden._process.pid, flush=True)
