@@ -139,7 +139,9 @@ def test_resuming_skips_what_is_done_and_a_finished_plan_says_so(failed):
 def test_a_person_at_a_terminal_is_offered_to_resume_and_may_decline(failed):
     """Proves B3: Y/n; no archives what is there under the time, and starts afresh."""
     (failed.folder / "network-is-down").unlink()
-    code, said = at_a_terminal(failed, ["run", "plan.md", "--workspace", "work"], {"Resume? [Y/n]": "n\n"})
+    code, said = at_a_terminal(
+        failed, ["run", "plan.md", "--workspace", "work"], {"Resume it (n sets it aside and begins anew)? [Y/n]": "n\n"}
+    )
     assert code == 0, said
     assert failed.lines() == ["research", "design", "build", "research", "design", "build", "verify"]
     with failed.open() as hf:
@@ -152,7 +154,7 @@ def test_a_person_at_a_terminal_is_offered_to_resume_and_may_decline(failed):
 
 def test_a_person_at_a_terminal_decides_on_a_failed_phase(failed):
     """Proves B3, B5: yes to resume, skip to the question of the run."""
-    answers = {"Resume? [Y/n]": "y\n", "[later]": "skip\n"}
+    answers = {"Resume it (n sets it aside and begins anew)? [Y/n]": "y\n", "[later]": "skip\n"}
     code, said = at_a_terminal(failed, ["run", "plan.md", "--workspace", "work"], answers, until="[later]")
     assert code == 9, said  # the next phase fails, too, for there is nothing to verify; later is the safe answer
     assert book(failed).phases["3-build"].status == "skipped"

@@ -7,17 +7,20 @@ import contextlib
 import inspect
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from holdfast.errors import CommandFailed, HoldfastError, UsageError
+import msgspec
+
+from holdfast.errors import CommandFailed, HoldfastError, UsageError, ValueRefused
 from holdfast.flow.position import raised
+from holdfast.flow.printing import Printed, printing
 from holdfast.flow.template import fill, fill_shell, fill_value
 from holdfast.model.sections import TokenUsage
 from holdfast.runtime.agents import AgentOutput
 from holdfast.runtime.attempt import within
 from holdfast.runtime.command import Command
 from holdfast.runtime.leaving import is_leaving
-from holdfast.runtime.output import KeptOutput
+from holdfast.runtime.output import cut
 from holdfast.runtime.steps import current_step
-from holdfast.runtime.usage import usage_of
+from holdfast.runtime.usage import report_of, usage_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -53,6 +56,7 @@ class TaskCall(NamedTuple):
     key: str
     """The same in every try: hand it to services that take an idempotency key."""
     print: Callable[[str], None]
+    """Says a line while the work goes on; all of them are the task's `output`."""
 
 
 class Place(NamedTuple):
@@ -95,6 +99,7 @@ class Actions:
         self._root = root
         self._emit = emit
         self._working: dict[tuple[str, str], Callable[[], AgentOutput]] = {}
+        self._taken: set[tuple[str, str]] = set()  # answers of agents that a task got in this life
         self._dispatches: dict[str, _Dispatch] = {}
         for name, agent in flow.agents.items():
             run.agents.register(name, self._dispatch(name), role=agent.role)
@@ -113,26 +118,34 @@ class Actions:
         agent = str(action.agent)
         agents = self._run.agents
         name = place.name
+        step = current_step()
+        record = self._run.steps.record(step.name) if step else None
+        has_failed = record is not None and record["event"] == "failed"
+        answers: list[tuple[str, dict[str, Any]]] = []
         while (answer := self._answered(agent, name)) is not None:
-            record = self._run.steps.record(place.name)
-            if record is None or record["event"] != "failed":
-                return answer  # the process died between this and the end of the step
+            answers.append((name, answer))
             name += " again"  # what came after it failed, so it is asked once more
+        if answers and not has_failed and (agent, answers[-1][0]) not in self._taken:
+            name, answer = answers[-1]
+            self._taken.add((agent, name))
+            return answer  # the process died between this and the end of the step
         if agent not in self._flow.agents:
             agents.register(agent, self._dispatch(agent))
 
         def work() -> AgentOutput:
             done, spent, tokens = self._do(action, place, facts, given, stream)
-            self._count(spent, subcalls=1)
+            self._count(spent)
             done = {**done, "tokens": spent.tokens} if spent.tokens else done
             return AgentOutput(output=done, summary=done.get("summary", ""), tokens=tokens)
 
+        self.budget.reserve(subcalls=1)
         self._working[agent, name] = work
         shown = given if given is not None else {"run": action.run} if action.run else {"call": action.call}
         try:
             given = agents.call(agent, {"task": name, "input": shown}, task=name)
         finally:
             self._working.pop((agent, name), None)
+        self._taken.add((agent, name))
         return given if isinstance(given, dict) else {"result": given}
 
     def _answered(self, agent: str, name: str) -> dict[str, Any] | None:
@@ -199,7 +212,7 @@ class Actions:
         }
         folder = self._root / action.cwd if action.cwd else self._root
         if not folder.is_dir():
-            raise UsageError(f"{place.name}: there is no folder {str(action.cwd or folder)!a} to run in")
+            raise UsageError(f"{place.name}: there is no folder {str(action.cwd or folder)!r} to run in")
         timeout_s = action.timeout or (agent.timeout if agent else None) or self._flow.timeout
         made = Command(text, cwd=folder, env={**told, **values}, timeout_s=timeout_s, keep_bytes=KEEP_BYTES)
         return made.run(
@@ -213,6 +226,12 @@ class Actions:
         self, action: Action, name: str, place: Place, facts: Facts, *, given: Any, stream: Kind
     ) -> tuple[dict[str, Any], Spent, TokenUsage]:
         step = current_step()
+        printed = Printed(
+            lambda source, text: self._emit(
+                stream, phase=place.phase, task=place.task, text=text, data={"stream": source}
+            ),
+            STORE_BYTES,
+        )
         asked = TaskCall(
             run=self._run.id,
             phase=place.phase,
@@ -223,24 +242,45 @@ class Actions:
             workspace=self._root if self._run.has_workspace else None,
             attempt=step.attempt if step else 1,
             key=step.key if step else "",
-            print=lambda text: self._emit(stream, phase=place.phase, task=place.task, text=text),
+            print=lambda text: printed.write("stdout", f"{text}\n"),
         )
         function = self._functions[name]
         agent = self._flow.agents.get(action.agent or "")
         timeout_s = action.timeout or (agent.timeout if agent else None) or self._flow.timeout
 
         def work() -> Any:
-            returned = function(asked)
-            return asyncio.run(_awaited(returned)) if inspect.isawaitable(returned) else returned
+            try:
+                with printing(printed):
+                    returned = function(asked)
+                    return asyncio.run(_awaited(returned)) if inspect.isawaitable(returned) else returned
+            except SystemExit as error:
+                if type(error) is not SystemExit:
+                    raise  # a signal that ends this process
+                raise _exited(name, error.code) from error
 
-        value = work() if timeout_s is None else within(work, timeout_s, place.name)
+        try:
+            value = work() if timeout_s is None else within(work, timeout_s, place.name)
+        finally:
+            output = printed.close()
         tokens = TokenUsage()
         if isinstance(value, AgentOutput):
             value, tokens = value.output, value.tokens
-        elif isinstance(value, dict):
+        else:
             tokens = usage_of(value)
+        self._check_storable(value, name)
         done: dict[str, Any] = {"result": value, "summary": summary_of(value)}
+        if output:
+            done["output"] = output
         return done, _spent(value, tokens), tokens
+
+    def _check_storable(self, value: Any, name: str) -> None:
+        try:
+            self._run.keep(value, "its result")
+        except ValueRefused as error:
+            raise UsageError(
+                f"{name} returned what cannot be stored, at {error.path}: {error.detail}. Return plain data: a "
+                "mapping, a list, text, numbers, true, false or nothing; large data as the path of a file"
+            ) from error
 
     def _script(
         self, agent: str, script: list[Any], place: Place, stream: Kind
@@ -250,7 +290,7 @@ class Actions:
             number = self._position.value.scripted.get(agent, 0)
             self._position.change(scripted=raised(self._position.value.scripted, agent))
         if number >= len(script):
-            raise UsageError(f"agent {agent!a} has {len(script)} scripted answers, and is asked for one more")
+            raise UsageError(f"agent {agent!r} has {len(script)} scripted answers, and is asked for one more")
         answer = script[number]
         if not isinstance(answer, dict):
             answer = {"output": answer}
@@ -259,7 +299,7 @@ class Actions:
         for path, text in answer.get("files", {}).items():
             target = (self._root / path).resolve()
             if not target.is_relative_to(self._root.resolve()):
-                raise UsageError(f"agent {agent!a}: {path!a} leads out of the workspace")
+                raise UsageError(f"agent {agent!r}: {path!r} leads out of the workspace")
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(str(text))
         value = answer.get("output")
@@ -268,9 +308,9 @@ class Actions:
         tokens = usage_of(answer)
         return {"result": value, "summary": summary_of(value)}, _spent(answer, tokens), tokens
 
-    def _count(self, spent: Spent, **more: int) -> None:
+    def _count(self, spent: Spent) -> None:
         """Count what was spent, without stopping for it: the result is stored first."""
-        amounts = {name: amount for name, amount in (*spent._asdict().items(), *more.items()) if amount}
+        amounts = {name: amount for name, amount in spent._asdict().items() if amount}
         if amounts:
             self.budget.count(**amounts)
 
@@ -289,12 +329,19 @@ class _Dispatch:
 def _check(result: CommandResult, said: Any, wanted: str | None) -> None:
     """Raise what a command failed by: its exit code, its own word, or output that is not what it was to be."""
     result.check()
-    if isinstance(said, dict) and said.get("is_error") is True:
-        pause: Any = said.get("retry_after")  # of a service that limits its rate
+    report = report_of(said)
+    if isinstance(report, dict) and report.get("is_error") is True:
+        pause: Any = report.get("retry_after")  # of a service that limits its rate
         asked = float(pause) if type(pause) in (int, float) and 0 <= pause < _LONGEST_PAUSE_S else None
-        raise CommandFailed(result.command, result.exit_code, str(said.get("result", "it reports an error")), asked)
+        raise CommandFailed(result.command, result.exit_code, str(report.get("result", "it reports an error")), asked)
     if wanted == "json" and said is None:
-        raise CommandFailed(result.command, result.exit_code, "it was to print JSON, in whole or on its last line")
+        raise CommandFailed(result.command, result.exit_code, "it was to print JSON, or a JSON object on its last line")
+
+
+def _exited(name: str, code: Any) -> CommandFailed:
+    status = code if isinstance(code, int) else 0 if code is None else 1
+    said = f" ({code})" if isinstance(code, str) else ""
+    return CommandFailed(name, status, f"it called sys.exit{said}: a function returns its result, or raises")
 
 
 async def _awaited(returned: Any) -> Any:
@@ -308,15 +355,6 @@ def may_retry(error: Exception) -> bool:
     return not (isinstance(error, CommandFailed) and error.status in _NOT_STARTED)
 
 
-def cut(text: str, limit_bytes: int) -> str:
-    """Return a text whose middle is left out if it is too long to be stored."""
-    if len(text) * 4 <= limit_bytes:
-        return text
-    kept = KeptOutput(limit_bytes)
-    kept.add(text.encode(errors="backslashreplace"))
-    return kept.text()
-
-
 def summary_of(value: Any) -> str:
     """Return what was done in short: a summary that is given, or the last line that says something."""
     if isinstance(value, dict):
@@ -324,14 +362,17 @@ def summary_of(value: Any) -> str:
             if isinstance(value.get(name), str):
                 return summary_of(value[name])
         return ""
-    if not isinstance(value, str):
+    if value is None:
         return ""
+    if not isinstance(value, str):
+        value = msgspec.json.encode(value, enc_hook=str).decode()
     line = next((line.strip() for line in reversed(value.splitlines()) if line.strip()), "")
     return line if len(line) <= _LONGEST_SUMMARY else line[: _LONGEST_SUMMARY - 3] + "..."
 
 
 def _spent(said: Any, tokens: TokenUsage) -> Spent:
     """Return what an agent says that it spent; numbers that make no sense count as nothing."""
+    said = report_of(said)
     if not isinstance(said, dict):
         return Spent(tokens=tokens.input + tokens.output)
     usage = said.get("usage")

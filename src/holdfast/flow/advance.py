@@ -31,13 +31,13 @@ def stored_flow(hf: Holdfast, run: str) -> tuple[Flow, dict[str, Any]]:
     """Return the flow that a run follows and its parameters; UsageError if the run follows none."""
     head = hf.latest(run)
     if DEFINITION not in head.sections:
-        raise UsageError(f"run {run!a} follows no flow, so it cannot be carried on from the store: run its program")
+        raise UsageError(f"run {run!r} follows no flow, so it cannot be carried on from the store: run its program")
     try:
         record = msgspec.convert(head.section(DEFINITION), FlowRecord)
         return flow_from(record.flow, f"run {run}"), record.params
     except (msgspec.ValidationError, FlowInvalid) as error:
         raise UsageError(
-            f"run {run!a}: the flow in the store cannot be followed as it is, because parts were kept out of it as "
+            f"run {run!r}: the flow in the store cannot be followed as it is, because parts were kept out of it as "
             f"secret or were written by another version; carry it on with its file ({error})"
         ) from None
 

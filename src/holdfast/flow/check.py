@@ -10,11 +10,13 @@ from holdfast.capture.secrets import is_secret_key, keys_pattern
 from holdfast.errors import UsageError
 from holdfast.flow.condition import parse_condition
 from holdfast.flow.model import END, Action, Agent, Flow, Gate, Phase, Task, Work
-from holdfast.flow.names import FAILURE, TASK_FACTS, NameUnknown, find, known_names
+from holdfast.flow.names import FAILURE, GATE_FAILURE, TASK_FACTS, NameUnknown, find, known_names
 from holdfast.flow.order import circle_in, reachable, unconditional_circle
 from holdfast.flow.read import Problem, nearest
 from holdfast.flow.template import names_in, parse_template, shell_names_in, shell_places
+from holdfast.flow.text import quoted
 from holdfast.runtime.machine import FINAL
+from holdfast.runtime.usage import USAGE_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +27,9 @@ _CALL = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(?:\.[A-Za-z_]\
 _SECRET = keys_pattern(SECRET_KEYS)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
+_AMOUNTS = ("cost", "total_cost_usd", "tool_calls")
+_ANSWER = ("output", "fail", "files", "usage", *_AMOUNTS)
+_USAGE = (*USAGE_NAMES, "tool_calls")
 _EMPTY = Phase()
 
 Names = dict[str, Any]
@@ -55,7 +60,7 @@ class _Check:
     def _storable(self, name: str, path: Path) -> None:
         """Refuse a name under which nothing would be stored."""
         if is_secret_key(name, _SECRET):
-            self._say(path, f"what stands under {name!a} is kept out of checkpoints as a secret: choose another name")
+            self._say(path, f"what stands under {name!r} is kept out of checkpoints as a secret: choose another name")
 
     def _flow_parts(self) -> None:
         flow = self._flow
@@ -67,11 +72,11 @@ class _Check:
             if subject.read:
                 self._shell(subject.read, ("subject", "read"), self._names)
         if END in flow.phases:
-            self._say(("phases", END), f"{END!a} is where a flow ends, so no phase can be called that")
+            self._say(("phases", END), f"{END!r} is where a flow ends, so no phase can be called that")
         for name in () if flow.in_order else FINAL.intersection(flow.phases):
-            self._say(("phases", name), f"{name!a} is a state in which a run ends, so no phase can be called that")
+            self._say(("phases", name), f"{name!r} is a state in which a run ends, so no phase can be called that")
         if flow.start is not None and flow.start not in flow.phases:
-            self._say(("start",), f"there is no phase {flow.start!a}{nearest(flow.start, flow.phases)}")
+            self._say(("start",), f"there is no phase {flow.start!r}{nearest(flow.start, flow.phases)}")
 
     def _agent(self, agent: Agent, path: Path) -> None:
         given = [key for key in ("run", "call", "script") if getattr(agent, key) is not None]
@@ -79,10 +84,35 @@ class _Check:
             self._say(path, f"an agent has one of run, call and script, not {' and '.join(given) or 'none'}")
         if agent.script is not None and not agent.script:
             self._say((*path, "script"), "a script has at least one answer")
+        for at, answer in enumerate(agent.script or ()):
+            if isinstance(answer, dict):
+                self._answer(answer, (*path, "script", at))
         self._call_name(agent.call, (*path, "call"))
         self._env(agent.env, (*path, "env"), self._names | {"input": None})
         if agent.run is not None:
             self._braces(agent.run, (*path, "run"))
+
+    def _answer(self, answer: dict[str, Any], path: Path) -> None:
+        """Check a scripted answer: what is in it decides what a flow does that is tried out with it."""
+        for key, value in answer.items():
+            if key not in _ANSWER:
+                said = (
+                    f"there is no {quoted(key)} in an answer{nearest(key, _ANSWER)}; data of yours belongs under output"
+                )
+                self._say((*path, key), said)
+            elif key in ("usage", "files") and not isinstance(value, dict):
+                of = "numbers" if key == "usage" else "paths to texts"
+                self._say((*path, key), f"this is a mapping of {of}, not {quoted(value)}")
+            elif key in _AMOUNTS and not _is_amount(value):
+                self._say((*path, key), f"this is a number from 0, not {quoted(value)}")
+        usage, files = answer.get("usage"), answer.get("files")
+        for key, value in usage.items() if isinstance(usage, dict) else ():
+            if key not in _USAGE:
+                self._say((*path, "usage", key), f"there is no {quoted(key)} in usage{nearest(key, _USAGE)}")
+            elif not _is_amount(value):
+                self._say((*path, "usage", key), f"this is a number from 0, not {quoted(value)}")
+        for file in files if isinstance(files, dict) else ():
+            self._inside_workspace(str(file), (*path, "files", file))
 
     def _phase(self, name: str, phase: Phase, path: Path) -> None:
         self._storable(name, path)
@@ -122,7 +152,7 @@ class _Check:
                 self._say((*path, "fix"), "a fix mends what a gate found, and there are no gates")
             if task.max_fixes == 0:
                 self._say((*path, "max_fixes"), "a fix that may never run: give max_fixes, or leave fix out")
-            self._action(task.fix, (*path, "fix"), after | FAILURE)
+            self._action(task.fix, (*path, "fix"), after | GATE_FAILURE)
         if task.approve and phase.tasks:
             self._text(task.approve.question, (*path, "approve"), before)
         if task.summary:
@@ -146,7 +176,7 @@ class _Check:
             self._say(path, "it says nothing to do: give run, call or agent")
         elif action.agent and agent is None and (not own or (known and action.agent not in known)):
             missing = nearest(action.agent, known) if known else ": declare it under agents, or give run"
-            self._say((*path, "agent"), f"there is no agent {action.agent!a}{missing}")
+            self._say((*path, "agent"), f"there is no agent {action.agent!r}{missing}")
         self._call_name(action.call, (*path, "call"))
         self._env(action.env, (*path, "env"), names)
         self._inside_workspace(action.cwd, (*path, "cwd"))
@@ -165,16 +195,16 @@ class _Check:
         except UsageError:
             return  # said already
         if uses and action.input is None:
-            self._say(path, f"the command {command!a:.60} has an {{input}}, and none is given: add input")
+            self._say(path, f"the command {quoted(command)} has an {{input}}, and none is given: add input")
         if not uses and action.input is not None:
-            self._say((*path, "input"), f"the command {command!a:.60} does not use it: put {{input}} there")
+            self._say((*path, "input"), f"the command {quoted(command)} does not use it: put {{input}} there")
 
     def _needs(self, tasks: Mapping[str, Task], path: Path) -> None:
         for name, task in tasks.items():
             for at, need in enumerate(task.needs):
                 if need not in tasks:
                     others = [one for one in tasks if one != name]
-                    self._say((*path, name, "needs", at), f"there is no task {need!a}{nearest(need, others)}")
+                    self._say((*path, name, "needs", at), f"there is no task {need!r}{nearest(need, others)}")
         known = {name: [need for need in task.needs if need in tasks] for name, task in tasks.items()}
         circle = circle_in(known)
         if circle:
@@ -187,7 +217,7 @@ class _Check:
             for at, route in enumerate(phase.next):
                 path: Path = ("phases", name, "next", at)
                 if route.to != END and route.to not in flow.phases:
-                    self._say(path, f"there is no phase {route.to!a}{nearest(route.to, [*flow.phases, END])}")
+                    self._say(path, f"there is no phase {route.to!r}{nearest(route.to, [*flow.phases, END])}")
                 if route.when:
                     self._condition(route.when, (*path, "when"), inside)
                 elif at < len(phase.next) - 1:
@@ -195,7 +225,7 @@ class _Check:
         if flow.in_order or self.problems:
             return
         for name in flow.phases.keys() - reachable(flow):
-            self._say(("phases", name), f"no way leads here from {flow.first!a}")
+            self._say(("phases", name), f"no way leads here from {flow.first!r}")
         circle = unconditional_circle(flow)
         if circle:
             self._say(("phases", circle[0], "next"), f"this never ends: {' -> '.join(circle)}; give a way out a when")
@@ -246,12 +276,27 @@ class _Check:
             here = self._names["phases"].get(path[1], {}).get("tasks", {}) if len(path) > 1 else {}
             there = names.get("tasks") or {}
             known = parts[0] == "tasks" and len(parts) > 1 and parts[1] in here and parts[1] not in there
-            self._say(path, f"{said}{{{name}}}: add {parts[1]!a} to needs first" if known else f"{said}{error}")
+            self._say(path, f"{said}{{{name}}}: {self._why_late(parts[1], path)}" if known else f"{said}{error}")
+            return
+        if parts == ["phases"]:
+            self._say(path, f"{said}{{{name}}} is every phase at once: name one, as phases.{self._flow.first}.summary")
             return
         here_phase = phase or (str(path[1]) if path[0] == "phases" else None)
         late = self._flow.in_order and parts[0] == "phases" and here_phase in self._order
         if late and self._order[parts[1]] > self._order[str(here_phase)]:
-            self._say(path, f"{{{name}}}: phase {parts[1]!a} comes after {here_phase!a}, so it has no result yet")
+            self._say(path, f"{{{name}}}: phase {parts[1]!r} comes after {here_phase!r}, so it has no result yet")
+
+    def _why_late(self, task: str, path: Path) -> str:
+        """Return why a task of the same phase has no result at a place, and what to do about it."""
+        tasks = self._flow.phases[str(path[1])].tasks
+        own = str(path[3]) if path[2:3] == ("tasks",) else None if tasks else str(path[1])
+        if task == own:
+            return "that is this task itself, which has no result before it is done"
+        if own is None:
+            return f"task {task!r} is done only in this phase, so it has no result before the phase begins"
+        if own in _needed(task, tasks):
+            return f"task {task!r} needs {own!r}, so it has no result yet"
+        return f"add {task!r} to needs first"
 
     def _condition(self, text: str, path: Path, names: Names) -> None:
         try:
@@ -265,16 +310,20 @@ class _Check:
     def _env(self, env: Mapping[str, str], path: Path, names: Names) -> None:
         for variable, text in env.items():
             if not _VARIABLE.match(variable):
-                self._say((*path, variable), f"{variable!a:.60} cannot be the name of an environment variable")
+                self._say((*path, variable), f"{quoted(variable)} cannot be the name of an environment variable")
             self._text(text, (*path, variable), names)
 
     def _call_name(self, call: str | None, path: Path) -> None:
         if call is not None and not _CALL.match(call):
-            self._say(path, f"{call!a:.80} is no function: write module:function")
+            self._say(path, f"{quoted(call)} is no function: write module:function")
 
     def _inside_workspace(self, given: str | None, path: Path) -> None:
         if given is not None and (given.startswith(("/", "~")) or ".." in given.split("/") or "\0" in given):
-            self._say(path, f"{given!a:.80} leads out of the workspace, where nothing is captured")
+            self._say(path, f"{quoted(given)} leads out of the workspace, where nothing is captured")
+
+
+def _is_amount(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0
 
 
 def _given(phase: Phase, key: str) -> bool:

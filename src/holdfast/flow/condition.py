@@ -54,7 +54,7 @@ class Condition(NamedTuple):
         try:
             return bool(self.evaluate(value_of))
         except TypeError as error:
-            raise ConditionError(f"condition {self.text!a:.200} does not fit its values: {error}") from None
+            raise ConditionError(f"condition {self.text!r:.200} does not fit its values: {error}") from None
 
 
 @lru_cache(1024)
@@ -187,12 +187,12 @@ class _Parser:
             if match is None or match.lastgroup is None:
                 while self._text[at].isspace():
                     at += 1
-                raise ConditionError(f"condition {self._text!a:.200}: {self._text[at]!a} is not understood")
+                raise ConditionError(f"condition {self._text!r:.200}: {self._text[at]!r} is not understood")
             tokens.append(_Token(match.lastgroup, match[match.lastgroup], match.start(match.lastgroup)))
             at = match.end()
         return [*tokens, _Token("end", "", len(self._text))]
 
     def _stuck(self, why: str) -> ConditionError:
         token = self._peek()
-        place = f"at {token.text!a:.40}" if token.kind != "end" else "at its end"
-        return ConditionError(f"condition {self._text!a:.200}, {place}: {why}")
+        place = f"at {token.text!r:.40}" if token.kind != "end" else "at its end"
+        return ConditionError(f"condition {self._text!r:.200}, {place}: {why}")

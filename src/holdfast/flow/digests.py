@@ -14,19 +14,21 @@ import msgspec
 from holdfast.capture.patterns import SECRET_KEYS
 from holdfast.capture.secrets import ends_in_secret_key, is_secret_key, is_telling, keys_pattern, looks_random
 from holdfast.flow.condition import parse_condition
-from holdfast.flow.template import names_in
+from holdfast.flow.template import fill, names_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from holdfast.flow.model import Action, Flow, Phase, Task
 
 Change = Literal["same", "changed", "new", "removed"]
+Will = Literal["kept", "runs", "again", "gates", "conditions", "goes_on", "failed", "gone", "never"]
 
 _NOT_DECIDING = {
     "retries", "backoff", "timeout", "max_fixes", "approve", "artifacts", "summary", "writes", "needs", "gates", "fix",
 }  # fmt: skip
 _GATE_DECIDES = {"run", "env", "cwd"}
+_FLEETING = {"budget", "run"}
 _LENGTH = 16
 _SECRET = keys_pattern(SECRET_KEYS)
 
@@ -51,6 +53,13 @@ class PhaseChange(msgspec.Struct, frozen=True):
     phase: str
     change: Change
     tasks: dict[str, Change] = {}
+    will: Will | None = None
+    """What carrying the run on does with it, if that was looked at; `task_wills`, with the tasks of a changed one."""
+    task_wills: dict[str, Will] = {}
+
+    def line(self) -> str:
+        """Say it for people."""
+        return f"{self.phase}: {_said(self.change, self.will)}"
 
 
 class FlowChanges(msgspec.Struct, frozen=True):
@@ -71,18 +80,28 @@ class FlowChanges(msgspec.Struct, frozen=True):
         """Say it for people, one line a phase, and a line for each task of a changed one."""
         said: list[str] = []
         for one in self.phases:
-            said.append(f"{one.phase}: {_MEANING[one.change]}")
+            said.append(one.line())
             if one.change == "changed" and list(one.tasks) != [one.phase]:
-                said += [f"  {task}: {_MEANING[change]}" for task, change in one.tasks.items()]
+                said += [f"  {task}: {_said(change, one.task_wills.get(task))}" for task, change in one.tasks.items()]
         return said
 
 
-_MEANING = {
-    "same": "unchanged, its results are kept",
-    "changed": "changed, it runs again",
-    "new": "new, it runs",
-    "removed": "no longer in the flow, its results stay in the record",
+_CHANGES = {"same": "unchanged", "changed": "changed", "new": "new", "removed": "no longer in the flow"}
+_WILLS = {
+    "kept": "its results are kept",
+    "runs": "it runs",
+    "again": "it runs again",
+    "gates": "only its gates run again",
+    "conditions": "its tasks are kept, its conditions are looked at again",
+    "goes_on": "it goes on where it was",
+    "failed": "it failed, and on_failure decides",
+    "gone": "its results stay in the record",
+    "never": "it never ran",
 }
+
+
+def _said(change: Change, will: Will | None) -> str:
+    return _CHANGES[change] + (f", {_WILLS[will]}" if will is not None else "")
 
 
 def flow_digests(flow: Flow, params: Mapping[str, Any]) -> FlowDigests:
@@ -103,6 +122,21 @@ def compare_flows(old: FlowDigests, new: FlowDigests) -> FlowChanges:
         changes.append(PhaseChange(name, "same" if before.phase == digest.phase else "changed", tasks))
     changes += [PhaseChange(name, "removed") for name in old.phases if name not in new.phases]
     return FlowChanges(tuple(changes))
+
+
+def question_digest(
+    template: str, value_of: Callable[[str], Any], *, definition: str, clean: Callable[[str], str]
+) -> str:
+    """Return a digest of what a person is asked: the words without secrets, and the definition of the work.
+
+    What differs by itself from one life to the next (what is spent, where the workspace is) counts by its name alone.
+    """
+
+    def lasting(name: str) -> Any:
+        root, *_, last = name.split(".") if "." in name else (name, name)
+        return name if root in _FLEETING else _without_secrets({last: value_of(name)})[last]
+
+    return _digest([clean(fill(template, lasting)), definition])
 
 
 def phases_used(phase: Phase, name: str, flow: Flow) -> set[str]:

@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.flow.names import find
 from holdfast.flow.position import place_name
+from holdfast.runtime.amounts import stored
+from holdfast.runtime.budget import KNOWN
 from holdfast.runtime.ledger import TIME
+from holdfast.runtime.steps import current_step
 
 if TYPE_CHECKING:
     from holdfast.flow.model import Flow
@@ -71,6 +74,13 @@ class Facts:
             return _subject(self._run, self._flow)
         if root == "budget":
             return _amounts(self._budget)
+        return self._number(root)
+
+    def _number(self, root: str) -> int:
+        """Return which try, round or visit this is."""
+        if root == "attempt":
+            step = current_step()
+            return step.attempt if step else 1
         if root == "round":
             return self._position.rounds.get(self._phase, 1)
         return self._position.visits.get(self._phase, 0)
@@ -86,7 +96,8 @@ class Facts:
         step = place_name(phase, number, task, position.editions.get(f"{phase}/{task}", 1))
         record = self._run.steps.record(step)
         if record is None:
-            return {**_NOTHING, "artifacts": []}
+            status = "skipped" if step in position.left_out else "pending"
+            return {**_NOTHING, "status": status, "artifacts": []}
         kept = record.get("result")
         done: dict[str, Any] = kept if isinstance(kept, dict) else {"result": kept}
         error = record.get("error") or {}
@@ -118,7 +129,7 @@ class Facts:
         }
 
 
-_ROOTS = {"params", "phases", "tasks", "run", "flow", "subject", "budget", "visit", "round"}
+_ROOTS = {"params", "phases", "tasks", "run", "flow", "subject", "budget", "visit", "round", "attempt"}
 
 
 def _output(done: dict[str, Any]) -> str | None:
@@ -138,13 +149,9 @@ def _subject(run: Run, flow: Flow) -> dict[str, Any]:
 
 def _amounts(budget: Budget) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for name in ("tokens", "time", "retries", "subcalls", "tool_calls", "money", *budget.spending):
-        stored = TIME if name == "time" else name
-        used, limit = budget.used(stored), budget.limit_of(stored)
-        left = budget.left(stored)
-        found[name] = {"used": float(used), "limit": _number(limit), "left": _number(left)}
+    for name in dict.fromkeys((*KNOWN, *budget.spending)):
+        amounts = {"used": budget.used(name), "limit": budget.limit_of(name), "left": budget.left(name)}
+        found["time" if name == TIME else name] = {
+            key: None if amount is None else stored(amount) for key, amount in amounts.items()
+        }
     return found
-
-
-def _number(amount: Any) -> float | None:
-    return None if amount is None else float(amount)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.errors import FlowInvalid
+from holdfast.errors import FlowInvalid, UsageError
 from holdfast.flow.check import problems_of
 from holdfast.flow.model import Flow
 from holdfast.flow.read import Problem, nearest, read_part
-from holdfast.flow.text import LARGEST_FILE, Document, read_text
+from holdfast.flow.text import LARGEST_FILE, Document, quoted, read_text
 
 if TYPE_CHECKING:
     import os
@@ -21,13 +21,18 @@ _MOST_PROBLEMS = 50
 
 def load_flow(file: str | os.PathLike[str]) -> Flow:
     """Read a flow file, YAML or JSON."""
+    return _made(read_document(file), str(Path(file)))
+
+
+def read_document(file: str | os.PathLike[str]) -> Document:
+    """Return what a flow file says, with the line of everything in it."""
     path = Path(file)
     try:
         with path.open("rb") as stream:
             data = stream.read(LARGEST_FILE + 1)
     except OSError as error:
         raise FlowInvalid(f"it cannot be read ({error.strerror})", str(path), ()) from error
-    return parse_flow(data, str(path))
+    return read_text(data, str(path))
 
 
 def parse_flow(text: str | bytes, file: str = "flow") -> Flow:
@@ -41,8 +46,14 @@ def flow_from(data: Any, file: str = "flow") -> Flow:
     return _made(Document(data), file)
 
 
-def check_flow(flow: Flow, file: str = "flow") -> Flow:
+def check_flow(flow: Flow, file: str | None = None) -> Flow:
     """Return a flow that was made in Python, checked like a file: constructing a value checks nothing."""
+    if not isinstance(flow, Flow):
+        raise UsageError(
+            f"a flow is wanted, not {quoted(flow)}: make one with holdfast.load_flow(FILE), "
+            "holdfast.flow.load.parse_flow(TEXT) or holdfast.flow.model.Flow(name=..., phases=...)"
+        )
+    file = file or flow.name
     try:
         data = msgspec.to_builtins(flow)
     except (TypeError, RecursionError) as error:
@@ -71,7 +82,7 @@ def bind_params(flow: Flow, given: dict[str, Any] | None = None) -> dict[str, An
 
 
 def _made(document: Document, file: str) -> Flow:
-    problems: list[Problem] = []
+    problems = [Problem(path, detail) for path, detail in document.problems]
     flow = read_part(Flow, document.data, (), problems)
     if flow is None and isinstance(document.data, dict):  # without its name, the rest can still be looked at
         flow = read_part(Flow, {**document.data, "flow": "unnamed"}, (), [])
@@ -81,11 +92,17 @@ def _made(document: Document, file: str) -> Flow:
     elif flow is not None and not problems:
         problems.append(Problem(("phases",), "a flow has at least one phase"))
     if problems or flow is None:
-        said = list(dict.fromkeys(_said(problem, document) for problem in _sorted(problems, document)))
-        rest = (f"and {len(said) - _MOST_PROBLEMS} more",) if len(said) > _MOST_PROBLEMS else ()
-        count = "1 problem" if len(said) == 1 else f"{len(said)} problems"
-        raise FlowInvalid(f"it cannot be followed: {count}", file, (*said[:_MOST_PROBLEMS], *rest))
+        raise invalid("it cannot be followed", file, problems, document)
     return flow
+
+
+def invalid(detail: str, file: str, problems: list[Problem], document: Document | None = None) -> FlowInvalid:
+    """Return the error that says what is wrong with a flow: each problem with its path, and its line where known."""
+    document = document or Document(None)
+    said = list(dict.fromkeys(_said(problem, document) for problem in _sorted(problems, document)))
+    rest = (f"and {len(said) - _MOST_PROBLEMS} more",) if len(said) > _MOST_PROBLEMS else ()
+    count = "1 problem" if len(said) == 1 else f"{len(said)} problems"
+    return FlowInvalid(f"{detail}: {count}", file, (*said[:_MOST_PROBLEMS], *rest))
 
 
 def _sorted(problems: list[Problem], document: Document) -> list[Problem]:
@@ -95,5 +112,5 @@ def _sorted(problems: list[Problem], document: Document) -> list[Problem]:
 def _said(problem: Problem, document: Document) -> str:
     line = document.line(problem.path)
     place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem.path).lstrip(".")
-    where = ", ".join(part for part in (f"line {line}" if line else "", ascii(place)[1:-1]) if part)
+    where = ", ".join(part for part in (f"line {line}" if line else "", repr(place)[1:-1]) if part)
     return f"{where}: {problem.detail}" if where else problem.detail

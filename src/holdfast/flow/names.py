@@ -15,6 +15,59 @@ if TYPE_CHECKING:
 ANY: Any = object()
 """Below this name everything is allowed: it is known only when the flow runs."""
 
+_WHILE_RUNNING = "only in the task's own run, call and input"
+_AFTER = "only in gates, fix and summary of the task"
+_MENDING = "only in fix and replan"
+NAME_WORDS = {
+    "params.NAME": "a parameter of the flow",
+    "input": "what the action's `input` came to; only in the command that it is for",
+    "phases.NAME.status": "pending, running, completed, failed or skipped",
+    "phases.NAME.result": "the result of its one task; of several, a mapping from task to result",
+    "phases.NAME.summary": "the summaries of its tasks in one line",
+    "phases.NAME.error": "why it failed, nothing if it did not",
+    "phases.NAME.artifacts": "the paths of the files that its tasks were to make",
+    "phases.NAME.visits": "how often it was come to",
+    "phases.NAME.duration_s": "how many seconds it took",
+    "phases.NAME.tasks.NAME": "what a task of it came to, with the names below",
+    "tasks.NAME.status": "of a task of this phase that this one needs: pending, running, completed, failed or skipped",
+    "tasks.NAME.result": "the JSON that it printed or its `result`, what its function returned, or else its output",
+    "tasks.NAME.output": "what it printed on standard output",
+    "tasks.NAME.summary": "the last line of it that says something, or what `summary` gives",
+    "tasks.NAME.exit_code": "of a command",
+    "tasks.NAME.error": "why it failed, nothing if it did not",
+    "tasks.NAME.artifacts": "the paths of the files that it was to make",
+    "result": f"the task's own result; {_AFTER}",
+    "output": f"the task's own output; {_AFTER}",
+    "attempt": f"the number of this try; {_WHILE_RUNNING}. In fix and replan, the number of the fix or plan",
+    "failure": f"what went wrong: a line, and below it the end of what was printed; {_MENDING}",
+    "gate.command": "the command of the gate that failed; only in fix, as all of `gate`",
+    "gate.description": "its description",
+    "gate.level": "its number",
+    "gate.exit_code": "how it ended",
+    "gate.stdout": "what it printed on standard output",
+    "gate.stderr": "what it printed on standard error",
+    "visit": "how often this phase was come to",
+    "round": "how often this phase was gone through, by visits, `repeat` and `replan` together",
+    "run.id": "the run",
+    "run.workspace": "the folder that it works in, nothing without one",
+    "flow.name": "the flow",
+    "subject.FIELD": "id, issue, title, body, labels, assignees, branch",
+    "budget.NAME.used": "tokens, time, retries, subcalls, tool_calls, money, or a budget under `other`",
+    "budget.NAME.limit": "its limit, nothing if there is none",
+    "budget.NAME.left": "what is left of it, nothing if there is no limit",
+}
+"""What each name means, for docs/reference/flow.md."""
+
+VARIABLE_WORDS = {
+    "HOLDFAST_RUN": "the run",
+    "HOLDFAST_PHASE": "the phase",
+    "HOLDFAST_TASK": "the task",
+    "HOLDFAST_ATTEMPT": "the number of this try",
+    "HOLDFAST_KEY": "of a task with `effect`, a key that is the same in every try: hand it to services that take an "
+    "idempotency key",
+}
+"""What each environment variable of a command means."""
+
 TASK_FACTS: dict[str, Any] = {
     "status": None,
     "result": ANY,
@@ -37,7 +90,8 @@ _SUBJECT = dict.fromkeys(("id", "issue", "title", "body", "labels", "assignees",
 _BUDGETS = ("tokens", "time", "retries", "subcalls", "tool_calls", "money")
 _AMOUNTS = {"used": None, "limit": None, "left": None}
 _GATE = dict.fromkeys(("command", "description", "level", "exit_code", "stdout", "stderr"))
-FAILURE: dict[str, Any] = {"failure": None, "attempt": None, "gate": _GATE}
+FAILURE: dict[str, Any] = {"failure": None, "attempt": None}
+GATE_FAILURE: dict[str, Any] = {**FAILURE, "gate": _GATE}
 
 
 class NameUnknown(UsageError):
@@ -87,7 +141,7 @@ def finder(tree: Mapping[str, Any]) -> Callable[[str], Any]:
 def _lost(parts: list[str], at: int, value: Any) -> str:
     whole, above = ".".join(parts), ".".join(parts[:at])
     if isinstance(value, dict):
-        return f"there is no {whole!a}{nearest(parts[at], value)}" + (f" (in {above})" if at else "")
+        return f"there is no {whole!r}{nearest(parts[at], value)}" + (f" (in {above})" if at else "")
     if isinstance(value, (list, tuple)):
-        return f"there is no {whole!a}: {above} is a list of {len(value)}, counted from 0"
-    return f"there is no {whole!a}: {above} is {'nothing' if value is None else 'a plain value'}"
+        return f"there is no {whole!r}: {above} is a list of {len(value)}, counted from 0"
+    return f"there is no {whole!r}: {above} is {'nothing' if value is None else 'a plain value'}"

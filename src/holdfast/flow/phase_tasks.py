@@ -111,11 +111,19 @@ class _Node:
 def failure_of_tasks(name: str, failed: Mapping[str, Any], held: tuple[str, ...] = ()) -> Exception:
     """Return the error of a phase whose tasks failed; one that only leaves the run is returned as it is."""
     parts: list[str] = []
+    below: list[str] = []
     for task, error in failed.items():
         if isinstance(error, Exception) and is_leaving(error):
             return error
         text = getattr(error, "message", None) or str(error)
-        parts.append(text if text.startswith("task ") else f"task {task}: {text}")
+        head, _, rest = text.partition("\n")
+        parts.append(head if head.startswith("task ") else f"task {task}: {head}")
+        below += [rest] if rest and len(failed) == 1 else [f"task {task}: {rest}"] if rest else []
     if held:
         parts.append(f"held back: {', '.join(held)}")
-    return PhaseFailed(name, "; ".join(parts)[:_LONGEST_FAILURE])
+    return PhaseFailed(name, "\n".join(["; ".join(parts), *below])[:_LONGEST_FAILURE])
+
+
+def first_line(failure: str) -> str:
+    """Return what a failure says in short; below that stands what was printed."""
+    return failure.partition("\n")[0]

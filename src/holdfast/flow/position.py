@@ -22,6 +22,8 @@ class FlowRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     flow: dict[str, Any]
     params: dict[str, Any] = {}
+    given: list[str] = []
+    """Parameters that are not what the definition has them by default."""
     digests: list[_PhaseRow] = []
     file: str | None = None
 
@@ -54,6 +56,8 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
     rounds: dict[str, int] = {}
     """How often each phase was begun: visits, repetitions and replans."""
     visits: dict[str, int] = {}
+    excused: dict[str, int] = {}
+    """How many visits of a phase count no more, because the run was carried on after it was stopped at `max_visits`."""
     editions: dict[str, int] = {}
     """How often the definition of a task changed after it was begun; the first is 1."""
     repeats: dict[str, int] = {}
@@ -61,9 +65,13 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
     retries: dict[str, int] = {}
     """How often a phase was tried again by its own rule, in this round."""
     questions: dict[str, int] = {}
-    """How often a question was answered in a way that ended the run, so that it is asked anew."""
+    """How often a question was asked anew: its answer ended the run, or it is no longer the same question."""
+    asked: list[tuple[str, str]] = []
+    """What each question is about, as a digest; rows, for the same reason as those of a definition."""
     replanning: dict[str, str] = {}
     """Phases whose replan was counted and is not done, with the reason."""
+    left_out: dict[str, str] = {}
+    """Steps of tasks that were not wanted, with the reason; each has no record of its own."""
     scripted: dict[str, int] = {}
     """How many answers each scripted agent has given."""
     due: list[str] = []

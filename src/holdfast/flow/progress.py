@@ -22,6 +22,7 @@ _SIGNS = {"pending": "·", "running": "▸", "done": "✓", "kept": "=", "failed
 _MOST_TASKS = 12
 _BAR = 20
 _OFTEN_S = 0.1
+_TICK_S = 1.0
 _QUIET = {"task_output", "checkpoint", "budget", "gate_started", "protected"}
 
 
@@ -34,14 +35,23 @@ class Progress:
         *,
         style: Style = "lines",
         width: Callable[[], int] = lambda: 80,
+        height: Callable[[], int] | None = None,
         monotonic: Callable[[], float] | None = None,
         output: bool = False,
+        tick_s: float = _TICK_S,
     ) -> None:
-        """With `output`, plain lines hold what tasks print, too."""
+        """With `output`, plain lines hold what tasks print, too.
+
+        With a clock (`monotonic`) a live view is drawn anew every `tick_s` until it is closed.
+        """
         self.view = View()
         self._write = write
         self._style = style
         self._width = width
+        self._height = height
+        self._tick_s = tick_s
+        self._ticker: _Ticker | None = None
+        self._now = (0.0, 0.0)  # the time of the last event, and when that was by the clock that never jumps
         self._monotonic = monotonic
         self._output = output
         self._drawn = 0
@@ -58,20 +68,41 @@ class Progress:
                 line = line_of(event, output=self._output)
                 if line is not None:
                     self._write(line + "\n")
-            elif event.kind not in _QUIET or self._is_due():
-                self._draw(event.at.timestamp())
+            else:
+                self._live(event)
+
+    def _live(self, event: Event) -> None:
+        now = event.at.timestamp()
+        if self._monotonic is not None:
+            self._now = now, self._monotonic()
+            if self._ticker is None:
+                self._ticker = _Ticker(self._tick, self._tick_s)
+        if event.kind not in _QUIET or self._is_due():
+            self._draw(now)
 
     def close(self) -> None:
-        """Draw the last state, so that it stays on the screen."""
+        """Draw the last state, so that it stays on the screen; what comes later is drawn below it."""
+        if self._ticker is not None:
+            self._ticker.stop()
+            self._ticker = None
         with self._lock:
             if self._style == "live" and self.view.flow:
                 self._draw(None)
+                self._drawn = 0
+
+    def _tick(self) -> None:
+        """Let the clocks of the view go on."""
+        with self._lock:
+            if self._monotonic is not None and self.view.status in ("running", "waiting"):
+                told, by_clock = self._now
+                self._draw(told + self._monotonic() - by_clock)
 
     def _is_due(self) -> bool:
         return self._monotonic is not None and self._monotonic() - self._drawn_at >= _OFTEN_S
 
     def _draw(self, now: float | None) -> None:
-        lines = render(self.view, self._width(), now=now)
+        most = self._height() - 1 if self._height is not None else None  # the cursor stands below the last line
+        lines = render(self.view, self._width(), now=now, most=most)
         above = f"\x1b[{self._drawn}F" if self._drawn else ""
         self._write(above + "".join(f"\x1b[2K{line}\n" for line in lines) + "\x1b[0J")
         self._drawn = len(lines)
@@ -79,30 +110,74 @@ class Progress:
             self._drawn_at = self._monotonic()
 
 
-def render(view: View, width: int, *, now: float | None = None) -> list[str]:
-    """Return the live view as lines that fit into a width."""
-    head = f"{view.flow} · run {view.run}"
+class _Ticker:
+    """Calls something now and then on a thread of its own, until it is stopped."""
+
+    def __init__(self, call: Callable[[], None], every_s: float) -> None:
+        self._call = call
+        self._every_s = every_s
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="holdfast-view", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._over.wait(self._every_s):
+            try:
+                self._call()
+            except (OSError, ValueError):  # nobody reads any more; who tells the next event hears of it
+                return
+
+
+def render(view: View, width: int, *, now: float | None = None, most: int | None = None) -> list[str]:
+    """Return the live view as lines that fit into a width, and `most` as many; what runs is shown first."""
+    rows = _rows(view, now)
+    if most is not None and len(rows) > most:
+        rows = _chosen(rows, max(1, most))
+    return [fit(line, width) for _, line in rows]
+
+
+# How much a line matters where there is no room for all: the less the more.
+_FIRST, _RUNS, _STANDS, _BESIDE, _REST = range(5)
+
+
+def _chosen(rows: list[tuple[int, str]], most: int) -> list[tuple[int, str]]:
+    """Return the lines that matter most, in their order; of equals those that are nearest to what runs."""
+    runs = next((at for at, (rank, _) in enumerate(rows) if rank == _RUNS), 0)
+    ranked = sorted(range(len(rows)), key=lambda at: (rows[at][0], abs(at - runs)))
+    shown = sorted(ranked[: max(1, most - 1)])
+    told = [rows[at] for at in shown]
+    return told if most == 1 else [*told, (_REST, f"… {len(rows) - len(told)} more lines")]
+
+
+def _rows(view: View, now: float | None) -> list[tuple[int, str]]:
+    """Return the lines of the live view, each with how much it matters."""
+    head = f"{view.flow} · run {view.run}" if view.flow else "not begun"
     if view.started_at is not None and now is not None:
         head += f" · {show_duration(now - view.started_at)}"
-    lines = [f"{head} · {view.status}" + (f": {view.detail}" if view.detail else "")]
+    rows = [(_FIRST, f"{head} · {view.status}" + (f": {view.detail}" if view.detail else ""))]
     for name, phase in view.phases.items():
-        lines.append(_phase_line(name, phase))
-        if phase.status in ("running", "failed"):
-            lines += _task_lines(phase, now)
-    lines += [_budget_line(name, budget) for name, budget in view.budgets.items() if budget.limit is not None]
-    lines += [f"  | {line}" for line in view.output] if view.status == "running" else []
+        is_open = phase.status in ("running", "failed")
+        rows.append((_RUNS if is_open else _REST, _phase_line(name, phase)))
+        rows += _task_rows(phase, now) if is_open else []
+    rows += [(_STANDS, _budget_line(name, one)) for name, one in view.budgets.items() if one.limit is not None]
+    rows += [(_BESIDE, f"  | {line}") for line in view.output] if view.status == "running" else []
     if view.checkpoint:
         age = f" ({show_duration(now - view.checkpoint_at)} ago)" if now and view.checkpoint_at is not None else ""
-        lines.append(f"saved: {view.checkpoint}{age}")
+        rows.append((_STANDS, f"saved: {view.checkpoint}{age}"))
     if view.waiting:
-        lines.append(f"? waiting: {view.waiting}")
+        rows.append((_FIRST, f"? waiting: {view.waiting}"))
+        rows += [(_FIRST, f"  {view.hint}")] if view.hint else []
     if view.unprotected:
-        lines.append(f"! UNPROTECTED {view.unprotected}")
-    return [fit(line, width) for line in lines]
+        rows.append((_FIRST, f"! UNPROTECTED {view.unprotected}"))
+    return rows
 
 
 def line_of(event: Event, *, output: bool = False) -> str | None:
-    """Return an event as a line for a log, None for one that a log does not need."""
+    """Return an event as a line for a log, and below it what a failed task printed or what to do; None for none."""
     if event.kind == "task_output":
         return "\n".join(f"  | {clean(line)}" for line in event.text.splitlines()) or None if output else None
     if event.kind in _QUIET:
@@ -117,7 +192,10 @@ def line_of(event: Event, *, output: bool = False) -> str | None:
         f"[{show_duration(took)}]" if took is not None else "",
         event.text.partition("\n")[0],
     ]
-    return clean(" ".join(part for part in parts if part))
+    line = clean(" ".join(part for part in parts if part))
+    hint = event.data.get("hint")
+    below = event.text.splitlines()[1:] if event.kind == "task_failed" else ()
+    return "\n".join([line, *(f"  | {clean(one)}" for one in below), *([f"  {clean(hint)}"] if hint else [])])
 
 
 def clean(text: str) -> str:
@@ -167,13 +245,17 @@ def _phase_line(name: str, phase: PhaseView) -> str:
     return "  ".join(parts)
 
 
-def _task_lines(phase: PhaseView, now: float | None) -> list[str]:
+def _task_rows(phase: PhaseView, now: float | None) -> list[tuple[int, str]]:
     order = {"running": 0, "failed": 1, "waiting": 2, "done": 3, "kept": 3, "pending": 4, "skipped": 5}
     ranked = sorted(phase.tasks.items(), key=lambda item: order[item[1].status])[:_MOST_TASKS]
     shown = {name for name, _ in ranked}
-    lines = [_task_line(name, task, now) for name, task in phase.tasks.items() if name in shown]
-    hidden = len(phase.tasks) - len(lines)
-    return [*lines, f"    … {hidden} more"] if hidden else lines
+    rows = [
+        (_RUNS if task.status in ("running", "failed") else _REST, _task_line(name, task, now))
+        for name, task in phase.tasks.items()
+        if name in shown
+    ]
+    hidden = len(phase.tasks) - len(rows)
+    return [*rows, (_REST, f"    … {hidden} more")] if hidden else rows
 
 
 def _task_line(name: str, task: TaskView, now: float | None) -> str:

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 from holdfast.model.triggers import Trigger
 
 if TYPE_CHECKING:
+    import threading
+    from contextlib import AbstractContextManager
     from datetime import datetime
 
     from holdfast.capture.lock import RunLock
+    from holdfast.model.runtime_sections import Reply, Wait
     from holdfast.run import Run
-    from holdfast.runtime.waits import Reply, Wait
 
 
 class Quiet:
@@ -56,10 +58,26 @@ class Quiet:
         """Wait for somebody or something."""
         return self._run.wait_for(wait)
 
+    def is_waiting_for(self, wait: str) -> bool:
+        """Tell whether something is waited for."""
+        return self._run.is_waiting_for(wait)
+
     def resolve(self, wait: str, value: Any) -> None:
         """Answer a wait from inside the run."""
         self._run.resolve(wait, value)
 
+    def keep(self, value: Any, what: str) -> Any:
+        """Return a copy that can be stored."""
+        return self._run.keep(value, what)
+
     def check_open(self, lost: str) -> None:
         """Raise RunClosed if the run is closed."""
         self._run.check_open(lost)
+
+    def watched(self) -> AbstractContextManager[threading.Event]:
+        """Watch for a cancellation while a command runs."""
+        return self._run.watched()
+
+    def raise_cancelled(self) -> None:
+        """Raise RunCancelled."""
+        self._run.raise_cancelled()

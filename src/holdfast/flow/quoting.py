@@ -9,26 +9,17 @@ import re
 from typing import Literal
 
 from holdfast.errors import UsageError
+from holdfast.flow.programs import CLOSING, HOLE, OPENING, leading, read_command
 
 Place = Literal["word", "single", "double", "raw"]
 
 _ODD_EXPANSION = re.compile(r"\$\{[^}]*(?:['\"`(\\]|\s#)")
-_EVALUATES = re.compile(r"(?<![\w./-])(?:eval|ssh)\s")  # reads all its words as code again, here or elsewhere
-_OPTIONS = r"(?:\s+(?:[-+]\w*[oO]\s+\w+|-[WX]\s+\S+|--(?:rcfile|init-file)\s+\S+|[-+][-+\w=.:/]*))*?"
-_INNER_SHELL = re.compile(
-    rf"\b(?:ba|da|z|k|a|fi)?sh{_OPTIONS}\s+-\w*c\b"
-    rf"|\b(?:python[0-9.]*|perl|ruby|node|php){_OPTIONS}\s+(?:-\w*[cepr]|--eval|--print)\b"
-    r"|\b(?:su|runuser|script|flock)\s(?:[^;|&\n]*\s)?(?:-\w*c|--command)\b"
-)
-_PROGRAM = re.compile(  # between the quotes of what is a program itself, and can start others
-    r"\b(?:trap|sed|[gmn]?awk)(?:\s+-\S*(?:\s+(?:'[^']*'|\"[^\"]*\"|[^\s'\"-]\S*(?=\s)))?)*\s+(['\"])(?:(?!\1).)*\Z",
-    re.DOTALL,
-)
 _DELIMITERS = " \t\n;&|()<>"
 _UNSAFE = {"`": "between backticks", "#": "in a comment"}
 _LOSES = {
     "'$": "after $'...', which shells read differently",
     "<<": "after <<, in or beside a here-document",
+    "[$": "after $[, where bash computes",
     "#)": "after )#, where a comment begins or does not",
 }
 
@@ -52,13 +43,73 @@ def quote_in_double(value: str) -> str:
     return re.sub(r'([\\"$`])', r"\\\1", value)
 
 
-def _is_code(before: str, place: Place) -> bool:
-    """Tell whether what follows is handed to something that reads it as a program."""
-    joined = before.replace("\\\n", "")
-    bare = joined.replace("'", "").replace('"', "")
-    if _EVALUATES.search(bare):
-        return True
-    return place != "word" and bool(_INNER_SHELL.search(bare) or _PROGRAM.search(joined))
+class _Frame:
+    """The commands between two parentheses: the words of the present one, and where values are in it.
+
+    A value is told apart by its name: `made` is one in what a command puts out, `fed` one in what it is given.
+    """
+
+    def __init__(self, fed: str = "", *, is_word: bool = False) -> None:
+        self.is_word = is_word  # what it prints stands in a word of the command around it
+        self.words: list[str] = []
+        self.word: str | None = None
+        self.redirect = ""
+        self.holds = ""  # a value anywhere in it
+        self.made = ""
+        self.fed = self._given = fed
+        self.depth = 0  # of loops and groups that are open
+
+    def add(self, text: str) -> None:
+        """Let the present word go on."""
+        self.word = (self.word or "") + text
+
+    def add_value(self, name: str) -> None:
+        """Let the present word go on with a value; TemplateError where it is code."""
+        self.add(HOLE)
+        self.holds = self.made = name
+        if self.redirect:
+            return
+        role = read_command([*self.words, str(self.word)]).roles[-1]
+        if role == "program":
+            raise TemplateError(
+                f"{{{name}}} stands where a command has its program, which no value can be: write the program's name, "
+                f"or {{{name}:raw}} if nobody else has a say in that value"
+            )
+        if role == "code":
+            raise _unsafe(name, "in a text that is read as code once more")
+
+    def end_word(self) -> None:
+        """End the present word, if there is one."""
+        if self.word is not None and not self.redirect:
+            self.words.append(self.word)
+        elif self.word is not None and self.redirect == "<" and HOLE in self.word:
+            self.fed = self.fed or self.made
+        if self.word is not None:
+            self.word, self.redirect = None, ""
+
+    def end_command(self, *, is_piped: bool = False) -> None:
+        """End the present command; TemplateError if it reads as code what a value was piped into."""
+        self.end_word()
+        if self.fed and read_command(self.words).runs_input:
+            raise _unsafe(self.fed, f"in what is piped into {self.words[0]!r}")
+        begun = leading(self.words)
+        if CLOSING.intersection(begun):
+            self.made = self.made or self.holds
+        self.depth += len(OPENING.intersection(begun)) - len(CLOSING.intersection(begun))
+        if is_piped:
+            self.fed = self.fed or self.made
+        elif self.depth <= 0:
+            self.fed = self._given
+        if not is_piped:
+            self.made = ""
+        self.words, self.redirect = [], ""
+
+
+def _unsafe(name: str, reason: str) -> TemplateError:
+    return TemplateError(
+        f"{{{name}}} stands {reason}, where a value could become code: give it as an environment variable "
+        f"(env: {{VALUE: '{{{name}}}'}}, then \"$VALUE\")"
+    )
 
 
 class Shell:
@@ -70,8 +121,9 @@ class Shell:
         self._pending = ""  # a `$`, `\\`, `<`, `(` or `)` whose meaning the next character decides
         self._word = ""  # the unquoted word under way
         self._word_starts = True
+        self._frames = [_Frame()]  # one, and one for each ( that is open
 
-    def place(self, name: str, before: str) -> Place:
+    def place(self, name: str) -> Place:
         """Return how the shell reads this place; TemplateError where a value could become code."""
         inner = self._open[-1] if self._open else ""
         place: Place = "single" if inner == "'" else "double" if inner == '"' else "word"
@@ -83,22 +135,25 @@ class Shell:
             reason = "in an arithmetic (("
         elif self._pending in {"\\", "$"}:
             reason = f"right after {self._pending}"
-        elif _is_code(before, place):
-            reason = "in a text that is read as code once more"
         else:
             return place
-        raise TemplateError(
-            f"{{{name}}} stands {reason}, where a value could become code: give it as an environment variable "
-            f"(env: {{VALUE: '{{{name}}}'}}, then \"$VALUE\")"
-        )
+        raise _unsafe(name, reason)
 
-    def take_value(self, *, raw: bool) -> None:
-        """Go past a value."""
+    def take_value(self, name: str, *, raw: bool) -> None:
+        """Go past a value; TemplateError where it is code."""
         if raw:
             self._lose("after a raw value, whose quotes are not known")
+            self._frame.add("$")
+        else:
+            self._frame.add_value(name)
         self._pending = ""
         self._word_starts = False
         self._word += "_"
+
+    def finish(self) -> None:
+        """Come to the end; TemplateError if a value is piped into a program that reads it as code."""
+        for frame in reversed(self._frames):
+            frame.end_command()
 
     def feed(self, text: str) -> None:
         """Go past literal text."""
@@ -110,19 +165,25 @@ class Shell:
     def _lose(self, reason: str) -> None:
         self._lost = self._lost or reason
 
+    @property
+    def _frame(self) -> _Frame:
+        return self._frames[-1]
+
     def _step(self, char: str) -> None:
         inner = self._open[-1] if self._open else ""
         pending, self._pending = self._pending, ""
         if inner == "'":
-            if char == "'":
-                self._open.pop()
+            self._in_single(char)
         elif inner == "#":
             if char == "\n":
                 self._open.pop()
                 self._word_starts = True
+                self._frame.end_command()
         elif pending == "\\":
             self._word_starts = False
             self._word += "_"
+            if char != "\n":
+                self._frame.add(char)
         elif char == "\\":
             self._pending = "\\"
         elif inner == "`":
@@ -133,17 +194,27 @@ class Shell:
         else:
             self._unquoted(char, pending)
 
+    def _in_single(self, char: str) -> None:
+        if char == "'":
+            self._open.pop()
+        else:
+            self._frame.add(char)
+
     def _in_double(self, char: str, pending: str) -> None:
         if char == '"':
             self._open.pop()
         elif char == "`":
             self._open.append("`")
+            self._frame.add("$")
         elif char == "(" and pending == "$":
-            self._open.append("(")
-            self._pending = "("
+            self._enter(pending)
             self._word, self._word_starts = "", True
-        elif char == "$":
-            self._pending = "$"
+        else:
+            self._frame.add(char)
+            if char + pending == "[$":
+                self._lose(_LOSES["[$"])
+            if char == "$":
+                self._pending = "$"
 
     def _unquoted(self, char: str, pending: str) -> None:
         starts = self._word_starts
@@ -152,21 +223,65 @@ class Shell:
             self._lose(_LOSES[char + pending])
         if char in "'\"`":
             self._open.append(char)
+            self._frame.add("$" if char == "`" else "")
         elif char == "#" and starts:
             self._open.append("#")
         elif char == "(":
             if pending == "(":
                 self._open[-1] = "(("
-            self._open.append("(")
-            self._pending = "("
+            self._enter(pending)
         elif char == ")":
             self._pending = ")"
-            if self._open:
-                self._open.pop()
-            else:
-                self._lose("after a ) that closes nothing")
-        elif char in "$<":
+            self._leave()
+        elif char in _DELIMITERS:
+            self._delimit(char, pending)
+        else:
+            self._frame.add(char)
+            if char == "$":
+                self._pending = "$"
+
+    def _delimit(self, char: str, pending: str) -> None:
+        """Go past what ends a word, and perhaps a command."""
+        frame = self._frame
+        if char in "<>":
+            if frame.word is not None and frame.word.isdecimal():
+                frame.word = None  # the number of a stream
+            frame.end_word()
+            frame.redirect = char
             self._pending = char
+        elif char in " \t":
+            frame.end_word()
+        elif char == "|" and pending != ">":
+            frame.end_command(is_piped=pending != "|")
+            self._pending = "|"
+        elif char in ";\n" or (char == "&" and pending not in ("<", ">", "|")):
+            frame.end_command()
+
+    def _enter(self, pending: str) -> None:
+        """Go into parentheses: commands of their own, whose output may stand in a word."""
+        around = self._frame
+        fed = (around.made or around.fed) if pending == ">" else around.fed
+        if pending in ("<", ">"):
+            around.redirect = ""
+        self._open.append("(")
+        self._frames.append(_Frame(fed, is_word=pending in ("$", "<", ">")))
+        self._pending = "("
+
+    def _leave(self) -> None:
+        if not self._open:
+            self._lose("after a ) that closes nothing")
+            return
+        self._open.pop()
+        left = self._frames.pop()
+        left.end_command()
+        if not left.is_word:
+            self._frame.made = self._frame.made or left.holds
+            self._frame.holds = self._frame.holds or left.holds
+        elif left.holds:
+            self._frame.add("$")
+            self._frame.add_value(left.holds)
+        else:
+            self._frame.add("$")
 
     def _follow_word(self, char: str) -> None:
         self._word_starts = char in _DELIMITERS

@@ -11,6 +11,7 @@ import msgspec
 
 from holdfast.flow.duration import parse_duration
 from holdfast.flow.model import Part
+from holdfast.flow.text import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -52,11 +53,11 @@ def read_part(cls: type[P], data: Any, path: Path, problems: list[Problem]) -> P
     for key, value in data.items():
         field = fields.get(key) if isinstance(key, str) else None
         if field is None:
-            problems.append(Problem((*path, str(key)), f"there is no {str(key)!a:.60} here{nearest(key, fields)}"))
+            problems.append(Problem((*path, str(key)), f"there is no {quoted(key)} here{nearest(key, fields)}"))
         elif value is not None or _takes_null(field.hint):
             given[field.name] = _read(field.hint, value, (*path, key), problems)
     missing = [key for key, field in fields.items() if field.required and field.name not in given]
-    problems += [Problem(path, f"{key!a} is missing") for key in missing]
+    problems += [Problem(path, f"{key!r} is missing") for key in missing]
     given = {name: value for name, value in given.items() if value is not _BAD}
     return cls(**given) if all(field.name in given for field in fields.values() if field.required) else None
 
@@ -66,7 +67,7 @@ def nearest(name: object, known: Iterable[object]) -> str:
     names = [str(one) for one in known]
     near = difflib.get_close_matches(str(name)[:80], names, n=1) if len(names) <= _MOST_COMPARED else ()
     if near:
-        return f"; did you mean {near[0]!a}?"
+        return f"; did you mean {quoted(near[0])}?"
     shown = ", ".join(sorted(names)[:20]) + (" ..." if len(names) > 20 else "")  # noqa: PLR2004
     return f"; known are {shown}" if names else "; there are none"
 
@@ -108,8 +109,7 @@ def _read_mapping(hint: Any, value: Any, path: Path, problems: list[Problem]) ->
         try:
             msgspec.convert(key, key_hint)
         except msgspec.ValidationError:
-            detail = f"{str(key)!a:.80} cannot be a name: letters, digits, _ and -, at most 64"
-            problems.append(Problem((*path, str(key)), detail))
+            problems.append(Problem((*path, str(key)), _no_name(key)))
         one = _read(item_hint, {} if item is None else item, (*path, str(key)), problems)
         if one is not _BAD:
             read[str(key)] = one
@@ -124,7 +124,7 @@ def _read_pairs(hint: Any, items: Any, path: Path, problems: list[Problem]) -> A
             problems.append(Problem((*path, at), "each item of this list is one name with its value: - name: ..."))
             continue
         if next(iter(item)) in read:
-            problems.append(Problem((*path, at), f"{next(iter(item))!a:.80} is there twice"))
+            problems.append(Problem((*path, at), f"{quoted(next(iter(item)))} is there twice"))
         read |= _read_mapping(hint, item, (*path, at), problems)
     return read
 
@@ -163,10 +163,18 @@ def _refusal(refused: str, hint: Any, value: Any) -> str:
     """Return msgspec's sentence in words that someone who wrote YAML can use."""
     choices = [one for member in (hint, *get_args(hint)) for one in get_args(member) if isinstance(one, str)]
     if "enum value" in refused and choices:
-        return f"{value!a:.60} is no choice here{nearest(value, choices)}"
+        return f"{quoted(value)} is no choice here{nearest(value, choices)}"
     if "matching regex" in refused:
-        return f"{value!a:.60} cannot be a name: letters, digits, _ and -, at most 64"
-    return f"{refused.partition(' - at ')[0].replace('`', '')} for {value!a:.60}"
+        return _no_name(value)
+    return f"{refused.partition(' - at ')[0].replace('`', '')} for {_told(value)}"
+
+
+def _no_name(value: object) -> str:
+    return f"{quoted(value)} cannot be a name: a-z, A-Z, 0-9, _ and -, at most 64, no - at its beginning"
+
+
+def _told(value: Any) -> str:
+    return quoted(value) if isinstance(value, str) else quoted(value)[1:-1]
 
 
 def _called(value: Any) -> str:

@@ -9,6 +9,7 @@ import msgspec
 
 from holdfast.flow import model
 from holdfast.flow.model import Part
+from holdfast.flow.names import NAME_WORDS, VARIABLE_WORDS
 from holdfast.flow.words import WORDS
 
 if TYPE_CHECKING:
@@ -33,8 +34,15 @@ told in [FLOWS.md](../FLOWS.md); for editors there is [flow.schema.json](../flow
 
 YAML or JSON. A list of one may be written as that one, a duration as `30s`, `2h` or `1h30m`, an ordered mapping as a
 list of one-key mappings. A plain value where a part is expected is its short form. Unknown keys are refused.
-Names are letters, digits, `_` and `-`, at most 64.
+Names are made of a-z, A-Z, 0-9, `_` and `-`, at most 64 of them, with no `-` at the beginning.
 """
+_NAMES = """\
+## Names
+In templates as `{phases.plan.summary}`, in conditions without braces. Below `result`, `params` and what else is data, a
+name goes on: `phases.plan.result.files.0`. A name that is unknown is refused when the file is read."""
+_VARIABLES = """
+## Environment variables
+Every command has these, besides those of `env`:"""
 
 
 def flow_reference() -> str:
@@ -42,6 +50,11 @@ def flow_reference() -> str:
     lines = [_INTRODUCTION]
     for part in _PARTS:
         lines += [*_part(part), ""]
+    lines += [_NAMES, "\n| name | value |\n|---|---|"]
+    lines += [f"| `{name}` | {word} |" for name, word in NAME_WORDS.items()]
+    lines += [_VARIABLES, "\n| variable | value |\n|---|---|"]
+    lines += [f"| `{name}` | {word} |" for name, word in VARIABLE_WORDS.items()]
+    lines += [""]
     return "\n".join(lines[:-1]) + "\n"
 
 

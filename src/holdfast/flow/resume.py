@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from holdfast.flow.digests import compare_flows
+from holdfast.flow.outlook import foresee
 from holdfast.flow.position import place_name, raised
 from holdfast.flow.tasks import again_from_gates, worked
+from holdfast.model.sections import PhaseState
 
 if TYPE_CHECKING:
     from holdfast.flow.digests import FlowChanges, FlowDigests, PhaseChange
@@ -28,6 +30,7 @@ def take_changes(run: Run, flow: Flow, position: Kept, old: FlowDigests, new: Fl
     is_reordered = flow.in_order and list(old.phases) != list(new.phases)
     if changes.is_same and not is_reordered:
         return changes
+    changes = foresee(run.head, flow, old, new)
     with run.lock:
         known = run.phases.snapshot().phases
         goes_on = _goes_on(flow, position, changes)
@@ -40,13 +43,14 @@ def take_changes(run: Run, flow: Flow, position: Kept, old: FlowDigests, new: Fl
                 due.pop(name, None)
                 run.note("flow changed", f"phase {name} is no longer in the flow; its results stay in the record")
                 continue
-            status = known[name].status if name in known else "pending"
-            if change.change == "changed" and status != "pending":
+            state = known.get(name, PhaseState())
+            status = state.status
+            if change.change == "changed" and (status != "pending" or state.attempt > 0):
                 marks[name] = "open"
                 if status not in ("pending", "running"):
                     due[name] = None
                 _begin_tasks_anew(run, position, change, old, new)
-                run.note("flow changed", f"phase {name} changed, it runs again")
+                run.note("flow changed", f"phase {change.line()}")
             elif change.change == "same" and status in _SETTLED and name not in due and not goes_on:
                 marks[name] = "kept"
         if run.head is not None and "waits" in run.head.sections:

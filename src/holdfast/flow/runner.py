@@ -10,6 +10,7 @@ import msgspec
 from holdfast.errors import (
     BudgetExhausted,
     EffectUncertain,
+    FlowInvalid,
     HeadMoved,
     LeaseLost,
     NotFound,
@@ -19,13 +20,14 @@ from holdfast.errors import (
     UsageError,
 )
 from holdfast.flow.actions import Actions, Place
-from holdfast.flow.digests import FlowChanges, compare_flows, flow_digests
+from holdfast.flow.digests import FlowChanges, FlowDigests, compare_flows, flow_digests
 from holdfast.flow.facts import Facts
 from holdfast.flow.functions import resolve_functions
 from holdfast.flow.load import bind_params, check_flow
 from holdfast.flow.model import Action
+from holdfast.flow.outlook import foresee
 from holdfast.flow.phase_tasks import PhaseTasks
-from holdfast.flow.position import DEFINITION, POSITION, FlowRecord, Kept, Position, digests_of, rows_of
+from holdfast.flow.position import DEFINITION, POSITION, FlowRecord, Kept, Position, digests_of, place_name, rows_of
 from holdfast.flow.result import FlowResult
 from holdfast.flow.resume import take_changes
 from holdfast.flow.states import States
@@ -35,6 +37,7 @@ from holdfast.flow.voice import Voice
 from holdfast.flow.walk import FlowStopped, Walk, limits_of
 from holdfast.model import sections
 from holdfast.model.redaction import Redacted
+from holdfast.model.sections import WORKSPACE
 from holdfast.recover.record import SECTION as AFRESH
 
 if TYPE_CHECKING:
@@ -69,7 +72,7 @@ def run_flow(
     The same call resumes it. A run that waits for a person blocks, or with `waiting="leave"` returns `waiting`.
     Functions that the flow names are taken from `functions`, or if it is `trusted` from modules that are imported.
     """
-    flow = check_flow(flow, file or flow.name)
+    flow = check_flow(flow, file)
     name = run_id or flow.name
     known = _stored(hf, name)
     values = _bound(name, flow, known, params)
@@ -78,10 +81,12 @@ def run_flow(
         return over
     calls = resolve_functions(flow, functions, trusted=trusted)
     run = hf.run(name, workspace=workspace, waiting=waiting)
+    voice = Voice(run, observer)
+    run.on_wait = voice.tell_wait  # before it is entered: one that is paused waits there
     runner: Runner | None = None
     try:
         with run:
-            runner = Runner(run, flow, values, functions=calls, observer=observer, file=file)
+            runner = Runner(run, flow, values, functions=calls, voice=voice, file=file)
             runner.carry_on()
     except RunWaiting as wait:
         return _ended(run, flow, runner, "waiting", wait.question, waits_for=wait.wait)
@@ -95,14 +100,16 @@ def run_flow(
 
 
 def preview(
-    hf: Holdfast, flow: Flow, *, run_id: str | None = None, params: dict[str, Any] | None = None
+    hf: Holdfast | None, flow: Flow, *, run_id: str | None = None, params: dict[str, Any] | None = None
 ) -> FlowChanges:
-    """Return what became of a flow since its run was last carried on, before anything is done about it."""
+    """Return what became of a flow since its run was last carried on, and what carrying it on will do."""
     flow = check_flow(flow)
     name = run_id or flow.name
-    known = _stored(hf, name)
-    values = _bound(name, flow, known, params)
-    return compare_flows(digests_of(known.digests if known else []), flow_digests(flow, values))
+    known = _stored(hf, name) if hf is not None else None
+    new = flow_digests(flow, _bound(name, flow, known, params))
+    if hf is None or known is None:
+        return foresee(None, flow, FlowDigests(), new)
+    return foresee(hf.latest(name), flow, digests_of(known.digests), new)
 
 
 class KeptBefore(NamedTuple):
@@ -113,8 +120,15 @@ class KeptBefore(NamedTuple):
     tokens: int = 0
 
 
-def _kept_before(run: Run) -> KeptBefore:
-    records = [record for name in run.steps.names() if (record := run.steps.record(name)) and record["event"] == "done"]
+def _kept_before(run: Run, flow: Flow, position: Position) -> KeptBefore:
+    """Count what the tasks of this definition came to, in all their rounds; what a changed one replaced is not kept."""
+    names = (
+        place_name(phase, number, task, position.editions.get(f"{phase}/{task}", 1))
+        for phase, definition in flow.phases.items()
+        for number in range(1, position.rounds.get(phase, 1) + 1)
+        for task in definition.work(phase)
+    )
+    records = [record for name in names if (record := run.steps.record(name)) and record["event"] == "done"]
     results = [record["result"] for record in records if isinstance(record.get("result"), dict)]
     return KeptBefore(
         tasks=len(records),
@@ -133,18 +147,19 @@ class Runner:
         params: dict[str, Any],
         *,
         functions: Mapping[str, Callable[..., Any]],
-        observer: Observer | None,
+        voice: Voice,
         file: str | None,
     ) -> None:
         self._run = run
         self._flow = flow
-        self._voice = Voice(run, observer)
+        self._voice = voice
         self._root = run.workspace.path if run.has_workspace else Path.cwd()
         self._is_new = run.head is None or DEFINITION not in run.head.sections
         run.declare_phases(*flow.phases, plan=file)
         self._position = run.attach(POSITION, Kept(Position(current=flow.first)))
-        self.changes = self._take_in(params, file)
-        self.kept = _kept_before(run)
+        digests = flow_digests(flow, params)
+        self.changes = self._take_in(params, digests, file)
+        self.kept = _kept_before(run, flow, self._position.value)
         self._set_up_budget(flow.budget)
         self._actions = Actions(
             run, flow, self._position, params=params, functions=functions, root=self._root, emit=self._voice
@@ -155,6 +170,7 @@ class Runner:
             flow,
             params,
             self._position,
+            digests=digests,
             actions=self._actions,
             tasks=self.tasks,
             phase_tasks=PhaseTasks(run, self.tasks, self._voice),
@@ -165,7 +181,9 @@ class Runner:
     def carry_on(self) -> None:
         """Go on until the flow is over."""
         phases = {name: list(phase.work(name)) for name, phase in self._flow.phases.items()}
-        data = {"flow": self._flow.name, "run": self._run.id, "phases": phases}
+        states = self._run.phases.snapshot().phases
+        over = {name: _OVER[states[name].status] for name in phases if name in states and states[name].status in _OVER}
+        data = {"flow": self._flow.name, "run": self._run.id, "phases": phases, **({"over": over} if over else {})}
         self._voice("flow_started" if self._is_new else "flow_resumed", data=data)
         if not self.changes.is_same:
             self._voice("flow_changed", text="; ".join(self.changes.lines()), data=msgspec.to_builtins(self.changes))
@@ -176,17 +194,19 @@ class Runner:
         done = {"done": self.tasks.done, "kept": kept.tasks, "saved_s": kept.took_s, "saved_tokens": kept.tokens}
         self._voice("flow_done", data=done)
 
-    def _take_in(self, params: dict[str, Any], file: str | None) -> FlowChanges:
+    def _take_in(self, params: dict[str, Any], digests: FlowDigests, file: str | None) -> FlowChanges:
         """Let the run follow this definition from the next checkpoint on; return what became of the one before."""
         run, flow = self._run, self._flow
-        digests = flow_digests(flow, params)
         definition = run.attach(DEFINITION, Kept(FlowRecord(flow={})))
         changes = FlowChanges()
         if not self._is_new:
             changes = take_changes(run, flow, self._position, digests_of(definition.value.digests), digests)
-        record = FlowRecord(flow=msgspec.to_builtins(flow), params=params, digests=rows_of(digests), file=file)
+        given = [name for name, value in params.items() if value != flow.params[name].default]
+        record = FlowRecord(
+            flow=msgspec.to_builtins(flow), params=params, given=given, digests=rows_of(digests), file=file
+        )
         if record != definition.value:
-            definition.change(flow=record.flow, params=params, digests=record.digests, file=file)
+            definition.change(**msgspec.structs.asdict(record))
         return changes
 
     def _set_up_budget(self, limits: Limits | None) -> None:
@@ -245,6 +265,8 @@ class Runner:
 
 _SUBJECT_FIELDS = ("title", "body", "labels", "assignees", "branch")
 _READ = Action(run="read")
+_OVER = {"completed": "kept", "skipped": "skipped"}  # as whoever watches sees a phase of an earlier life
+_BLANK = {AFRESH, WORKSPACE, "status", "waits", "journal", "error"}  # what a run has that did nothing yet
 
 
 def _stored(hf: Holdfast, name: str) -> FlowRecord | None:
@@ -254,10 +276,13 @@ def _stored(hf: Holdfast, name: str) -> FlowRecord | None:
     except NotFound:
         return None
     if DEFINITION not in head.sections:
-        if head.sections == (AFRESH,):
-            return None  # what was there is set aside
-        raise UsageError(f"run {name!a} is there and was not begun by a flow: choose another run id")
-    return msgspec.convert(head.section(DEFINITION), FlowRecord)
+        if {section.partition(".")[0] for section in head.sections} <= _BLANK:
+            return None  # it was begun, and ended before it followed anything; or what was there is set aside
+        raise UsageError(f"run {name!r} is there and was not begun by a flow: choose another run id")
+    try:
+        return msgspec.convert(head.section(DEFINITION), FlowRecord)
+    except msgspec.ValidationError:
+        raise UsageError(f"section {DEFINITION!r} of run {name!r} is no flow: choose another run id") from None
 
 
 def _over(hf: Holdfast, name: str, flow: Flow, values: dict[str, Any], known: FlowRecord | None) -> FlowResult | None:
@@ -307,10 +332,18 @@ def _bound(name: str, flow: Flow, known: FlowRecord | None, params: dict[str, An
     owner = known.flow.get("flow")
     if owner != flow.name:
         raise UsageError(
-            f"run {name!a} belongs to flow {owner!a}, not {flow.name!a}: choose another run id, or delete the run"
+            f"run {name!r} belongs to flow {owner!r}, not {flow.name!r}: choose another run id, or delete the run"
         )
-    before = {key: value for key, value in known.params.items() if key in flow.params and not _was_taken_out(value)}
-    return bind_params(flow, {**before, **(params or {})})
+    values = {key: value for key, value in known.params.items() if key in flow.params} | (params or {})
+    kept = {key: value for key, value in values.items() if not _was_taken_out(value)}
+    lost = [key for key in values if key not in kept and key in known.given]
+    if lost:
+        told = (
+            f"params.{key}: it is a secret, so it was kept out of the store: give it again (--param {key}=VALUE)"
+            for key in lost
+        )
+        raise FlowInvalid("its parameters are not all there", flow.name, tuple(told))
+    return bind_params(flow, kept)
 
 
 def _ended(

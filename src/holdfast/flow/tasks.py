@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from holdfast.errors import HoldfastError, UsageError
-from holdfast.flow.actions import Place, cut, may_retry
+from holdfast.capture.redact import RedactingPacker
+from holdfast.errors import HoldfastError
+from holdfast.flow.actions import Place, may_retry
+from holdfast.flow.digests import question_digest
 from holdfast.flow.position import place_name, raised
 from holdfast.flow.template import fill, fill_shell
 from holdfast.model.sections import CoderResult, GateResult
@@ -17,6 +19,9 @@ from holdfast.runtime.attempt import Retry, attempt
 from holdfast.runtime.checks import Gate as Check
 from holdfast.runtime.gates import FAILED, RESPONDED, GatedTask, Response
 from holdfast.runtime.leaving import is_leaving
+from holdfast.runtime.output import cut
+from holdfast.runtime.stopwatch import Stopwatch
+from holdfast.settings.apply import redaction_rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,9 +31,9 @@ if TYPE_CHECKING:
     from holdfast.flow.facts import Facts
     from holdfast.flow.model import Flow, Gate, Task
     from holdfast.flow.position import Kept
+    from holdfast.model.runtime_sections import Reply
     from holdfast.run import Run
     from holdfast.runtime.checks import GateFailure
-    from holdfast.runtime.waits import Reply
 
 _OUTPUT_BYTES = 64 << 10
 _FAILURE_BYTES = 16 << 10
@@ -58,6 +63,19 @@ class TaskFailed(HoldfastError):
     def sentence(self) -> str:
         """Say why."""
         return f"task {self.task}: {self.detail}"
+
+
+class ArtifactMissing(HoldfastError):
+    """A task ended well, and what it was to make is not there."""
+
+    def __init__(self, task: str, pattern: str) -> None:
+        self.task = task
+        self.pattern = pattern
+        super().__init__()
+
+    def sentence(self) -> str:
+        """Say what is missing."""
+        return f"{self.task} was to make {self.pattern!r}, and there is no such file"
 
 
 class Tasks:
@@ -105,12 +123,12 @@ class Tasks:
             and self._flow.phases[phase].tasks
             and not self._is_wanted(place, definition, facts)
         ):
+            with self._run.lock:
+                self._position.change(left_out={**self._position.value.left_out, place.name: "rejected"})
             self._emit("task_skipped", phase=phase, task=task, text="rejected")
             return {"result": None, "summary": ""}
         self.budget.check()
-        told = {"agent": definition.agent} if definition.agent else {}
-        self._emit("task_started", phase=phase, task=task, data=told)
-        began = self._run.monotonic()
+        watch = Stopwatch(self._run.monotonic)
         guard = self._run.destructive(definition.destructive, place.name) if definition.destructive else nullcontext()
         try:
             with guard:
@@ -118,15 +136,22 @@ class Tasks:
         except Exception as error:
             if is_leaving(error):
                 raise
-            took = self._run.monotonic() - began
-            self._emit("task_failed", phase=phase, task=task, text=str(error), data={"duration_s": took})
+            self._emit("task_failed", phase=phase, task=task, text=str(error), data={"duration_s": watch.took_s})
             raise
-        took = self._run.monotonic() - began
+        if (self._run.steps.record(place.name) or {}).get("event") == "skipped":
+            self._emit("task_skipped", phase=phase, task=task, text="it may have happened already")
+            return done
         with self._run.lock:
             self.done += 1
-        self._emit("task_done", phase=phase, task=task, text=done.get("summary", ""), data={"duration_s": took})
+        took = {"duration_s": watch.took_s}
+        self._emit("task_done", phase=phase, task=task, text=done.get("summary", ""), data=took)
         self.budget.check()
         return done
+
+    def tell_begun(self, place: Place, definition: Task) -> None:
+        """Say that a task begins."""
+        told = {"agent": definition.agent} if definition.agent else {}
+        self._emit("task_started", phase=place.phase, task=place.task, data=told)
 
     def _keep(self, place: Place, definition: Task, facts: Facts) -> dict[str, Any]:
         done = self._step(place, definition, facts)
@@ -139,7 +164,7 @@ class Tasks:
         def retried(error: Exception) -> bool:
             again = may_retry(error)
             if again:
-                self.budget.count(retries=1)
+                self.budget.reserve(retries=1)
                 self._emit("task_retry", phase=place.phase, task=place.task, text=str(error))
             return again
 
@@ -160,7 +185,9 @@ class Tasks:
         """Ask a person; False if the task is to be left out, Rejected if the run is to end here."""
         approve = definition.approve
         assert approve is not None
-        question = Question(f"approve:{place.name}", fill(approve.question, facts), place.phase, place.task)
+        text = fill(approve.question, facts)
+        about = self.asker.about(approve.question, facts)
+        question = Question(f"approve:{place.name}", text, place.phase, place.task, about=about)
         try:
             self.asker.ask(question)
         except Rejected as rejected:
@@ -251,7 +278,7 @@ class Tasks:
         for pattern in definition.artifacts:
             found = sorted(path for path in self._root.glob(pattern) if path.is_file())
             if not found:
-                raise UsageError(f"{place.name} was to make {pattern!a}, and there is no such file")
+                raise ArtifactMissing(place.name, pattern)
             made += [path.relative_to(self._root).as_posix() for path in found]
         return list(dict.fromkeys(made))
 
@@ -278,12 +305,22 @@ class _Work:
     def __init__(self, tasks: Tasks, place: Place, definition: Task, facts: Facts) -> None:
         self._tasks = tasks
         self._given = (place, definition, facts)
+        self._is_begun = False
 
     def plain(self) -> dict[str, Any]:
+        self._begin()
         return self._tasks.plain(*self._given)
 
     def gated(self) -> dict[str, Any]:
+        self._begin()
         return self._tasks.gated(*self._given)
+
+    def _begin(self) -> None:
+        """Say that the task begins, at its first try: one that is kept or skipped does not come here."""
+        place, definition, _ = self._given
+        if not self._is_begun:
+            self._is_begun = True
+            self._tasks.tell_begun(place, definition)
 
 
 class _Gated:
@@ -325,7 +362,7 @@ class _Gated:
 
         def failed(number: int, error: Exception, pause_s: float | None) -> None:
             if pause_s is not None:
-                self._actions.budget.count(retries=1)
+                self._actions.budget.reserve(retries=1)
                 self._emit(
                     "task_retry",
                     phase=self._place.phase,
@@ -334,14 +371,18 @@ class _Gated:
                     data={"attempt": number},
                 )
 
+        def once() -> dict[str, Any]:
+            done = self._actions.perform(definition, self._place, self._facts)
+            self._made()  # raises if something that it was to make is missing
+            return done
+
         self._response = attempt(
-            lambda: self._actions.perform(definition, self._place, self._facts),
+            once,
             Retry(definition.retries, definition.backoff, transient=may_retry),
             self._run,
             name=self._place.name,
             failed=failed,
         )
-        self._made()  # raises if something that it was to make is missing
         return Response(self._response)
 
     def check(self, number: int, gate: Gate) -> Callable[[], GateResult]:
@@ -416,10 +457,12 @@ class Question(NamedTuple):
     phase: str
     task: str | None = None
     options: tuple[str, ...] = ("approve", "reject")
+    about: str = ""
+    """A digest of what is asked, of what work: an answer holds only for that."""
 
 
 class Asker:
-    """Asks each question once in a life of the run; an answer from an earlier life holds."""
+    """Asks each question once in a life of the run; an answer from an earlier life holds for what it was about."""
 
     def __init__(self, run: Run, position: Kept, emit: Callable[..., None]) -> None:
         self._run = run
@@ -435,17 +478,38 @@ class Asker:
 
     def reply(self, question: Question) -> Reply:
         """Wait for a person's choice."""
-        number = self._position.value.questions.get(question.name, 0)
-        wait = f"{question.name}:{number + 1}" if number else question.name
+        self._settle(question)
+        wait = self._wait_of(question)
         if wait in self._replies:
             return self._replies[wait]
         place = {"phase": question.phase, "task": question.task}
-        self._emit("waiting", **place, text=question.text, data={"wait": wait, "options": list(question.options)})
         details: dict[str, Any] = {name: value for name, value in place.items() if value is not None}
         reply = self._run.approve(question.text, name=wait, options=question.options, **details)
         self._emit("answered", **place, text=f"{question.text}: {reply.choice}", data={"by": reply.by})
         self._replies[wait] = reply
         return reply
+
+    def about(self, template: str, facts: Facts, definition: str = "") -> str:
+        """Return what a question is about, without what the store keeps out: it is the same in the next life."""
+        owner = self._run.owner
+        rules = redaction_rules(owner.settings.redaction)
+        clean = RedactingPacker(owner.types, rules).text if rules is not None else str
+        return question_digest(template, facts, definition=definition, clean=clean)
+
+    def _wait_of(self, question: Question) -> str:
+        number = self._position.value.questions.get(question.name, 0)
+        return f"{question.name}:{number + 1}" if number else question.name
+
+    def _settle(self, question: Question) -> None:
+        """Note what a question is about; if it was about something else, what was answered does not count."""
+        with self._run.lock:
+            asked = dict(self._position.value.asked)
+            if asked.get(question.name, "") == question.about:
+                return
+            if question.name in asked:
+                self._run.waits.withdraw(self._wait_of(question))
+                self.anew(question)
+            self._position.change(asked=list({**asked, question.name: question.about}.items()))
 
     def anew(self, question: Question) -> None:
         """Let a question be asked again the next time it comes up."""

@@ -49,12 +49,12 @@ def parse_template(text: str) -> tuple[str | Hole, ...]:
         elif char == "{":
             match = _NAME.match(text, at)
             if match is None:
-                raise TemplateError(f"{text[at : at + 20]!a} is no name; write {{{{ for a plain brace")
+                raise TemplateError(f"{text[at : at + 20]!r} is no name; write {{{{ for a plain brace")
             parts += ["".join(literal), Hole(match[1], match[2] is not None, at)]
             literal = []
             at = match.end()
         elif char == "}":
-            raise TemplateError(f"a }} stands alone after {text[max(0, at - 20) : at]!a}; write }}}} for a plain brace")
+            raise TemplateError(f"a }} stands alone after {text[max(0, at - 20) : at]!r}; write }}}} for a plain brace")
         else:
             literal.append(char)
             at += 1
@@ -148,7 +148,8 @@ def shell_places(text: str) -> tuple[Place, ...]:
         if isinstance(part, str):
             lexer.feed(part)
         else:
-            place: Place = "raw" if part.raw else lexer.place(part.name, text[: part.at])
+            place: Place = "raw" if part.raw else lexer.place(part.name)
             places.append(place)
-            lexer.take_value(raw=part.raw)
+            lexer.take_value(part.name, raw=part.raw)
+    lexer.finish()
     return tuple(places)

@@ -22,7 +22,10 @@ _INT = re.compile(r"[-+]?[0-9](?:_?[0-9]){0,17}\Z")
 _FLOAT = re.compile(
     r"[-+]?(?:[0-9]{1,300}\.[0-9]{0,300}|\.[0-9]{1,300}|[0-9]{1,300}(?=[eE]))(?:[eE][-+]?[0-9]{1,3})?\Z"
 )
-_SURROGATES = re.compile(r"(?:\\u[dD][89abAB][0-9a-fA-F]{2}|\\u[dD][c-fC-F][0-9a-fA-F]{2})+")
+_JSON_TOKEN = re.compile(
+    r'(?P<newline>\n)|(?P<key>"(?:[^"\\]|\\.)*"(?=\s*:))|(?P<other>"(?:[^"\\]|\\.)*"|[][{},]|[^]\s[{},:"]+)'
+)
+_CONSTANTS = ("NaN", "Infinity", "-Infinity")
 _WORDS: dict[str, Any] = {
     "": None, "~": None, "null": None, "Null": None, "NULL": None,
     "true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False,
@@ -31,12 +34,21 @@ _WORDS: dict[str, Any] = {
 Path = tuple[str | int, ...]
 
 
-class Document:
-    """Plain data, and where each part of it stands."""
+def quoted(value: object, longest: int = 60) -> str:
+    """Return a text in quotes, as it can be read on any terminal: long ones cut, what cannot be printed escaped."""
+    text = str(value)
+    return repr(text if len(text) <= longest else text[: longest - 3] + "...")
 
-    def __init__(self, data: Any, lines: dict[Path, int] | None = None) -> None:
+
+class Document:
+    """Plain data, where each part of it stands, and what is wrong with it that hides nothing else."""
+
+    def __init__(
+        self, data: Any, lines: dict[Path, int] | None = None, problems: list[tuple[Path, str]] | None = None
+    ) -> None:
         self.data = data
         self.lines = lines or {}
+        self.problems = problems or []
 
     def line(self, path: Path) -> int | None:
         """Return the line of a path, of its nearest parent if it has none itself."""
@@ -65,39 +77,52 @@ def read_text(data: bytes, file: str) -> Document:
 def _read_json(text: str) -> Document:
     """Read JSON; a text that only begins like it may still be YAML in its flow style."""
     try:
-        data = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_once)
+        data = json.loads(text, parse_constant=str)
     except json.JSONDecodeError:
         return _read_yaml(text)
-    _check_depth(data)
-    as_yaml = _SURROGATES.sub("_", text.replace("\t", " "))  # a raw tab is never inside a JSON string
-    try:
-        lines = _read_yaml(as_yaml).lines
-    except ValueError:
-        lines = {}  # what JSON allows and YAML does not
-    return Document(data, lines)
+    except RecursionError:
+        data = None  # where it is too deep is found below
+    places = _JsonPlaces(text)
+    return Document(data, places.lines, places.problems)
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in values:
-            raise ValueError(f"{key!a:.80} is there twice")
-        values[key] = value
-    return values
+class _JsonPlaces:
+    """Where everything stands in a text that is JSON."""
 
+    def __init__(self, text: str) -> None:
+        self.lines: dict[Path, int] = {}
+        self.problems: list[tuple[Path, str]] = []
+        self._path: list[str | int] = []  # of the value that comes next or is under way
+        line = 1
+        for token in _JSON_TOKEN.finditer(text):
+            if token.lastgroup == "newline":
+                line += 1
+            else:
+                self._take(token[0], line, is_key=token.lastgroup == "key")
 
-def _check_depth(data: Any) -> None:
-    ahead = [(data, 0)]
-    while ahead:
-        value, depth = ahead.pop()
-        if depth > _DEEPEST:
-            raise ValueError(f"it is nested deeper than {_DEEPEST} levels")
-        if isinstance(value, (dict, list)):
-            ahead += [(item, depth + 1) for item in (value.values() if isinstance(value, dict) else value)]
+    def _take(self, piece: str, line: int, *, is_key: bool) -> None:
+        path = self._path
+        if is_key:
+            path[-1] = json.loads(piece)
+            if (first := self.lines.get(tuple(path))) is not None:
+                self.problems.append((tuple(path), _twice(path[-1], first)))
+            self.lines[tuple(path)] = line
+        elif piece in ("]", "}"):
+            path.pop()
+        elif piece == ",":
+            path[-1] = path[-1] + 1 if isinstance(path[-1], int) else ""
+        else:
+            self._value(piece, line)
 
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no number that a flow could use")
+    def _value(self, piece: str, line: int) -> None:
+        path = self._path
+        self.lines.setdefault(tuple(path), line)
+        if piece in _CONSTANTS:
+            self.problems.append((tuple(path), f"{piece} is no number that a flow could use"))
+        elif piece in ("[", "{"):
+            if len(path) > _DEEPEST:
+                raise ValueError(f"line {line}: nested deeper than {_DEEPEST} levels")
+            path.append(0 if piece == "[" else "")
 
 
 def _read_yaml(text: str) -> Document:
@@ -121,6 +146,7 @@ class _Builder:
         self._yaml = yaml
         self._events = events
         self._lines: dict[Path, int] = {}
+        self._problems: list[tuple[Path, str]] = []
 
     def document(self) -> Document:
         yaml = self._yaml
@@ -135,7 +161,7 @@ class _Builder:
                 seen = True
                 continue
             data = self._value(event, ())
-        return Document(data, self._lines)
+        return Document(data, self._lines, self._problems)
 
     def _value(self, event: Any, path: Path) -> Any:
         yaml = self._yaml
@@ -157,9 +183,9 @@ class _Builder:
             if not isinstance(key, yaml.ScalarEvent):
                 raise ValueError(f"{_place(key)}: a key is a plain word, not a list or mapping")  # noqa: TRY004
             self._refuse(key, path)
-            if key.value in values:
-                raise ValueError(f"{_place(key)}: {key.value!a:.80} is there twice")
             below = (*path, key.value)
+            if key.value in values:
+                self._problems.append((below, _twice(key.value, self._lines[below])))
             self._lines[below] = key.start_mark.line + 1
             values[key.value] = self._value(next(self._events), below)
         return values
@@ -189,6 +215,10 @@ def _scalar(text: str) -> Any:
         number = float(text)
         return number if math.isfinite(number) else text
     return text
+
+
+def _twice(key: object, line: int) -> str:
+    return f"{quoted(key)} is there twice, first on line {line}"
 
 
 def _place(event: Any) -> str:

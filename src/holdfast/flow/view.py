@@ -64,6 +64,7 @@ class View(msgspec.Struct, frozen=True):
     budgets: dict[str, BudgetView] = {}
     output: tuple[str, ...] = ()
     waiting: str = ""
+    hint: str = ""
     unprotected: str = ""
     checkpoint: str = ""
     checkpoint_at: float | None = None
@@ -103,8 +104,9 @@ def _task_of(view: View, event: Event) -> TaskView:
 
 
 def _begin(view: View, event: Event) -> View:
+    over = event.data.get("over", {})
     phases = {
-        name: view.phases.get(name) or PhaseView(tasks={task: TaskView() for task in tasks})
+        name: view.phases.get(name) or PhaseView(over.get(name, "pending"), {task: TaskView() for task in tasks})
         for name, tasks in event.data.get("phases", {}).items()
     }
     begun: View = _change(
@@ -113,13 +115,16 @@ def _begin(view: View, event: Event) -> View:
         run=event.data.get("run", view.run),
         status="running",
         phases=phases or view.phases,
-        started_at=event.at.timestamp(),
+        waiting="",
+        hint="",
+        detail="",
+        started_at=event.at.timestamp() if view.started_at is None else view.started_at,
     )
     return begun
 
 
 def _end(status: Status) -> Callable[[View, Event], View]:
-    return lambda view, event: _change(view, status=status, detail=event.text, waiting="")
+    return lambda view, event: _change(view, status=status, detail=_head(event), waiting="", hint="")
 
 
 def _phase_began(view: View, event: Event) -> View:
@@ -131,13 +136,13 @@ def _phase_began(view: View, event: Event) -> View:
 
 def _phase_ended(status: Status) -> Callable[[View, Event], View]:
     return lambda view, event: _phase(
-        view, event, status=status, detail=event.text, took_s=event.data.get("duration_s")
+        view, event, status=status, detail=_head(event), took_s=event.data.get("duration_s")
     )
 
 
 def _replanned(view: View, event: Event) -> View:
     old = view.phases.get(event.phase or "", PhaseView())
-    return _phase(view, event, replans=old.replans + 1, status="running", detail=event.text)
+    return _phase(view, event, replans=old.replans + 1, status="running", detail=_head(event))
 
 
 def _task_began(view: View, event: Event) -> View:
@@ -153,7 +158,13 @@ def _task_began(view: View, event: Event) -> View:
 
 
 def _task_ended(status: Status) -> Callable[[View, Event], View]:
-    return lambda view, event: _task(view, event, status=status, detail=event.text, took_s=event.data.get("duration_s"))
+    return lambda view, event: _task(
+        view, event, status=status, detail=_head(event), took_s=event.data.get("duration_s")
+    )
+
+
+def _head(event: Event) -> str:
+    return event.text.partition("\n")[0]
 
 
 def _printed(view: View, event: Event) -> View:
@@ -212,7 +223,7 @@ _FOLD: dict[str, Callable[[View, Event], View]] = {
     "phase_skipped": _phase_ended("skipped"),
     "replan": _replanned,
     "task_started": _task_began,
-    "task_retry": lambda view, event: _task(view, event, detail=event.text),
+    "task_retry": lambda view, event: _task(view, event, detail=_head(event)),
     "task_output": _printed,
     "task_done": _task_ended("done"),
     "task_kept": _task_ended("kept"),
@@ -223,8 +234,8 @@ _FOLD: dict[str, Callable[[View, Event], View]] = {
     "gate_kept": _gate("kept"),
     "gate_failed": _gate("failed"),
     "fix_started": _fixed,
-    "waiting": lambda view, event: _change(view, waiting=event.text, status="waiting"),
-    "answered": lambda view, _: _change(view, waiting="", status="running"),
+    "waiting": lambda view, event: _change(view, waiting=event.text, hint=event.data.get("hint", ""), status="waiting"),
+    "answered": lambda view, _: _change(view, waiting="", hint="", status="running"),
     "budget": _spent,
     "budget_warning": _warned,
     "checkpoint": _saved,

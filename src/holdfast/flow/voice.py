@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from holdfast.flow.events import Event
@@ -9,6 +10,7 @@ from holdfast.runtime.ledger import TIME
 
 if TYPE_CHECKING:
     from holdfast.flow.events import Kind, Observer
+    from holdfast.model.runtime_sections import Reply, Wait
     from holdfast.run import Run
 
 _SAID_ALONE = ("task_output", "checkpoint", "budget", "unprotected", "protected")
@@ -37,6 +39,14 @@ class Voice:
         if kind not in _SAID_ALONE:
             self.catch_up()
 
+    def tell_wait(self, wait: Wait, reply: Reply | None) -> None:
+        """Say what is waited for, once that is stored and can be answered, or how it ended."""
+        place, data = _told(wait)
+        if reply is None:
+            self("waiting", **place, text=wait.question, data=data)
+        elif wait.kind != "approval":  # who asks the flow's own questions says this, also of an earlier life's answer
+            self("answered", **place, text=f"{wait.question}: {reply.choice}", data={"by": reply.by})
+
     def catch_up(self) -> None:
         """Say what was saved and spent since the last time."""
         if self._observer is None:
@@ -53,3 +63,16 @@ class Voice:
         if spent != self._spent:
             self._spent = spent
             self("budget", data={"time" if name == TIME else name: amounts for name, amounts in spent.items()})
+
+
+def wait_event(wait: Wait) -> Event:
+    """Return the event that says what is waited for."""
+    place, data = _told(wait)
+    return Event(kind="waiting", at=datetime.now(UTC), **place, text=wait.question, data=data)
+
+
+def _told(wait: Wait) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return where in the flow something is waited for, and what whoever watches needs to answer it."""
+    details = dict(wait.details)
+    place = {name: details.pop(name, None) for name in ("phase", "task")}
+    return place, {"wait": wait.id, "wait_kind": wait.kind, "options": list(wait.options), **details}

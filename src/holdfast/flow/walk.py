@@ -13,17 +13,19 @@ from holdfast.flow.actions import Place
 from holdfast.flow.condition import parse_condition
 from holdfast.flow.facts import Facts
 from holdfast.flow.model import END
-from holdfast.flow.phase_tasks import PhaseFailed, failure_of_tasks
+from holdfast.flow.phase_tasks import PhaseFailed, failure_of_tasks, first_line
 from holdfast.flow.position import raised, without
 from holdfast.flow.tasks import Question, Rejected
 from holdfast.flow.template import fill
 from holdfast.model.triggers import Trigger
-from holdfast.runtime.ledger import TIME
+from holdfast.runtime.ledger import named
+from holdfast.runtime.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from holdfast.flow.actions import Actions
+    from holdfast.flow.digests import FlowDigests
     from holdfast.flow.model import Budget as Limits
     from holdfast.flow.model import Flow, Phase, Replan
     from holdfast.flow.phase_tasks import PhaseTasks
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from holdfast.flow.states import States
     from holdfast.flow.tasks import Tasks
     from holdfast.flow.voice import Voice
+    from holdfast.model.sections import Failure
     from holdfast.run import Run
     from holdfast.runtime.phase import Phase as EnteredPhase
 
@@ -45,7 +48,11 @@ class FlowStopped(HoldfastError):
 
     def sentence(self) -> str:
         """Say where and why."""
-        return f"stopped at phase {self.phase}: {self.detail}"
+        return f"stopped at phase {self.phase}: {first_line(self.detail)}"
+
+
+class ReplanFailed(PhaseFailed):
+    """What was to plan a failed phase anew failed itself."""
 
 
 class Walk:
@@ -58,6 +65,7 @@ class Walk:
         params: dict[str, Any],
         position: Kept,
         *,
+        digests: FlowDigests,
         actions: Actions,
         tasks: Tasks,
         phase_tasks: PhaseTasks,
@@ -68,6 +76,7 @@ class Walk:
         self._flow = flow
         self._params = params
         self._position = position
+        self._digests = digests
         self._actions = actions
         self._tasks = tasks
         self._phase_tasks = phase_tasks
@@ -86,9 +95,7 @@ class Walk:
             return
         stopped = position.value.stopped
         if stopped is not None and stopped in self._flow.phases:
-            position.change(stopped=None, retries=without(position.value.retries, stopped))
-            if run.phases.state(stopped).status == "failed":
-                run.phases.retry(stopped, "carried on")
+            self._take_up(stopped)
         while (name := position.value.current) not in (None, END):
             assert name is not None
             self._pass(name)
@@ -102,6 +109,20 @@ class Walk:
         with run.lock:
             position.change(is_done=True)
         run.complete(f"flow {self._flow.name} is complete")
+
+    def _take_up(self, name: str) -> None:
+        """Carry on at the phase at which the run was given up: what it may do so often, it may do as often again."""
+        run, position = self._run, self._position
+        value, phase = position.value, self._flow.phases[name]
+        counts: dict[str, Any] = {"retries": without(value.retries, name)}
+        if value.marks.get(name) != "open":
+            counts["excused"] = {**value.excused, name: value.visits.get(name, 0)}
+        elif phase.repeat is not None and value.repeats.get(name, 1) >= phase.repeat.limit:
+            counts["repeats"] = {**value.repeats, name: 0}
+        with run.lock:
+            position.change(stopped=None, **counts)
+        if run.phases.state(name).status == "failed":
+            run.phases.retry(name, "carried on")
 
     def _pass(self, name: str) -> None:
         """Bring a phase to its end, whatever that takes; FlowStopped if the run is given up there."""
@@ -123,7 +144,7 @@ class Walk:
             if name in position.value.replanning:
                 self._replan(name, phase)
             elif state.status == "failed":
-                self._after_failure(name, phase, state.error.message if state.error else "it failed")
+                self._after_failure(name, phase, state.error)
             else:
                 self._attempt(name, phase)
 
@@ -132,9 +153,10 @@ class Walk:
         position = self._position
         if position.value.marks.get(name) == "open":
             return
-        visits = position.value.visits.get(name, 0) + 1
-        if visits > phase.max_visits:
-            raise self._stop(name, f"it was visited {phase.max_visits} times (max_visits)")
+        visits = position.value.visits.get(name, 0)
+        most = phase.max_visits
+        if visits - position.value.excused.get(name, 0) >= most:
+            raise self._stop(name, f"it was visited {visits} times: run it again for {most} more, or raise max_visits")
         visited = raised(position.value.visits, name)
         self._new_round(name, visits=visited, repeats={**position.value.repeats, name: 1})
 
@@ -160,7 +182,7 @@ class Walk:
         if phase.approve is not None and not self._is_approved(name, phase, facts):
             self._skip(name, "rejected")
             return
-        began = self._run.monotonic()
+        watch = Stopwatch(self._run.monotonic)
         self._voice("phase_started", phase=name, data={"visit": self._position.value.rounds.get(name, 1)})
         try:
             with self._run.phase(name) as entered, self._budget_of(name, phase):
@@ -168,14 +190,12 @@ class Walk:
                 _keep_artifacts(name, entered, done)
                 entered.summarise(_summary(done))
         except PhaseFailed as error:
-            took = self._run.monotonic() - began
-            self._voice("phase_failed", phase=name, text=error.detail, data={"duration_s": took})
+            self._voice("phase_failed", phase=name, text=error.detail, data={"duration_s": watch.took_s})
             self._voice.catch_up()
             if self._tasks.rejected is not None:
                 raise self._stop(name, str(self._tasks.rejected)) from error
             return
-        took = self._run.monotonic() - began
-        self._voice("phase_done", phase=name, text=_summary(done), data={"duration_s": took})
+        self._voice("phase_done", phase=name, text=_summary(done), data={"duration_s": watch.took_s})
         self._voice.catch_up()
 
     def _next(self, name: str) -> str:
@@ -190,7 +210,7 @@ class Walk:
         try:
             return parse_condition(condition).holds(self.facts(name))
         except UsageError as error:
-            raise self._stop(name, f"{condition!a}: {error}") from error
+            raise self._stop(name, f"{condition!r}: {error}") from error
 
     def _is_back(self, name: str, following: str) -> bool:
         order = [*self._flow.phases, END]
@@ -205,22 +225,25 @@ class Walk:
         if number >= repeat.limit:
             if repeat.on_limit == "go_on":
                 return False
-            raise self._stop(name, f"after {repeat.limit} rounds {repeat.until!a} does not hold")
+            tried = f"after {repeat.limit} rounds {repeat.until!r} does not hold"
+            raise self._stop(name, f"{tried}: run it again for {repeat.limit} more, or raise the limit of repeat")
         self._run.offer(Trigger.LOOP_COMPLETE, f"{name}: round {number}", phase=name)
         self._new_round(name, repeats=raised(self._position.value.repeats, name))
         return True
 
-    def _after_failure(self, name: str, phase: Phase, failure: str) -> None:
-        """Decide on a phase that failed: plan it anew, try again, leave it out, or give up."""
+    def _after_failure(self, name: str, phase: Phase, error: Failure | None) -> None:
+        """Decide on a phase that failed: plan it anew unless that failed, try again, leave it out, or give up."""
         run, position = self._run, self._position
-        if phase.replan is not None:
+        failure = error.message if error else "it failed"
+        if phase.replan is not None and (error is None or error.code != ReplanFailed.__name__):
             run.phases.replans.allow(name, phase.replan.limit)
             if run.phases.replans.left(name) > 0:
                 with run.lock:
                     position.change(replanning={**position.value.replanning, name: failure})
                 run.replan(name, failure[:500])
                 return
-            failure = f"{failure} (replanned {phase.replan.limit} times already)"
+            head, *below = failure.split("\n")
+            failure = "\n".join([f"{head} (replanned {phase.replan.limit} times already)", *below])
         rule = phase.on_failure or self._flow.on_failure
         choice: str = rule.do
         if choice == "retry":
@@ -240,7 +263,7 @@ class Walk:
 
     def _choice(self, name: str, failure: str) -> Literal["retry", "skip", "abort"]:
         number = self._run.phases.state(name).attempt
-        text = f"Phase {name} failed: {failure}"[:1000]
+        text = f"Phase {name} failed: {first_line(failure)}"[:1000]
         question = Question(f"failed:{name}:{number}", text, name, options=("retry", "skip", "abort"))
         choice = self._tasks.asker.reply(question).choice
         if choice == "abort":
@@ -255,7 +278,7 @@ class Walk:
         replan = phase.replan
         if replan is not None:
             self._voice("replan", phase=name, text=reason, data={"number": number, "limit": replan.limit})
-            facts = self.facts(name).having(failure=reason, attempt=number, gate={})
+            facts = self.facts(name).having(failure=reason, attempt=number)
             place = Place(name, "replan", f"{name}/replan {number}")
             try:
                 _Replan(self._actions, run, place, replan, facts).run()
@@ -263,7 +286,12 @@ class Walk:
                 told = failure_of_tasks(name, {"replan": error})
                 if not isinstance(told, PhaseFailed):
                     raise
-                raise self._stop(name, f"its replan failed: {told.detail}") from error
+                failed = ReplanFailed(name, f"its replan failed: {told.detail}")
+                self._voice("phase_failed", phase=name, text=failed.detail)
+                with run.lock:
+                    position.change(replanning=without(position.value.replanning, name))
+                    run.phases.fail(name, failed)
+                return
         with run.lock:
             position.change(replanning=without(position.value.replanning, name))
         self._new_round(name)
@@ -276,7 +304,7 @@ class Walk:
         """Record that the run is given up here; the next call begins with this phase."""
         with self._run.lock:
             self._position.change(stopped=name)
-        self._run.save(Trigger.ERROR_OCCURRED, f"stopped at {name}: {reason}"[:500], phase=name)
+        self._run.save(Trigger.ERROR_OCCURRED, f"stopped at {name}: {first_line(reason)}"[:500], phase=name)
         self._voice("flow_failed", phase=name, text=reason)
         return FlowStopped(name, reason)
 
@@ -288,7 +316,8 @@ class Walk:
             text = fill(approve.question, facts)
         except UsageError as error:
             raise self._stop(name, f"approve: {error}") from error
-        question = Question(f"approve:{name}" + (f"#{number}" if number > 1 else ""), text, name)
+        about = self._tasks.asker.about(approve.question, facts, self._digests.phases[name].phase)
+        question = Question(f"approve:{name}" + (f"#{number}" if number > 1 else ""), text, name, about=about)
         try:
             self._tasks.asker.ask(question)
         except Rejected as rejected:
@@ -345,7 +374,7 @@ def _keep_artifacts(name: str, phase: EnteredPhase, done: Mapping[str, dict[str,
 def limits_of(limits: Limits | None) -> dict[str, Any]:
     """Return limits under the names that budgets have."""
     known = limits.limits if limits else {}
-    return {TIME if name == "time" else name: value for name, value in known.items()}
+    return {named(name): value for name, value in known.items()}
 
 
 def _summary(done: Mapping[str, dict[str, Any]]) -> str:

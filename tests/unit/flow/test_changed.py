@@ -91,7 +91,7 @@ def test_new_and_removed_phases_and_tasks_are_named():
     assert [one.tasks for one in found.phases if one.phase == "two"] == [
         {"a": "same", "d": "new", "b": "removed", "c": "removed"}
     ]
-    assert "  d: new, it runs" in found.lines()
+    assert "  d: new" in found.lines()
 
 
 @pytest.mark.parametrize(
@@ -154,6 +154,16 @@ def test_a_finished_run_goes_on_with_what_was_added(bench):
         assert hf.waiting("p") == []
 
 
+def test_what_was_done_by_an_earlier_definition_is_not_counted_as_kept(bench):
+    """Proves B9."""
+    (bench.workspace / "a.json").write_text('{"result": "x", "usage": {"input_tokens": 7, "output_tokens": 0}}')
+    bench.run({"flow": "p", "phases": {"one": "cat a.json", "two": "cat a.json", "gone": "cat a.json"}})
+    for number, kept in ((1, 1), (2, 2), (3, 2)):
+        phases = {"one": f": {number}; cat a.json", "two": "cat a.json", "three": "true"}
+        result = bench.run({"flow": "p", "phases": phases})
+        assert (result.status, result.tasks_kept, result.saved_tokens) == ("completed", kept, 7)
+
+
 def test_removed_phases_are_reported_and_stay_in_the_record(bench):
     bench.run({"flow": "p", "phases": {"one": bench.say("one"), "two": "false"}})
     result = bench.run({"flow": "p", "phases": {"one": bench.say("one"), "three": bench.say("three")}})
@@ -175,8 +185,12 @@ def test_in_a_changed_phase_only_changed_tasks_run_again(bench):
 
     bench.run(flow("b1"))
     bench.log.unlink()
-    assert bench.run(flow("b2")).status == "completed"
+    result = bench.run(flow("b2"))
+    assert result.status == "completed"
     assert bench.said == ["b2", "d"]
+    assert (result.tasks_done, result.tasks_kept) == (2, 2)
+    (done,) = [event.data for event in bench.events if event.kind == "flow_done"]
+    assert (done["done"], done["kept"]) == (2, 2)
 
 
 def test_a_new_gate_checks_what_was_done_and_the_worker_is_not_called_again(bench):

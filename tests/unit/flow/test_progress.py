@@ -1,6 +1,7 @@
 """What a person sees of a flow, from its events alone."""
 
 import json
+import threading
 from datetime import UTC, datetime
 
 from hypothesis import given
@@ -70,6 +71,14 @@ def test_a_waiting_flow_shows_its_question():
     assert render(view, 80)[0] == "login · run r1 · waiting"
     assert "? waiting: Push?" in render(view, 80)
     assert "? waiting: Push?" not in render(fold(view, event("answered")), 80)
+
+
+def test_what_ends_a_wait_is_shown_below_it():
+    asks = event("waiting", text="Push?\nIt is final.", data={"hint": "say \x1b yes"})
+    assert line_of(asks).split("\n")[1:] == ["  say � yes"]
+    view = view_of([*STORY, asks])
+    assert "  say � yes" in render(view, 80)
+    assert not any("yes" in line for line in render(fold(view, event("answered")), 80))
 
 
 def test_of_a_thousand_tasks_those_under_way_are_shown():
@@ -162,3 +171,61 @@ def test_a_flow_tells_its_progress(bench):
     text = "".join(lines)
     for part in ("flow started", "phase done one", "| hi", "phase failed two", "waiting two Phase two failed"):
         assert part in text
+
+
+def test_phases_of_an_earlier_life_are_shown_as_over():
+    """Proves B3 as a person sees it."""
+    data = {"flow": "f", "run": "r", "phases": {"a": ["a"], "b": ["b"], "c": ["c"]}}
+    view = view_of([event("flow_resumed", data={**data, "over": {"a": "kept", "b": "skipped"}})])
+    assert render(view, 80)[1:] == ["= a  kept from before", "- b", "· c"]
+
+
+def test_a_flow_that_goes_on_after_a_question_is_the_same_one_to_who_watches():
+    """Proves B3 as a person sees it: its clock goes on, and what was done is done."""
+    begun = {"flow": "f", "run": "r", "phases": {"a": ["a"], "b": ["b"]}}
+    view = view_of(
+        [
+            event("flow_started", data=begun),
+            event("phase_done", phase="a"),
+            event("waiting", 5, text="Ok?"),
+            event("flow_resumed", 60, data={**begun, "over": {"a": "kept"}}),
+        ]
+    )
+    assert render(view, 80, now=NOW + 90) == ["f · run r · 1m30s · running", "✓ a", "· b"]
+
+
+def test_a_view_that_is_higher_than_the_screen_shows_what_runs():
+    """Proves B3 as a person sees it."""
+    phases = {f"p{number}": [f"t{task}" for task in range(8)] for number in range(20)}
+    events = [event("flow_started", data={"flow": "f", "run": "r", "phases": phases})]
+    events += [event("phase_done", phase=f"p{number}") for number in range(10)]
+    events += [event("phase_started", phase="p10"), event("task_started", phase="p10", task="t6")]
+    events += [event("task_output", text="said"), event("waiting", text="Ok?")]
+    view = view_of(events)
+    whole = render(view, 80)
+    assert len(whole) > 20
+    for most in range(2, 30):
+        lines = render(view, 80, most=most)
+        assert len(lines) == min(most, len(whole))
+        assert lines[0] == whole[0]
+    cut = render(view, 80, most=8)
+    assert cut[-1] == f"… {len(whole) - 7} more lines"
+    assert [line for line in whole if line in cut] == cut[:-1]
+    assert {"▸ p10  0/8", "    ▸ t6", "? waiting: Ok?"} <= set(cut)
+
+
+def test_a_live_view_goes_on_while_nothing_happens_and_ends_with_it():
+    """Proves B3 as a person sees it."""
+    clock = [0.0]
+    drawn = threading.Event()
+
+    def write(text):
+        if "f · run r · 1m5s · running" in text:
+            drawn.set()
+
+    progress = Progress(write, style="live", monotonic=lambda: clock[0], tick_s=0.001)
+    progress(event("flow_started", data={"flow": "f", "run": "r", "phases": {"a": ["a"]}}))
+    clock[0] = 65.0
+    assert drawn.wait(30)
+    progress.close()
+    assert "holdfast-view" not in [thread.name for thread in threading.enumerate()]

@@ -1,6 +1,8 @@
 """Flows carried out with real commands, resumed, changed and refused."""
 
 import json
+import re
+import sys
 import threading
 
 import pytest
@@ -156,12 +158,17 @@ def test_approval_is_waited_for_and_a_no_ends_the_run_until_it_is_asked_anew(ben
 
 def test_a_task_that_is_rejected_may_be_left_out(bench):
     task = {"approve": {"question": "Sure?", "on_reject": "skip"}, "run": bench.say("done")}
-    flow = plan(p={"tasks": {"ask": task, "other": bench.say("other")}})
+    flow = plan(
+        p={"tasks": {"ask": task, "other": bench.say("other")}},
+        q="echo {phases.p.tasks.ask.status} {phases.p.tasks.other.status}",
+        r={"run": bench.say("r"), "when": "phases.p.tasks.ask.status == 'skipped'"},
+    )
     assert bench.run(flow).waits_for == "approve:p/ask"
     with bench.open() as hf:
         hf.answer("plan", "reject")
-    assert bench.run(flow).status == "completed"
-    assert bench.said == ["other"]
+    result = bench.run(flow)
+    assert (result.status, result.results["q"]) == ("completed", "skipped completed")
+    assert bench.said == ["other", "r"]
 
 
 def test_a_phase_is_planned_anew_within_its_limit(bench):
@@ -319,7 +326,9 @@ def test_a_gigantic_output_is_streamed_in_whole_and_kept_in_part(bench):
     result = bench.run(plan(one="head -c 30000000 /dev/zero | tr '\\0' x; echo; echo end"), observer=watch)
     assert size > 30_000_000
     assert len(result.results["one"]) < 100_000
-    assert "bytes left out" in result.results["one"]
+    gap = re.search(r"\n\[\.\.\. ([0-9,]+) bytes left out \.\.\.\]\n", result.results["one"])
+    kept = len(result.results["one"]) - len(gap[0])
+    assert int(gap[1].replace(",", "")) + kept == 30_000_000 + len("\nend")
     with bench.open() as hf:
         assert hf.latest("plan").size_bytes < 500_000
 
@@ -345,6 +354,88 @@ def test_json_output_becomes_the_result_and_what_it_cost_is_counted(bench):
         assert float(spending["money"].used) == 0.25
         (agent,) = head.section("agents")
         assert (agent.id, agent.status, agent.tokens.input, agent.tokens.output) == ("coder", "completed", 30, 12)
+
+
+@pytest.mark.parametrize(
+    ("printed", "result", "summary"),
+    [
+        ("5", 5, "5"),
+        ("true", True, "true"),
+        ('["a", 1]', ["a", 1], '["a",1]'),
+        ("hello\n5", "hello\n5", "5"),
+        ("hello\n[1]", "hello\n[1]", "[1]"),
+        ('hello\n{"result": "x"}', "x", "x"),
+    ],
+)
+def test_what_is_printed_is_json_as_a_whole_or_an_object_on_its_last_line(bench, printed, result, summary):
+    (bench.workspace / "said").write_text(printed)
+    assert bench.run(plan(one="cat said")).results["one"] == result
+    assert [event.text for event in bench.events if event.kind == "task_done"] == [summary]
+
+
+def test_of_a_failed_command_the_end_of_both_streams_is_kept_below_the_line_that_says_most(bench):
+    """Proves D3."""
+    failing = "echo 4 passed, 1 failed; printf 'Traceback:\n  somewhere\nValueError: bad\n\n' >&2; exit 1"
+    flow = plan(one={"run": failing, "replan": {"run": "printf %s {failure} > told", "limit": 1}, "on_failure": "skip"})
+    assert bench.run(flow).status == "completed"
+    failed = next(event.text for event in bench.events if event.kind == "task_failed")
+    head, *below = failed.splitlines()
+    assert head.endswith("ended with 1: ValueError: bad")
+    assert below == [
+        "standard output:", "4 passed, 1 failed", "standard error:", "Traceback:", "  somewhere", "ValueError: bad",
+    ]  # fmt: skip
+    assert (bench.workspace / "told").read_text().splitlines()[1:] == below
+    with bench.open() as hf:
+        recorded = [one for one in hf.latest("plan").section("steps") if one["event"] == "failed"]
+    assert recorded[0]["error"]["message"] == failed
+
+
+def test_two_failed_tasks_are_told_on_one_line_and_what_they_printed_below(bench):
+    failing = "echo said; echo {} >&2; exit 1"
+    tasks = {"a": failing.replace("{}", "first"), "b": failing.replace("{}", "second")}
+    bench.run(plan(one={"tasks": tasks, "on_failure": "abort"}))
+    text = next(event.text for event in bench.events if event.kind == "phase_failed")
+    head = text.splitlines()[0]
+    assert "task a: " in head
+    assert "ended with 1: first; task b: " in head
+    assert text.count("said") == 2 + head.count("said")
+
+
+def test_a_function_that_calls_exit_has_failed(bench):
+    def leave(call):
+        sys.exit(3)
+
+    flow = plan(one={"call": "my:leave", "on_failure": "skip"}, two=bench.say("two"))
+    assert bench.run(flow, functions={"my:leave": leave}).status == "completed"
+    failed = next(event.text for event in bench.events if event.kind == "task_failed")
+    assert failed == "'my:leave' ended with 3: it called sys.exit: a function returns its result, or raises"
+    assert bench.said == ["two"]
+
+
+def test_a_function_that_returns_what_cannot_be_stored_is_told_what_to_return(bench):
+    flow = plan(one={"call": "my:odd", "on_failure": "abort"})
+    result = bench.run(flow, functions={"my:odd": lambda _: {"a": object()}})
+    assert "my:odd returned what cannot be stored" in result.detail
+    assert "Return plain data" in result.detail
+    assert "store=" not in result.detail
+
+
+def test_what_a_function_says_is_its_output_and_its_streams_are_left_alone(bench, capsys):
+    def work(call):
+        call.print("half")
+        print("on the terminal")
+        call.print("whole")
+        return {"n": 1}
+
+    flow = plan(one={"call": "my:work"}, two="printf %s {phases.one.tasks.one.output} > out")
+    assert bench.run(flow, functions={"my:work": work}).status == "completed"
+    assert (bench.workspace / "out").read_text() == "half\nwhole\n"
+    assert capsys.readouterr().out == "on the terminal\n"
+
+
+def test_what_is_no_flow_is_refused_with_the_way_to_make_one(bench):
+    with bench.open() as hf, pytest.raises(UsageError, match="load_flow"):
+        run_flow(hf, "flow: x")
 
 
 def test_a_result_that_was_to_be_json_and_is_not_fails(bench):
@@ -373,6 +464,19 @@ def test_a_budget_that_is_used_up_waits_after_the_result_is_kept(bench):
         hf.raise_budget("p", {"tokens": 500}, by="ann")
     assert bench.run(flow).status == "completed"
     assert bench.said == ["one", "two", "three"]
+
+
+def test_a_run_that_ended_waits_for_nothing_also_if_its_limit_was_raised_in_the_file(bench):
+    """Proves E6."""
+    (bench.workspace / "a.json").write_text('{"result": "x", "usage": {"input_tokens": 60, "output_tokens": 0}}')
+
+    def flow(tokens):
+        return {"flow": "p", "budget": {"tokens": tokens}, "phases": {"one": "cat a.json", "two": "cat a.json"}}
+
+    assert bench.run(flow(50)).status == "waiting"
+    assert bench.run(flow(500)).status == "completed"
+    with bench.open() as hf:
+        assert hf.waiting("p") == []
 
 
 def test_functions_are_called_with_all_they_may_know(bench):
@@ -408,7 +512,8 @@ def test_functions_that_are_not_there_are_all_named_before_anything_runs(bench):
     flow = plan(one=bench.say("x"), two={"call": "no.such:thing"}, three={"call": "os.path:jion"})
     with pytest.raises(FlowInvalid) as caught:
         bench.run(flow)
-    assert "has not imported 'no.such'" in str(caught.value)
+    assert "phases.two.call: 'no.such:thing': 'no.such' is not imported" in str(caught.value)
+    assert "hf run --import no.such" in str(caught.value)
     assert "did you mean 'join'?" in str(caught.value)
     assert bench.said == []
 
@@ -464,6 +569,24 @@ def test_artifacts_are_kept_with_their_phase_and_a_missing_one_is_a_failure(benc
     assert "was to make 'no.md'" in result.detail
 
 
+@pytest.mark.parametrize("gates", [[], ["true"]])
+@pytest.mark.parametrize("agent", [None, "coder"])
+def test_a_missing_artifact_is_a_failed_try_like_any_other(bench, gates, agent):
+    task = {
+        "run": f"{bench.say('try')}; test $(wc -l < '{bench.log}') -lt 3 || touch made",
+        "artifacts": "made",
+        "retries": 2,
+        "backoff": 0,
+        "gates": gates,
+    }
+    result = bench.run(plan(one=task if agent is None else {**task, "agent": agent}))
+    assert (result.status, bench.said) == ("completed", ["try"] * 3)
+    assert len(bench.kinds("task_retry")) == 2
+    result = bench.run({"flow": "b", "phases": {"one": {**task, "artifacts": "no.md", "on_failure": "abort"}}})
+    assert "was to make 'no.md'" in result.detail
+    assert len(bench.kinds("task_retry")) == 2
+
+
 def test_environment_and_folder_are_those_of_the_task(bench):
     (bench.workspace / "sub").mkdir()
     flow = {
@@ -480,12 +603,16 @@ def test_environment_and_folder_are_those_of_the_task(bench):
     assert bench.run(flow).results["one"] == "flow task p $(x) sub one"
 
 
+class Died(BaseException):
+    """The end of a process, as far as one process can show it."""
+
+
 def test_a_step_with_an_effect_whose_end_is_not_known_is_asked_about(bench):
     def die(call):
-        raise SystemExit
+        raise Died
 
     flow = plan(one={"call": "my:die", "effect": "mail sent"})
-    with pytest.raises(SystemExit):
+    with pytest.raises(Died):
         bench.run(flow, functions={"my:die": die})
     result = bench.run(flow, functions={"my:die": lambda _: "ok"})
     assert result.status == "waiting"
@@ -498,18 +625,21 @@ def test_a_step_with_an_effect_whose_end_is_not_known_is_asked_about(bench):
 @pytest.mark.parametrize("alone", [True, False])
 def test_a_step_that_happened_is_skipped_with_what_the_person_knows_of_it(bench, alone):
     def die(call):
-        raise SystemExit
+        raise Died
 
     task = {"call": "my:die", "effect": "mail sent"}
     flow = plan(
         one=task if alone else {"tasks": {"one": task, "other": "true"}}, two="echo {phases.one.tasks.one.result}"
     )
-    with pytest.raises(SystemExit):
+    with pytest.raises(Died):
         bench.run(flow, functions={"my:die": die})
     bench.run(flow, functions={"my:die": die})
     with bench.open() as hf:
         hf.answer("plan", "skip", value="message 7")
-    assert bench.run(flow, functions={"my:die": die}).results["two"] == "message 7"
+    result = bench.run(flow, functions={"my:die": die})
+    assert (result.results["two"], result.phases["one"]) == ("message 7", "completed")
+    said = [kind for kind, place in bench.kinds() if place == "one/one" and kind.startswith("task_")]
+    assert (said, result.tasks_done) == (["task_skipped"], len(bench.kinds("task_done")))
 
 
 def test_a_checkpoint_stands_before_a_destructive_task(bench):
@@ -712,7 +842,7 @@ def test_a_secret_parameter_is_not_stored_and_has_to_be_given_again(bench):
     with bench.open() as hf:
         assert "s3cr3t" not in repr(hf.latest("p").section("flow"))
         hf.answer("p", "approve")
-    with pytest.raises(FlowInvalid, match="it must be given"):
+    with pytest.raises(FlowInvalid, match="give it again"):
         bench.run(flow)
     assert bench.run(flow, params={"api_key": "s3cr3t-value"}).results["one"] == 12
 
@@ -781,6 +911,19 @@ def test_an_agent_whose_work_was_not_what_it_was_to_be_is_asked_once_more(bench,
         "phases": {"one": {"agent": "fake", "artifacts": "made", "gates": gates, "on_failure": {"do": "retry"}}},
     }
     assert bench.run(flow).results == {"one": "made it"}
+
+
+def test_a_fix_by_an_agent_is_done_anew_when_the_failed_task_is_tried_again(bench):
+    fix = {"agent": "fixer", "input": "go"}
+    flow = {
+        "flow": "p",
+        "agents": {"fixer": f"{bench.say('fix')}; test $(wc -l < '{bench.log}') -lt 2 || touch mended; : {{input}}"},
+        "phases": {
+            "one": {"run": "true", "gates": ["test -e mended"], "fix": fix, "max_fixes": 1, "on_failure": "abort"}
+        },
+    }
+    assert bench.run(flow).status == "failed"
+    assert (bench.run(flow).status, bench.said) == ("completed", ["fix", "fix"])
 
 
 def test_what_a_failed_agent_spent_is_counted(bench):

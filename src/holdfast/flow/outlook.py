@@ -1,0 +1,91 @@
+"""What carrying a run on does with each phase of its flow, told from its newest checkpoint; nothing is changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast.flow.digests import FlowChanges, compare_flows
+from holdfast.flow.position import POSITION, Position, place_name
+from holdfast.flow.tasks import is_worked
+from holdfast.model.sections import PhaseState
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from holdfast.checkpoint import Checkpoint
+    from holdfast.flow.digests import Change, FlowDigests, PhaseChange, Will
+    from holdfast.flow.model import Flow
+
+_SETTLED = ("completed", "skipped")
+
+
+def foresee(head: Checkpoint | None, flow: Flow, old: FlowDigests, new: FlowDigests) -> FlowChanges:
+    """Return what became of each phase since the head of a run, and what the run will do with it."""
+    outlook = _Outlook(head, flow, old, new)
+    return FlowChanges(tuple(outlook.phase(one) for one in compare_flows(old, new).phases))
+
+
+class _Outlook:
+    """What is on record, as a phase's future depends on it."""
+
+    def __init__(self, head: Checkpoint | None, flow: Flow, old: FlowDigests, new: FlowDigests) -> None:
+        self._flow = flow
+        self._old, self._new = old, new
+        self._position: Position = msgspec.convert(_section(head, POSITION, {}), Position)
+        self._states: Mapping[str, PhaseState] = getattr(_section(head, "phases", None), "phases", {})
+        self._gated: Mapping[str, Any] = getattr(_section(head, "gates", None), "tasks", {})
+        self._steps = {record["step"]: record["event"] for record in (head.log("steps") if head else [])}
+
+    def phase(self, one: PhaseChange) -> PhaseChange:
+        """Return a change with what will be done."""
+        state = self._states.get(one.phase, PhaseState())
+        is_begun = state.attempt > 0
+        if one.change == "new":
+            return msgspec.structs.replace(one, will="runs")
+        if one.change == "removed":
+            return msgspec.structs.replace(one, will="gone" if is_begun else "never")
+        if one.change == "same":
+            return msgspec.structs.replace(one, will=self._unchanged(one.phase, state))
+        tasks = {task: self._task(one.phase, task, change) for task, change in one.tasks.items()}
+        will: Will = _of_all(one.tasks, tasks) if is_begun else "runs"
+        return msgspec.structs.replace(one, will=will, task_wills=tasks)
+
+    def _unchanged(self, name: str, state: PhaseState) -> Will:
+        value = self._position
+        if name == value.stopped or name in value.due:
+            return "again"
+        if state.status in _SETTLED:
+            return "kept"
+        if state.status == "pending":
+            return "again" if state.attempt > 0 else "runs"
+        return "failed" if state.status == "failed" else "goes_on"
+
+    def _task(self, phase: str, task: str, change: Change) -> Will:
+        if change in ("new", "removed"):
+            return "runs" if change == "new" else "gone"
+        value = self._position
+        number = value.rounds.get(phase, 1)
+        event = self._steps.get(place_name(phase, number, task, value.editions.get(f"{phase}/{task}", 1)))
+        gated = self._gated.get(place_name(phase, number, task))
+        is_done = event in ("done", "skipped")
+        if change == "same" and is_done:
+            return "kept"
+        is_same_work = self._old.phases[phase].actions.get(task) == self._new.phases[phase].actions[task]
+        if change == "changed" and is_same_work and (event == "done" or (gated is not None and is_worked(gated))):
+            return "gates" if self._flow.phases[phase].work(phase)[task].gates else "kept"
+        return "runs" if event is None and gated is None else "again"
+
+
+def _of_all(changes: Mapping[str, Change], wills: Mapping[str, Will]) -> Will:
+    """Return what a changed phase will do, by what its tasks will."""
+    if not wills or not {"runs", "again"}.isdisjoint(wills.values()):
+        return "again"
+    if "gates" in wills.values():
+        return "gates"
+    return "conditions" if all(change == "same" for change in changes.values()) else "kept"
+
+
+def _section(head: Checkpoint | None, name: str, otherwise: Any) -> Any:
+    return head.section(name) if head is not None and name in head.sections else otherwise

@@ -1,0 +1,120 @@
+"""What carrying a flow on will do with each phase is said before it is done, and it is what is done then."""
+
+import pytest
+
+from holdfast.flow.load import flow_from
+from holdfast.flow.runner import preview
+
+
+def lines(bench, data):
+    with bench.open() as hf:
+        return preview(hf, flow_from(data)).lines()
+
+
+def foretold(bench, data):
+    """Return what a preview says, and check that a changed flow says the same when it is carried on."""
+    said = lines(bench, data)
+    bench.run(data)
+    (changed,) = [event.text for event in bench.events if event.kind == "flow_changed"]
+    assert changed == "; ".join(said)
+    return said
+
+
+def test_a_run_that_was_never_begun_runs_all(bench):
+    assert lines(bench, {"flow": "p", "phases": {"one": "true", "two": "true"}}) == [
+        "one: new, it runs",
+        "two: new, it runs",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [("ask", "two: unchanged, it failed, and on_failure decides"), ("abort", "two: unchanged, it runs again")],
+)
+def test_what_failed_and_what_never_ran_is_not_called_kept(bench, rule, said):
+    flow = {"flow": "p", "on_failure": rule, "phases": {"one": "true", "two": "false", "three": "true"}}
+    bench.run(flow)
+    assert lines(bench, flow) == ["one: unchanged, its results are kept", said, "three: unchanged, it runs"]
+
+
+def test_what_was_under_way_goes_on(bench):
+    flow = {
+        "flow": "p",
+        "phases": {"one": {"tasks": {"a": "true", "b": {"run": "true", "approve": "b?", "needs": "a"}}}},
+    }
+    bench.run(flow)
+    assert lines(bench, flow) == ["one: unchanged, it goes on where it was"]
+
+
+def test_a_phase_of_which_only_a_gate_changed_runs_only_its_gates(bench):
+    def flow(*gates):
+        return {"flow": "p", "phases": {"one": {"run": bench.say("work"), "gates": list(gates)}, "two": "true"}}
+
+    bench.run(flow("true"))
+    said = foretold(bench, flow("true", "test 1 = 1"))
+    assert said == ["one: changed, only its gates run again", "two: unchanged, its results are kept"]
+    assert foretold(bench, flow())[0] == "one: changed, its results are kept"
+    assert bench.said == ["work"]
+
+
+def test_a_changed_gate_of_work_that_was_never_done_runs_the_work(bench):
+    def flow(gate):
+        return {"flow": "p", "on_failure": "abort", "phases": {"one": {"run": "false", "gates": [gate]}, "two": "true"}}
+
+    bench.run(flow("true"))
+    assert foretold(bench, flow("test 1 = 1")) == ["one: changed, it runs again", "two: unchanged, it runs"]
+
+
+def test_each_task_of_a_changed_phase_is_told(bench):
+    def flow(**more):
+        tasks = {"a": "true", "b": {"run": "true", "gates": ["true"]}, "c": {"run": "false", "needs": "a"}, **more}
+        return {"flow": "p", "on_failure": "abort", "phases": {"one": {"tasks": tasks}}}
+
+    bench.run(flow(gone="true", never={"run": "true", "needs": "c"}))
+    new = flow(d="true", b={"run": "true", "gates": ["test 1 = 1"]}, never={"run": "echo 1", "needs": "c"})
+    assert foretold(bench, new) == [
+        "one: changed, it runs again",
+        "  a: unchanged, its results are kept",
+        "  b: changed, only its gates run again",
+        "  c: unchanged, it runs again",
+        "  d: new, it runs",
+        "  never: changed, it runs",
+        "  gone: no longer in the flow, its results stay in the record",
+    ]
+
+
+def test_a_changed_phase_that_never_ran_runs_and_one_that_is_gone_never_ran(bench):
+    flow = {"flow": "p", "phases": {"one": {"approve": "ok?"}, "two": "true", "three": "true"}}
+    bench.run(flow)
+    new = {"flow": "p", "phases": {"one": {"approve": "ok?"}, "two": "echo 2"}}
+    assert foretold(bench, new) == [
+        "one: unchanged, it runs",
+        "two: changed, it runs",
+        "three: no longer in the flow, it never ran",
+    ]
+
+
+def test_a_changed_condition_keeps_the_tasks(bench):
+    def flow(when):
+        return {"flow": "p", "phases": {"one": {"run": bench.say("x"), "when": when}}}
+
+    bench.run(flow("1 == 1"))
+    said = ["one: changed, its tasks are kept, its conditions are looked at again"]
+    assert foretold(bench, flow("2 == 2")) == said
+    assert bench.said == ["x"]
+
+
+def test_a_change_that_was_not_carried_out_yet_is_still_told(bench):
+    def flow(run):
+        return {"flow": "p", "phases": {"one": "true", "ask": {"approve": "ok?", "run": run}, "two": run}}
+
+    bench.run(flow("echo a"))
+    with bench.open() as hf:
+        hf.answer("p", "approve")
+    assert bench.run(flow("echo a")).status == "completed"
+    assert bench.run(flow("echo b")).status == "waiting"
+    assert lines(bench, flow("echo b")) == [
+        "one: unchanged, its results are kept",
+        "ask: unchanged, it runs again",
+        "two: unchanged, it runs again",
+    ]
