@@ -16,7 +16,7 @@ HoldfastError
 │   ├── GraphInvalid      tasks that need each other, or one that is not there
 │   ├── RunClosed         a call on a run that is closed
 │   └── FlowInvalid       a flow file that cannot be followed
-├── NotFound              there is no such run, checkpoint or section
+├── NotFound              there is no such run, checkpoint, section or file
 ├── Conflict              somebody else was first: read again, then decide
 │   ├── HeadMoved
 │   ├── RunDiffers        another run has this id there
@@ -98,12 +98,17 @@ class InvalidId(UsageError):
     kind: str
 
     def sentence(self) -> str:
-        """Quote the id, escaped, and state the grammar."""
+        """Quote the id, with what cannot be printed escaped, and state the grammar."""
         shown = self.detail if len(self.detail) <= 80 else self.detail[:77] + "..."  # noqa: PLR2004
         if self.kind == "checkpoint":
-            return f"{shown!a} is no checkpoint id: that is cp_ and 32 digits of 0-9a-f; hf.checkpoints(run) lists them"
+            return f"{shown!r} is no checkpoint id: that is cp_ and 32 digits of 0-9a-f; hf.checkpoints(run) lists them"
+        if self.kind == "run" and self.detail.startswith("_holdfast."):
+            return f"{shown!r} is no run id: names that begin with _holdfast. are Holdfast's own; choose another"
+        if self.kind == "run" and self.detail in ("latest", "before"):
+            return f"{shown!r} is no run id: it is said of checkpoints; choose another"
+        signs = "_ . + = -" if self.kind == "run" else "_ . : @ + = -"
         return (
-            f"{shown!a} is no {self.kind} id: use 1 to 200 ASCII letters, digits and _ . : @ + = - , "
+            f"{shown!r} is no {self.kind} id: use 1 to 200 ASCII letters, digits and {signs} , "
             "beginning with a letter, a digit or _"
         )
 
@@ -127,7 +132,7 @@ class SectionInvalid(UsageError):
 
     def sentence(self) -> str:
         """Name the section and the place in it."""
-        return f"section {self.section!a}: {self.detail}"
+        return f"section {self.section!r}: {self.detail}"
 
 
 @dataclass(eq=False)
@@ -138,7 +143,7 @@ class UnknownType(UsageError):
 
     def sentence(self) -> str:
         """Name the type and how to register it."""
-        return f"{self.where}: holds a value of type {self.detail!a}; pass that class in holdfast.open(types=[...])"
+        return f"{self.where}: holds a value of type {self.detail!r}; pass that class in holdfast.open(types=[...])"
 
 
 @dataclass(eq=False)
@@ -156,7 +161,7 @@ class LimitExceeded(UsageError):
 
 @dataclass(eq=False)
 class NotFound(HoldfastError):
-    """There is no such thing in this store."""
+    """There is no such run, checkpoint, section or file."""
 
     exit_code: ClassVar[int] = 3
 
@@ -166,7 +171,8 @@ class NotFound(HoldfastError):
 
     def sentence(self) -> str:
         """Name what was looked for, and what is near it."""
-        return f"there is no {self.kind} {self.name!a} in this store" + (f": {self.hint}" if self.hint else "")
+        named = f" {self.name!r}" if self.name else ""
+        return f"there is no {self.kind}{named}" + (f": {self.hint}" if self.hint else "")
 
 
 @dataclass(eq=False)
@@ -180,7 +186,7 @@ class Conflict(HoldfastError):
 
     def sentence(self) -> str:
         """Name the run."""
-        return f"run {self.run!a}: somebody else was first; read it again"
+        return f"run {self.run!r}: somebody else was first; read it again"
 
 
 @dataclass(eq=False)
@@ -193,7 +199,7 @@ class HeadMoved(Conflict):
     def sentence(self) -> str:
         """Name both heads."""
         return (
-            f"run {self.run!a}: another writer moved its head from {self.expected} to {self.actual}; nothing was "
+            f"run {self.run!r}: another writer moved its head from {self.expected} to {self.actual}; nothing was "
             "written. Open the run again with hf.run(...) to go on from the new head"
         )
 
@@ -209,7 +215,7 @@ class RunDiffers(Conflict):
     def sentence(self) -> str:
         """Name the run and the store."""
         return (
-            f"run {self.run!a}: {self.store} has another run of this id, or went on from it; nothing of it was copied. "
+            f"run {self.run!r}: {self.store} has another run of this id, or went on from it; nothing of it was copied. "
             "Copy into another store or tenant, or delete one of the two"
         )
 
@@ -224,7 +230,7 @@ class LeaseHeld(Conflict):
     def sentence(self) -> str:
         """Name the owner and when the lease lapses."""
         return (
-            f"run {self.run!a}: {self.owner!a} has it until {self.until}; nothing was written. Wait, or take it over "
+            f"run {self.run!r}: {self.owner!r} has it until {self.until}; nothing was written. Wait, or take it over "
             "when the lease has lapsed"
         )
 
@@ -240,8 +246,8 @@ class LeaseLost(Conflict):
 
     def sentence(self) -> str:
         """Name who has it now."""
-        now = f"{self.owner!a} took it over" if self.owner else "it was given back"
-        return f"run {self.run!a}: lease {self.token} lapsed and {now}; nothing was written. Stop moving it from here"
+        now = f"{self.owner!r} took it over" if self.owner else "it was given back"
+        return f"run {self.run!r}: lease {self.token} lapsed and {now}; nothing was written. Stop moving it from here"
 
 
 @dataclass(eq=False)
@@ -267,7 +273,7 @@ class ChunkCorrupt(IntegrityError):
 
     def sentence(self) -> str:
         """Name the section and checkpoint that need the chunk."""
-        place = f"section {self.section!a} of checkpoint {self.checkpoint}: " if self.checkpoint else ""
+        place = f"section {self.section!r} of checkpoint {self.checkpoint}: " if self.checkpoint else ""
         return (
             f"{place}chunk {self.chunk[:16]} {self.detail}. Other checkpoints stay readable: hf.verify() lists the "
             "damage, hf.latest(run, sound=True) finds the newest sound one"
@@ -296,7 +302,7 @@ class RunCorrupt(IntegrityError):
 
     def sentence(self) -> str:
         """Name the run."""
-        return f"run {self.run!a}: {self.detail}. hf.verify() lists the damage"
+        return f"run {self.run!r}: {self.detail}. hf.verify() lists the damage, `holdfast repair` mends what can be"
 
 
 @dataclass(eq=False)
@@ -374,7 +380,7 @@ class RestoreConflict(HoldfastError):
 
     def sentence(self) -> str:
         """Name the first paths."""
-        shown = ", ".join(ascii(path) for path in self.paths[:5]) + (" ..." if len(self.paths) > 5 else "")  # noqa: PLR2004
+        shown = ", ".join(repr(path) for path in self.paths[:5]) + (" ..." if len(self.paths) > 5 else "")  # noqa: PLR2004
         return f"{self.detail}: {shown}. Nothing was changed; make a new plan and decide on these paths"
 
 
@@ -389,7 +395,7 @@ class RestoreFailed(HoldfastError):
 
     def sentence(self) -> str:
         """Name the path and what the file system said."""
-        return f"restore stopped at {self.path!a}: {self.detail}"
+        return f"restore stopped at {self.path!r}: {self.detail}"
 
 
 @dataclass(eq=False)
@@ -400,7 +406,7 @@ class CaptureFailed(UsageError):
 
     def sentence(self) -> str:
         """Name the section."""
-        return f"section {self.section!a}: {self.detail}. Nothing was saved, and no other section was touched"
+        return f"section {self.section!r}: {self.detail}. Nothing was saved, and no other section was touched"
 
 
 @dataclass(eq=False)
@@ -437,7 +443,7 @@ class Unprotected(HoldfastError):
 
     def sentence(self) -> str:
         """Say since when, and why."""
-        return f"run {self.run!a} is unprotected since {self.since}: {self.detail}"
+        return f"run {self.run!r} is unprotected since {self.since}: {self.detail}"
 
 
 @dataclass(eq=False)
@@ -469,7 +475,7 @@ class SessionOver(HoldfastError):
 
     def sentence(self) -> str:
         """Say how to go on in the next session."""
-        return f"run {self.run!a}: the session is over, {self.detail}. Open the run again in a new session to go on"
+        return f"run {self.run!r}: the session is over, {self.detail}. Open the run again in a new session to go on"
 
 
 @dataclass(eq=False)
@@ -511,7 +517,7 @@ class RunClosed(UsageError):
 
     def sentence(self) -> str:
         """Say how to go on."""
-        return f"run {self.run!a} is closed, so {self.detail}: open it again with hf.run({self.run!a})"
+        return f"run {self.run!r} is closed, so {self.detail}: open it again with hf.run({self.run!r})"
 
 
 @dataclass(eq=False)
@@ -536,7 +542,7 @@ class PlanOutdated(Conflict):
         """Say what moved."""
         shown = "; ".join(self.changed[:5])
         return (
-            f"run {self.run!a}: the plan is out of date ({shown}); nothing was touched. Make a new one with hf.plan()"
+            f"run {self.run!r}: the plan is out of date ({shown}); nothing was touched. Make a new one with hf.plan()"
         )
 
 
@@ -550,7 +556,7 @@ class RecoveryError(HoldfastError):
 
     def sentence(self) -> str:
         """Name the run."""
-        return f"run {self.run!a} cannot go on as asked"
+        return f"run {self.run!r} cannot go on as asked"
 
 
 @dataclass(eq=False)
@@ -564,7 +570,7 @@ class CannotResume(RecoveryError):
     def sentence(self) -> str:
         """Give every blocker, and what can be typed against it."""
         advice = f" Try {' or '.join(self.suggestions)}" if self.suggestions else ""
-        return f"run {self.run!a} cannot go on from {self.checkpoint}: {'; '.join(self.blockers)}.{advice}"
+        return f"run {self.run!r} cannot go on from {self.checkpoint}: {'; '.join(self.blockers)}.{advice}"
 
 
 @dataclass(eq=False)
@@ -577,7 +583,7 @@ class EffectUncertain(RecoveryError):
     def sentence(self) -> str:
         """Name the step and how to decide."""
         return (
-            f"run {self.run!a}: step {self.step!a} began and has no recorded end, so {self.detail} may or may not have "
+            f"run {self.run!r}: step {self.step!r} began and has no recorded end, so {self.detail} may or may not have "
             "happened. Look, then decide: retry or skip"
         )
 
@@ -593,7 +599,7 @@ class Divergence(RecoveryError):
     def sentence(self) -> str:
         """Name the step, what was recorded and what was asked."""
         return (
-            f"run {self.run!a}, step {self.step!a}: the record has {self.expected}, the program asks for {self.got}. "
+            f"run {self.run!r}, step {self.step!r}: the record has {self.expected}, the program asks for {self.got}. "
             "Give a changed step a new name, or fork the run before it"
         )
 
@@ -604,7 +610,7 @@ class ReplayEnded(RecoveryError):
 
     def sentence(self) -> str:
         """Say how to go on."""
-        return f"run {self.run!a}: its record ends here. Go on live from here with replay.fork(new_run)"
+        return f"run {self.run!r}: its record ends here. Go on live from here with replay.fork(new_run)"
 
 
 @dataclass(eq=False)
@@ -621,7 +627,7 @@ class RunWaiting(HoldfastError):
 
     def sentence(self) -> str:
         """Say what it waits for."""
-        return f"run {self.run!a} waits ({self.kind} {self.wait!a}): {self.question}"
+        return f"run {self.run!r} waits ({self.kind} {self.wait!r}): {self.question}"
 
 
 @dataclass(eq=False)
@@ -636,7 +642,7 @@ class RunCancelled(HoldfastError):
 
     def sentence(self) -> str:
         """Say who, and why."""
-        return f"run {self.run!a} was cancelled by {self.by or 'somebody'}" + (f": {self.note}" if self.note else "")
+        return f"run {self.run!r} was cancelled by {self.by or 'somebody'}" + (f": {self.note}" if self.note else "")
 
 
 @dataclass(eq=False)
@@ -653,7 +659,7 @@ class ReplanLimit(HoldfastError):
     def sentence(self) -> str:
         """Give the reasons so far."""
         return (
-            f"run {self.run!a}: phase {self.phase!a} was replanned {self.limit:,} times already "
+            f"run {self.run!r}: phase {self.phase!r} was replanned {self.limit:,} times already "
             f"({'; '.join(self.history)}). Mend the cause by hand, or raise the limit"
         )
 
@@ -671,7 +677,7 @@ class BudgetExhausted(HoldfastError):
 
     def sentence(self) -> str:
         """Give both numbers."""
-        return f"run {self.run!a}: {self.budget} used {self.used:,} of {self.limit:,}. Raise the limit to go on"
+        return f"run {self.run!r}: {self.budget} used {self.used:,} of {self.limit:,}. Raise the limit to go on"
 
 
 @dataclass(eq=False)
@@ -683,11 +689,14 @@ class CommandFailed(HoldfastError):
     detail: str
     retry_after: float | None = None
     """In how many seconds it wants to be asked again, if it says so."""
+    printed: str = ""
+    """The end of what it printed, if that is more than `detail` says."""
 
     def sentence(self) -> str:
-        """Name the command, how it ended and what it said."""
+        """Name the command, how it ended and what it said, on the first line; below it the end of what it printed."""
         later = f" It wants to be asked again in {self.retry_after} s" if self.retry_after is not None else ""
-        return f"{self.command!a} ended with {self.status}: {self.detail}{later}"
+        below = f"\n{self.printed}" if self.printed else ""
+        return f"{self.command!r} ended with {self.status}: {self.detail}{later}{below}"
 
 
 @dataclass(eq=False)
@@ -701,7 +710,7 @@ class StepTimeout(HoldfastError):
 
     def sentence(self) -> str:
         """Name the step and its limit."""
-        return f"step {self.step!a} took longer than {self.timeout_s:,} s"
+        return f"step {self.step!r} took longer than {self.timeout_s:,} s"
 
 
 @dataclass(eq=False)
@@ -715,4 +724,4 @@ class SubjectUnavailable(HoldfastError):
 
     def sentence(self) -> str:
         """Name the subject and what went wrong."""
-        return f"subject {self.subject!a} cannot be read: {self.detail}"
+        return f"subject {self.subject!r} cannot be read: {self.detail}"

@@ -22,7 +22,7 @@ from holdfast.workspace.options import WorkspaceOptions
 from holdfast.workspace.paths import text
 from holdfast.workspace.planning import plan_restore
 from holdfast.workspace.restore import apply, recover_interrupted
-from holdfast.workspace.tree import StoredTree
+from holdfast.workspace.tree import StoredTree, check_named
 from holdfast.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _store_paths(store: Store, root: Path) -> tuple[str, ...]:
         for place in (path.parent.resolve() / path.name, path.resolve()):
             if root.is_relative_to(place):
                 raise UsageError(
-                    f"workspace {str(root)!a} is or lies in the store's own folder {str(place)!a}: "
+                    f"workspace {str(root)!r} is or lies in the store's own folder {str(place)!r}: "
                     "put the store elsewhere, for example in a folder of its own inside the workspace"
                 )
             if place.is_relative_to(root):
@@ -146,6 +146,7 @@ class RunFiles:
         if decisions is None:
             decisions = Decisions(edits="take" if paths else "keep")
         reader = self._capture.reader
+        check_named(reader, checkpoint.workspace.root, paths, str(self.path if into is None else into))
         if into is None:
             return plan_restore(
                 reader,

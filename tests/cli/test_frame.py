@@ -223,7 +223,8 @@ def test_a_file_that_is_no_store_is_refused(hf, project):
     done = hf("ls")
     assert done.code == 5
     assert "Traceback" not in done.err
-    assert "`holdfast verify`" in done.err
+    assert "bring it back from a copy" in done.err
+    assert hf("verify").err == done.err, "no advice to do what was just done"
 
 
 def test_settings_that_cannot_be_followed_are_named(hf, project):

@@ -136,7 +136,7 @@ def test_show_tells_what_is_in_a_checkpoint(hf, story):
 def test_show_of_a_section_that_is_not_there_names_those_that_are(hf, story):
     done = hf("show", "issue-42", "stat")
     assert done.code == 3
-    assert "it has state, workflow, workspace" in done.err
+    assert "issue-42@3 has state, workflow, workspace" in done.err
 
 
 def test_show_says_of_values_that_only_the_program_can_read(hf, project):
@@ -166,7 +166,9 @@ def test_files_lists_what_was_captured_and_what_was_not(hf, story):
     assert hf("files", "issue-42").out == "a.txt\nsrc/main.py\n"
     assert hf("files", "issue-42", "src").out == "src/main.py\n"
     assert hf("files", "issue-42", "*.txt").out == "a.txt\n"
-    assert hf("files", "issue-42", "nothing").err == "No such files.\n"
+    missing = hf("files", "issue-42", "main.py")
+    assert (missing.code, missing.out) == (3, "")
+    assert "did you mean 'src/main.py'?" in missing.err
     assert re.search(r"^-0644 +6 B +[0-9a-f]{12} +a.txt$", hf("files", "issue-42", "-l").out, re.MULTILINE)
     files = hf("files", "issue-42", "--json").json["files"]
     assert [one["path"] for one in files if one["kind"] == "file"] == ["a.txt", "src/main.py"]
@@ -187,15 +189,15 @@ def test_cat_gives_every_byte_as_it_was(hf, project):
     data = bytes(range(256)) + b"\r\nlast line without an end"
     (project / "blob").write_bytes(data)
     store = holdfast.open()
-    store.run("ns:r", workspace=project).checkpoint()
+    store.run("r", workspace=project).checkpoint()
     store.close()
     before, sys.stdout = sys.stdout, io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     try:
-        assert main(["cat", "ns:r:blob"]) == 0
+        assert main(["cat", "r:blob"]) == 0
         assert sys.stdout.buffer.getvalue() == data
     finally:
         sys.stdout = before
-    shown = hf("cat", "ns:r:blob", terminal=True).out
+    shown = hf("cat", "r:blob", terminal=True).out
     assert "\x1b" not in shown
     assert r"\e" in shown
 

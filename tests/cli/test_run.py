@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from datetime import UTC, datetime
 
 import pytest
 
 import holdfast
+from holdfast.cli.commands.run import way_on
+from holdfast.flow.events import Event
 
 THREE = """\
 flow: three
@@ -129,14 +134,95 @@ def test_a_person_is_asked_to_resume_and_what_the_run_waits_for(hf, flow):
     assert log(flow) == ["build", "push"]
 
 
+def test_a_person_is_asked_for_the_amount_that_a_used_up_budget_is_raised_by(hf, flow):
+    """Proves E6 as a person sees it."""
+    text = """flow: spends\nbudget: {tokens: 100}\nphases: {a: cat a.json, b: cat a.json, c: cat a.json}\n"""
+    (flow / "spends.yaml").write_text(text)
+    (flow / "a.json").write_text('{"result": "x", "usage": {"total_tokens": 100}}')
+    left = hf("run", "spends.yaml", terminal=True, stdin=b"raise\n\n")
+    assert (left.code, "Raise tokens by how much?" in left.err) == (9, True)
+    done = hf("run", "spends.yaml", "--resume", terminal=True, stdin=b"raise\nmuch\n50\nlimit\n1_000\n")
+    assert done.code == 0
+    assert "'much' is no amount" in done.err
+    assert "The new limit of tokens?" in done.err
+
+
+def test_a_run_that_blocks_without_a_terminal_says_the_command_that_answers_it(hf, flow):
+    """Proves E6 as a person sees it."""
+    line = [sys.executable, "-m", "holdfast", "run", "asks.yaml"]
+    with subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            said = next(line.strip() for line in process.stdout if "holdfast answer" in line)
+            assert said == "`holdfast answer approve asks` answers, or with reject."
+            assert hf(*said.split("`")[1].split()[1:]).code == 0
+            process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert (process.returncode, log(flow)) == (0, ["build", "push"])
+
+
+@pytest.mark.parametrize(
+    ("event", "said"),
+    [
+        ({"wait": "approve:p", "wait_kind": "approval", "options": ["approve", "reject"]},
+         "`holdfast answer approve r` answers, or with reject."),
+        ({"wait": "budget:tokens:1", "wait_kind": "budget", "options": ["raise"], "budget": "tokens"},
+         "`holdfast budget r tokens=MORE` raises it."),
+        ({"wait": "step:p/t:1", "wait_kind": "uncertain", "options": ["retry", "skip", "stop"]},
+         "`holdfast answer retry r --wait step:p/t:1` answers, or with skip or stop."),
+        ({"wait": "pause:1", "wait_kind": "pause", "options": []}, "`holdfast resume r` lets it go on."),
+        ({"wait": "cooldown:1", "wait_kind": "cooldown", "options": []}, ""),
+    ],
+)  # fmt: skip
+def test_each_wait_has_its_way_on(event, said):
+    assert way_on(Event(kind="waiting", at=datetime.now(UTC), data=event), "r") == said
+
+
+def test_a_question_of_a_task_is_named_because_there_may_be_several():
+    data = {"wait": "approve:p/a b", "wait_kind": "approval", "options": ["approve"]}
+    asked = Event(kind="waiting", at=datetime.now(UTC), phase="p", task="a b", data=data)
+    assert way_on(asked, "my run") == "`holdfast answer approve 'my run' --wait 'approve:p/a b'` answers."
+
+
 def test_a_person_who_declines_starts_afresh_and_the_old_line_is_archived(hf, flow):
-    """Proves B3."""
+    """Proves B3: and is told so beforehand."""
     hf("run", "asks.yaml", "--waiting", "leave")
     done = hf("run", "asks.yaml", terminal=True, stdin=b"n\napprove\n")
+    assert "Resume it (n sets it aside and begins anew)? [Y/n]" in done.err
     assert done.code == 0
     assert log(flow) == ["build", "build", "push"]
     with holdfast.open() as store:
         assert any(one.status == "archived" for one in store.checkpoints("asks", archived=True))
+
+
+def test_what_a_process_did_before_it_asked_is_done_and_not_kept(hf, flow):
+    """Proves B9 as a person sees it."""
+    (flow / "twice.yaml").write_text(
+        "flow: twice\nphases: {one: echo 1, two: {run: echo 2, approve: two?}, three: {run: echo 3, approve: three?}}\n"
+    )
+    done = hf("run", "twice.yaml", terminal=True, stdin=b"approve\napprove\n")
+    assert done.code == 0
+    assert "3 tasks done." in done.err
+    assert "kept from before" not in done.err
+
+
+def test_a_run_that_is_left_waiting_says_how_its_question_is_answered(hf, flow):
+    """Proves E6 as a person sees it."""
+    left = hf("run", "asks.yaml", "--waiting", "leave")
+    assert "`holdfast answer approve asks` answers, or with reject; then run it again." in left.err
+    hf("pause", "asks")
+    paused = hf("run", "asks.yaml", "--waiting", "leave")
+    assert "waiting paused by" in paused.out
+    assert "`holdfast resume asks` lets it go on; then run it again." in paused.err
+    assert hf("resume", "asks").code == 0
+    assert hf("approve", "asks").code == 0
+    assert hf("run", "asks.yaml", "--waiting", "leave").code == 0
+
+
+def test_a_phase_that_is_done_is_shown_as_done_after_a_resume(hf, flow):
+    """Proves B3 as a person sees it."""
+    hf("run", "asks.yaml", "--waiting", "leave")
+    assert "= build  kept from before" in hf("run", "asks.yaml", "--resume", terminal=True, stdin=b"approve\n").out
 
 
 def test_fresh_and_resume_do_not_ask(hf, flow):
@@ -211,7 +297,55 @@ def test_a_flow_that_cannot_be_followed_is_refused_before_anything_runs(hf, flow
 def test_nothing_is_imported_because_a_flow_names_it(hf, flow):
     (flow / "calls.yaml").write_text("flow: calls\nphases: {p: {call: mine:work}}\n")
     done = hf("run", "calls.yaml")
-    assert (done.code, "mine" in done.err) == (2, True)
+    assert (done.code, done.out) == (2, "")
+    assert "line 2, phases.p.call: 'mine:work': 'mine' is not imported" in done.err
+    assert "hf run --import mine" in done.err
+
+
+LOUD = """\
+import subprocess, sys, threading
+
+def work(call):
+    sys.stdout.write(f"{call.task} beg")
+    print("un", flush=True)
+    print("oh", file=sys.stderr)
+    sys.stdout.buffer.write(b"bytes\\n")
+    thread = threading.Thread(target=print, args=("beside",))
+    thread.start()
+    thread.join()
+    print("no end", end="")
+    return len(call.task)
+
+def leave(call):
+    sys.exit(3)
+"""
+
+
+def test_what_functions_print_is_told_by_task_and_kept(hf, flow):
+    """Proves D3."""
+    (flow / "loud.py").write_text(LOUD)
+    both = "{one: {call: loud:work}, second: {call: loud:work}}"
+    check = "printf %s {phases.p.tasks.second.output} > kept"
+    (flow / "loud.yaml").write_text(f"flow: loud\nphases: {{p: {{tasks: {both}}}, q: '{check}'}}\n")
+    done = hf("run", "loud.yaml", "--import", "loud", "--json", "--no-files")
+    assert (done.code, done.err) == (0, "")
+    events = [json.loads(line) for line in done.out.splitlines()]
+    for task in ("one", "second"):
+        said = [event for event in events if event["kind"] == "task_output" and event["task"] == task]
+        assert f"{task} begun\n" in [event["text"] for event in said]
+        assert [event["text"] for event in said if event["data"]["stream"] == "stderr"] == ["oh\n"]
+    assert sum(event.get("text") == "beside\n" for event in events) == 2
+    assert (flow / "kept").read_text().startswith("second begun\nbytes\n")
+    assert (flow / "kept").read_text().endswith("no end")
+
+
+def test_a_function_that_calls_exit_is_a_failed_task(hf, flow):
+    (flow / "loud.py").write_text(LOUD)
+    (flow / "leaves.yaml").write_text("flow: leaves\nphases: {p: {call: loud:leave, on_failure: skip}, q: echo on}\n")
+    done = hf("run", "leaves.yaml", "--import", "loud")
+    assert done.code == 0
+    assert "it called sys.exit" in done.out
+    assert "phase done q" in done.out
 
 
 def test_a_person_names_the_modules_whose_functions_are_called(hf, flow):
@@ -223,6 +357,7 @@ def test_a_person_names_the_modules_whose_functions_are_called(hf, flow):
 
 def test_what_is_not_there_is_said(hf, flow):
     assert hf("run", "no.yaml").code == 3
+    assert "store" not in hf("run", "no.yaml").err
     assert hf("run", "no.md").code == 3
     assert hf("run", "three.yaml", "--agent", "x").code == 2
     assert hf("run", "three.yaml", "--workspace", "nowhere").code != 0
@@ -240,11 +375,38 @@ def test_resume_says_that_the_flow_is_not_what_it_was(hf, flow):
 def test_a_dry_run_says_what_a_changed_flow_would_do_and_does_nothing(hf, flow):
     (flow / "wait.yaml").write_text("flow: wait\nphases: {a: 'true', b: {approve: 'Go?', run: 'true'}}\n")
     assert "a: new, it runs" in hf("run", "wait.yaml", "--dry-run").out
-    assert "wait" not in hf("ls").out
+    for store in ("other.db", "file:files"):
+        assert "a: new, it runs" in hf("--store", store, "run", "wait.yaml", "--dry-run").out
+    assert sorted(one.suffix for one in flow.iterdir()) == sorted([".yaml"] * 3 + [".py", ""])
     hf("run", "wait.yaml", "--waiting", "leave")
     (flow / "wait.yaml").write_text("flow: wait\nphases: {a: 'true', c: 'true', b: {approve: 'Go?', run: 'false'}}\n")
     done = hf("run", "wait.yaml", "--dry-run")
     assert done.code == 0
-    assert "a: unchanged" in done.out
-    assert "b: changed" in done.out
-    assert "c: new" in done.out
+    assert done.out.splitlines() == ["a: unchanged, its results are kept", "c: new, it runs", "b: changed, it runs"]
+    phases = hf("run", "wait.yaml", "--dry-run", "--json").json["phases"]
+    assert [(one["phase"], one["will"]) for one in phases] == [("a", "kept"), ("c", "runs"), ("b", "runs")]
+
+
+def test_a_parameter_that_was_kept_out_of_the_store_is_asked_for(hf, flow):
+    """Proves E7."""
+    (flow / "key.yaml").write_text(
+        "flow: key\nparams: {key: none}\nphases: {a: {approve: 'ok?'}, b: 'echo {params.key}'}\n"
+    )
+    hf("run", "key.yaml", "--waiting", "leave", "--param", "key=AKIAIOSFODNN7EXAMPLE")
+    hf("approve", "key")
+    refused = hf("run", "key.yaml", "--waiting", "leave", "--resume")
+    assert (refused.code, "give it again (--param key=VALUE)" in refused.err) == (2, True)
+    assert hf("run", "key.yaml", "--resume", "--param", "key=AKIAIOSFODNN7EXAMPLE").code == 0
+
+
+@pytest.mark.parametrize(("named", "line"), [([], "run asks.yaml"), (["--run-id", "x"], "run asks.yaml --run-id x")])
+def test_resume_names_the_line_that_carries_this_run_on(hf, flow, named, line):
+    hf("run", "asks.yaml", "--waiting", "leave", *named)
+    resumed = hf("resume", named[-1] if named else "asks", "--yes")
+    assert f"`holdfast {line}` carries it on." in resumed.err
+
+
+def test_resume_of_a_plan_names_the_plan_alone(hf, flow):
+    (flow / "plan.md").write_text("## Phase 1: one\n```sh\nexit 3\n```\n")
+    hf("run", "plan.md", "--waiting", "leave")
+    assert "`holdfast run plan.md` carries it on." in hf("resume", "--yes").err

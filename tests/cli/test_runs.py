@@ -95,12 +95,12 @@ def test_resume_of_files_that_others_changed_asks(hf, crashed):
 
 def test_resume_asks_a_person_about_conflicts_and_names_the_options_elsewhere(hf, crashed):
     (crashed / "a.txt").write_text("mine\n")
-    unasked = hf("resume", "r@1")
+    unasked = hf("resume", "r@2")
     assert unasked.code == 8
     assert "Try --keep, --take, --both or --merge" in unasked.err
-    assert hf("resume", "r@1", stdin=b"refuse\n", terminal=True).code == 12
+    assert hf("resume", "r@2", stdin=b"refuse\n", terminal=True).code == 12
     assert (crashed / "a.txt").read_text() == "mine\n"
-    assert hf("resume", "r@1", stdin=b"take\nresume\n", terminal=True).code == 0
+    assert hf("resume", "r@2", stdin=b"take\nresume\n", terminal=True).code == 0
     assert (crashed / "a.txt").read_text() == "one\n"
 
 
@@ -394,9 +394,35 @@ def test_a_run_that_used_up_its_budget_goes_on_when_it_is_raised(hf, project):
     with pytest.raises(holdfast.RunWaiting):
         spend()
     assert "budget" in hf("status", "r").out
+    assert hf("answer", "raise", "r").code == 2
+    assert "`holdfast budget r tokens=MORE`" in hf("answer", "raise", "r").err
     raised = hf("budget", "r", "tokens=1_000", "--note", "worth it", "--json").json
-    assert raised["raised"] == {"tokens": 1000}
+    assert (raised["wait"], raised["raised"]) == ("budget:tokens:1", {"tokens": 1000})
     spend()
+    store.close()
+
+
+def test_a_budget_is_raised_by_the_name_that_a_flow_gives_it_and_an_unknown_one_is_refused(hf, project):
+    """Proves E6 as a person sees it."""
+    store = holdfast.open()
+
+    def spend(run):
+        run.budget.limit(tokens=100, time_s=60)
+        run.budget.spend(tokens=120, once="first")
+
+    with pytest.raises(holdfast.RunWaiting), store.run("r", waiting="leave") as run:
+        spend(run)
+    for text, says in (("tokns=5", "did you mean 'tokens'"), ("foo=5", "'time_s', 'tokens'"), ("time=5x", "1h30m")):
+        refused = hf("budget", "r", text)
+        assert (refused.code, says in refused.err) == (2, True), text
+    assert len(store.waiting("r")) == 1
+    raised = hf("budget", "r", "time=1m")
+    assert raised.out == "time: raised by 1m\n"
+    assert "still waits: The budget tokens is used up" in raised.err
+    assert hf("budget", "r", "time_s=30", "tokens=80").out == "time_s: raised by 30\ntokens: raised by 80\n"
+    with store.run("r", waiting="leave") as run:
+        assert (run.budget.limit_of("time_s"), run.budget.limit_of("tokens")) == (150, 180)
+        assert run.waits.open == []
     store.close()
 
 
@@ -411,3 +437,199 @@ def test_answer_gives_any_of_the_options(hf, project):
         reply = run.approve("Which?", options=("red", "blue"))
     assert (reply.choice, reply.value) == ("blue", [1])
     store.close()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("checkpoint", "_holdfast.keys"),
+        ("fork", "issue-42", "_holdfast.keys"),
+        ("begin", "_holdfast.keys"),
+        ("resume", "_holdfast.keys", "--afresh", "-y"),
+    ],
+)
+def test_a_name_of_the_engines_own_is_refused_and_the_store_goes_on(hf, story, words):
+    refused = hf(*words)
+    assert refused.code in (2, 3)
+    assert "issue-42" in hf("ls").out
+    assert hf("verify").code == 0
+
+
+_KILLED = """
+import os, signal, sys
+from holdfast.cli.main import main
+from holdfast.workspace.ops import FileOps
+
+swap = FileOps.place
+def die(*args, **named):
+    swap(*args, **named)
+    os.kill(os.getpid(), signal.SIGKILL)
+FileOps.place = die
+main(sys.argv[1:])
+"""
+
+
+def killed_in_the_swap(*words):
+    """Call the command line in a process that dies when it has put the first file into its place."""
+    done = subprocess.run([sys.executable, "-c", _KILLED, *words], capture_output=True, check=False, timeout=60)
+    assert done.returncode == -9, done
+
+
+def test_a_resume_that_was_killed_in_its_files_is_ended_by_the_same_call(hf, story):
+    """Proves D9."""
+    (story / "src" / "main.py").write_text("print(3)\n")
+    hf("checkpoint", "issue-42", "--workspace")
+    killed_in_the_swap("resume", "issue-42@1", "--take", "-y")
+    shown = hf("resume", "issue-42@1", "--take", "-n")
+    assert shown.code == 8
+    assert "`holdfast resume issue-42`" in shown.out
+    assert "`holdfast resume issue-42`" in hf("undo", "issue-42", "-n").err
+    ill = hf("doctor")
+    assert ill.code == 1
+    assert "a recovery of issue-42 was interrupted" in ill.out
+    assert hf("resume", "issue-42@1", "--take", "-y").code == 0
+    assert (story / "a.txt").read_text() == "one\n"
+    assert (story / "src" / "main.py").read_text() == "print(1)\n"
+    assert hf("doctor").code == 0
+    assert hf("undo", "issue-42", "-y").code == 0
+    assert (story / "a.txt").read_text() == "three\n"
+    assert (story / "src" / "main.py").read_text() == "print(3)\n"
+
+
+@pytest.mark.parametrize("words", [("resume", "issue-42", "-y"), ("undo", "issue-42", "-y")])
+def test_a_resume_that_was_killed_in_its_files_is_ended_by_other_commands(hf, story, words):
+    (story / "src" / "main.py").write_text("print(3)\n")
+    hf("checkpoint", "issue-42", "--workspace")
+    killed_in_the_swap("resume", "issue-42@1", "--take", "-y")
+    done = hf(*words)
+    assert done.code == 0, done
+    first, then = ("one", "print(1)") if words[0] == "resume" else ("three", "print(3)")
+    assert (story / "a.txt").read_text() == f"{first}\n"
+    assert (story / "src" / "main.py").read_text() == f"{then}\n"
+    assert hf("doctor").code == 0
+
+
+@pytest.fixture
+def linked(project, hf):
+    """A run of one checkpoint with a link that leads out of the directory; link and file are gone since."""
+    (project / "out").symlink_to("/etc/hostname")
+    (project / "a").write_text("1\n")
+    hf("checkpoint", "w", "--workspace")
+    (project / "out").unlink()
+    (project / "a").unlink()
+    hf("checkpoint", "w", "--workspace")
+    return project
+
+
+@pytest.mark.parametrize(
+    "words", [("restore", "w@1", "--take"), ("resume", "w@1", "--take"), ("fork", "w@1", "w2", "--into", "new")]
+)
+def test_a_link_that_leads_outside_is_put_back_where_that_is_allowed(hf, linked, words):
+    refused = hf(*words, "-y")
+    assert refused.code != 0
+    assert "--allow-outside-links creates it" in refused.out + refused.err
+    assert not (linked / "a").exists()
+    assert "w2" not in hf("ls").out
+    assert hf(*words, "-y", "--allow-outside-links").code == 0
+    place = linked / "new" if words[0] == "fork" else linked
+    assert (place / "a").read_text() == "1\n"
+    assert (place / "out").readlink() == Path("/etc/hostname")
+
+
+def test_a_fork_whose_files_cannot_be_put_leaves_no_run(hf, story):
+    (story / "new").mkdir()
+    (story / "new" / "a.txt").write_text("mine\n")
+    refused = hf("fork", "issue-42", "other", "--into", "new")
+    assert refused.code == 4
+    assert (story / "new" / "a.txt").read_text() == "mine\n"
+    assert "other" not in hf("ls").out
+    assert hf("fork", "issue-42", "other", "--drop", "workspace", "--into", "new").code == 2
+
+
+def test_a_head_that_vanished_is_passed_over_and_what_is_lost_is_told(hf, story):
+    damage(story, "DELETE FROM checkpoint WHERE seq = 3")
+    assert "is the head of run 'issue-42' and is missing" in hf("ls").err
+    refused = hf("checkpoint", "issue-42")
+    assert refused.code == 5
+    assert "`holdfast resume issue-42`" in refused.err
+    done = hf("resume", "issue-42", "--no-files", "-y")
+    assert done.code == 0, done
+    assert "damaged: checkpoint 3: it vanished" in done.out
+    assert "1 checkpoint after issue-42@2" in done.out
+    assert '"step": 2' in hf("show", "issue-42", "state").out
+    assert hf("checkpoint", "issue-42").code == 0
+
+
+def test_a_run_whose_checkpoints_were_all_deleted_is_not_damaged(hf):
+    hf("checkpoint", "r")
+    hf("delete", "r@1", "-y")
+    listed = hf("ls")
+    assert "all its checkpoints were deleted" in listed.out
+    assert "damaged" not in listed.out
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "INSERT OR REPLACE INTO lease VALUES ('issue-42', '', 999, 9e12, x'00')",
+        "UPDATE run SET record = zeroblob(10)",
+        "DELETE FROM run",
+        "DELETE FROM hold",
+    ],
+)
+def test_repair_makes_anew_what_the_store_keeps_about_a_run(hf, story, where):
+    damage(story, where)
+    assert "No runs yet" not in hf("ls").err
+    assert hf("verify").code == 5
+    shown = hf("repair", "-n")
+    assert shown.code == 5
+    assert "rebuild issue-42" in shown.out
+    assert hf("verify").code == 5, "nothing was done"
+    assert hf("repair", "-y", "--json").json["rebuilt"] == ["issue-42"]
+    assert hf("verify").code == 0
+    assert hf("checkpoint", "issue-42").code == 0
+    assert hf("show", "issue-42@3", "state").code == 0
+    assert hf("delete", "--run", "issue-42", "-y").code == 0
+
+
+def test_a_checkpoint_that_carries_damage_over_says_so(hf, project):
+    (project / "state.json").write_text('{"step": 1}')
+    hf("checkpoint", "r", "--state", "state.json", "--workspace")
+    damage(project, "UPDATE chunk SET data = zeroblob(length(data))")
+    taken = hf("checkpoint", "r")
+    assert taken.code == 0
+    assert "section state, carried over from r@1, is damaged" in taken.err
+    assert "section workspace" in taken.err
+    assert hf("checkpoint", "r", "--state", "state.json", "--workspace").err == ""
+
+
+def test_undoing_a_start_afresh_warns_of_no_damage(hf, story):
+    assert hf("resume", "issue-42", "--afresh", "-y").code == 0
+    (story / "a.txt").write_text("mine\n")
+    done = hf("undo", "issue-42", "-y")
+    assert done.code == 0
+    assert "warning" not in done.out + done.err
+    assert (story / "a.txt").read_text() == "three\n"
+
+
+def test_a_decision_on_a_step_answers_the_question_about_it(hf, project):
+    """The run does not ask again, and nothing warns that it would."""
+    program = (
+        "import holdfast, os, sys\n"
+        "with holdfast.open().run('r', waiting='leave') as run:\n"
+        "    run.step('push', lambda: os._exit(9), effect='git_push')\n"
+        "    print('past it')\n"
+    )
+
+    def live():
+        return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+
+    assert live().returncode == 9
+    assert "RunWaiting" in live().stderr
+    assert hf("status", "r", "--json").json["status"] == "waiting"
+    done = hf("resume", "r", "--skip", "push", "-y")
+    assert done.code == 0
+    assert "needs an answer" not in done.out + done.err
+    now = hf("status", "r", "--json").json
+    assert (now["status"], now["waits"]) == ("running", [])
+    assert live().stdout == "past it\n"

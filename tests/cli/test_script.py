@@ -113,7 +113,7 @@ def test_a_person_is_asked_whether_to_resume(hf, plan):
     hf("begin", "PLAN.md")
     hf("phase", "done", "1")
     yes = hf("begin", "PLAN.md", stdin=b"\n", terminal=True)
-    assert "Resume? [Y/n]" in yes.err
+    assert "Resume it (n sets it aside and begins anew)? [Y/n]" in yes.err
     assert hf("status", "--left").out.startswith("2-implement")
     no = hf("begin", "PLAN.md", stdin=b"n\n", terminal=True)
     assert "set aside" in no.err

@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from holdfast.cli.commands.init import SETTINGS
 from holdfast.settings.file import load_settings
 from holdfast.settings.values import Settings
+
+BIN = Path(sys.executable).parent
 
 
 def test_init_writes_settings_that_mean_the_defaults(hf, project):
@@ -126,6 +130,26 @@ def test_completion_offers_values_of_options_and_phases(hf, project):
     assert offered(hf, "replan", "1") == ["1-research"]
     assert offered(hf, "load", "--from", run[:3]) == [run]
     assert offered(hf, "resume", run[:3]) == [run]
+
+
+def test_completion_offers_what_may_stand_in_this_place(hf, story):
+    assert offered(hf, "log", "--trigger", "st") == ["state_transition", "step_complete", "stage_complete"]
+    assert offered(hf, "diff", "issue-42", "--only", "s") == ["state"]
+    assert offered(hf, "show", "issue-42", "") == ["state", "workflow", "workspace"]
+    assert offered(hf, "show", "issue-42", "--verbose", "state", "w") == ["workflow", "workspace"]
+    assert offered(hf, "show", "issue-42:go") == ["issue-42:good"]
+    assert offered(hf, "cat", "issue-42:") == ["issue-42:good", "issue-42:a.txt", "issue-42:src/main.py"]
+    assert offered(hf, "cat", "issue-42@2:a") == ["issue-42@2:a.txt"]
+    assert offered(hf, "diff", "issue-42", "go") == ["good"]
+    assert offered(hf, "restore", "issue-42", "--into", "") == []
+
+
+@pytest.mark.skipif(not shutil.which("fish"), reason="needs fish")
+def test_fish_offers_files_only_where_nothing_else_fits(hf, story):
+    script = hf("completion", "fish").out.replace("$words[1] __complete", f"{BIN}/hf __complete")
+    lines = [f"complete -C'{line}'" for line in ("hf log --trigger ma", "hf import a")]
+    done = subprocess.run(["fish"], input="\n".join([script, *lines]), text=True, capture_output=True, check=True)
+    assert done.stdout.split() == ["manual", "a.txt"]
 
 
 def test_completion_is_silent_whatever_goes_wrong(hf, project):

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import apsw
+import pytest
 
 import holdfast
-from holdfast.cli.session import HIDDEN_RUNS, KEYS_RUN
-from holdfast.runtime.inbox import INBOXES
+from holdfast.cli.session import KEYS_RUN
 from holdfast.transfer.keys import KEYS_RUN as REAL_KEYS_RUN
 
 
@@ -102,7 +107,6 @@ def test_a_list_of_an_encrypted_store_needs_its_key(hf, project):
     assert refused.code == 2
     assert "hidden" not in refused.out
     assert KEYS_RUN == REAL_KEYS_RUN
-    assert INBOXES.startswith(HIDDEN_RUNS)
 
 
 def test_the_projects_key_is_for_the_projects_store(hf, project, tmp_path):
@@ -131,3 +135,129 @@ def test_a_relative_key_file_counts_from_the_project(hf, project, monkeypatch):
     (project / "below").mkdir()
     monkeypatch.chdir(project / "below")
     assert hf("log", "r").code == 0
+
+
+def test_a_plain_store_is_copied_into_the_projects_encrypted_one(hf, project):
+    hf("checkpoint", "x", "--store", "plain")
+    hf("store", "key", "new", "k")
+    (project / "holdfast.yaml").write_text("encryption: {key_file: k}\nlocation: enc\n")
+    assert hf("copy", "plain", "enc").code == 0
+    assert hf("checkpoint", "y").code == 0
+    assert hf("copy", "plain", "enc", "--json").json["runs"][0]["present"] == 1
+    assert {run["id"] for run in hf("ls", "--json").json["runs"]} == {"x", "y"}
+    assert hf("verify").code == 0
+    told = hf("copy", "enc", "other")
+    assert "the same key opens it" in told.err
+
+
+_LOOKING = """
+import sys
+from crash.privileges import give_up_privileges
+from holdfast.cli.main import main
+give_up_privileges()
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def looking(*words):
+    return subprocess.run(
+        [sys.executable, "-c", _LOOKING, *map(str, words)],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def read_only(story):
+    """The story's store, which nobody may write."""
+    folder = story / ".holdfast"
+    (folder / "holdfast.db").chmod(0o400)
+    folder.chmod(0o500)
+    yield story
+    folder.chmod(0o700)
+    (folder / "holdfast.db").chmod(0o600)
+
+
+def test_a_store_that_cannot_be_written_can_be_looked_at(read_only, tmp_path):
+    for words in (
+        ["ls"],
+        ["log", "issue-42"],
+        ["show", "issue-42"],
+        ["files", "issue-42"],
+        ["cat", "issue-42:a.txt"],
+        ["diff", "issue-42@1"],
+        ["status", "issue-42"],
+        ["stats"],
+        ["verify"],
+        ["copy", ".holdfast", tmp_path / "other"],
+        ["export", "issue-42", "-o", tmp_path / "run.hfx"],
+        ["restore", "issue-42@1", "--into", tmp_path / "back", "--yes"],
+    ):
+        done = looking(*words)
+        assert done.returncode == 0, (words, done.stderr)
+    assert (tmp_path / "back" / "a.txt").read_text() == "one\n"
+    for words in (["checkpoint", "issue-42"], ["label", "issue-42", "x"], ["delete", "--run", "issue-42", "--yes"]):
+        done = looking(*words)
+        assert done.returncode == 6, (words, done.stdout)
+        assert "cannot be written" in done.stderr
+
+
+def test_commits_in_a_log_that_cannot_be_read_are_not_passed_over(story):
+    folder = story / ".holdfast"
+    (folder / "holdfast.db-wal").write_bytes(b"not in the file yet")
+    folder.chmod(0o500)
+    try:
+        done = looking("ls")
+        assert done.returncode == 6
+        assert "copy both to another place" in done.stderr
+    finally:
+        folder.chmod(0o700)
+
+
+def test_an_import_leaves_nothing_beside_the_file(hf, story, tmp_path):
+    hf("export", "issue-42", "-o", tmp_path / "e.hfx")
+    assert hf("import", tmp_path / "e.hfx", "--store", tmp_path / "target").code == 0
+    assert [one.name for one in tmp_path.glob("e.hfx*")] == ["e.hfx"]
+
+
+def test_an_import_that_meets_damage_says_what_is_there_by_now(hf, project, tmp_path):
+    with holdfast.open() as store:
+        run = store.run("r")
+        for number in range(3):
+            run.checkpoint(state={"text": f"{number}" * 100})
+        store.export(tmp_path / "e.hfx", "r")
+    connection = apsw.Connection(str(tmp_path / "e.hfx"))
+    connection.execute("UPDATE chunk SET data = x'00' WHERE n = (SELECT max(n) FROM chunk)")
+    connection.close()
+    done = hf("import", tmp_path / "e.hfx", "--store", tmp_path / "target")
+    assert done.code == 5
+    assert f"the copy of run 'r' stopped here, the checkpoints before this one are in sqlite://{tmp_path}" in done.err
+    assert hf("ls", "--store", tmp_path / "target", "--json").json["runs"][0]["checkpoints"] == 2
+
+
+def test_an_import_that_locks_an_empty_store_says_with_which_key(hf, project, tmp_path):
+    hf("store", "key", "new", "k")
+    (project / "holdfast.yaml").write_text("encryption: {key_file: k}\n")
+    hf("checkpoint", "x")
+    hf("export", "x", "-o", tmp_path / "e.hfx")
+    (project / "holdfast.yaml").write_text("location: other\n")
+    refused = hf("import", tmp_path / "e.hfx")
+    assert refused.code == 2
+    assert "--key-file FILE" in refused.err
+    done = hf("import", tmp_path / "e.hfx", "--key-file", "k")
+    assert done.code == 0
+    assert "encryption: {key_file: k}" in done.err
+    asked = hf("ls")
+    assert asked.code == 2
+    assert "encryption: {key_file: FILE}" in asked.err
+
+
+def test_a_key_that_is_not_there_is_not_asked_about(hf, project):
+    hf("store", "key", "new", "one.key")
+    (project / "holdfast.yaml").write_text("encryption: {key_file: one.key}\n")
+    hf("checkpoint", "r")
+    done = hf("store", "key", "remove", "nope", terminal=True, stdin=b"y\n")
+    assert done.code == 3
+    assert "?" not in done.err

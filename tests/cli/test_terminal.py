@@ -152,7 +152,7 @@ def test_a_flow_is_interrupted_and_carried_on(terminal, project):
     assert re.search(r"^build +open ", terminal.run("hf ls"), re.MULTILINE)
     assert "user_interrupt" in terminal.run("hf log build")
     terminal.type("clear; hf run flow.yaml; echo =$?=")
-    terminal.wait_for(r"Resume\? \[Y/n\]")
+    terminal.wait_for(r"Resume it .*\? \[Y/n\]")
     terminal.type("")
     assert "1 kept from before" in terminal.wait_for(r"^=0=")
     assert (project / "done.txt").read_text() == "thought\nworked\n"
@@ -183,7 +183,7 @@ def test_the_way_of_the_tutorial(terminal, project):
     (project / "begun").unlink()
 
     terminal.type("clear; hf run story.yaml; echo =$?=")
-    terminal.wait_for(r"Resume\? \[Y/n\]")
+    terminal.wait_for(r"Resume it .*\? \[Y/n\]")
     terminal.type("y")
     wait_for_file(terminal, project / "begun")
     os.kill(holder_of("story"), signal.SIGKILL)

@@ -44,13 +44,13 @@ def test_a_task_keeps_its_last_five_and_cleans_up_by_itself(tmp_path):
             for step in range(12):
                 run.checkpoint(state={"step": step}, trigger="manual" if step % 2 else "batch_complete")
         kept = hf.checkpoints("task", archived=True)
-        assert [cp.seq for cp in kept] == [13, 12, 11, 10, 9]
+        assert [cp.seq for cp in kept] == [14, 13, 12, 11, 10]
         assert kept[0].trigger == "shutdown"
         assert hf.latest("task").section("state") == {"step": 11}
         hf.mark(kept[-1].id, pinned=True)
         with hf.run("task") as run:
             run.checkpoint(state="more")
-        assert [cp.seq for cp in hf.checkpoints("task", archived=True)] == [15, 14, 13, 12, 11, 9]
+        assert [cp.seq for cp in hf.checkpoints("task", archived=True)] == [16, 15, 14, 13, 12, 10]
         assert hf.verify().sound
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, TextIO, TypeVar
 
 from holdfast.cli.output import Paint, is_terminal
+from holdfast.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from holdfast.cli.output import Output
+
+T = TypeVar("T")
 
 
 class Ask:
@@ -72,6 +75,17 @@ class Ask:
             if answer in meaning or len(fitting) == 1:
                 return answer if answer in meaning else fitting[0]
             self._out.note(f"Please answer one of {', '.join(meaning)}.")
+
+    def parsed(self, prompt: str, parse: Callable[[str], T]) -> T | None:
+        """Return what the person types, read by a function that refuses with UsageError; None if they type nothing."""
+        while True:
+            answer = self._answer(prompt, None)
+            if not answer:
+                return None
+            try:
+                return parse(answer)
+            except UsageError as error:
+                self._out.note(str(error))
 
     def line(self, prompt: str) -> str | None:
         """Return one line that the person types, None when the terminal is closed."""

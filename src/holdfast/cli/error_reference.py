@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 WHAT_TO_DO = {
     "HoldfastError": "catch this one for all of them",
     "UsageError": "change the call or the value; the sentence names the place",
-    "InvalidId": "use letters, digits and `_ . : @ + = -`",
+    "InvalidId": "use letters, digits and `_ . + = -`",
     "ValueRefused": "leave the value out, name its class in `holdfast.open(types=[...])`, or make plain data of it",
     "UnknownType": "name the class in `holdfast.open(types=[...])`",
     "LimitExceeded": "store less, or raise the limit in the settings",

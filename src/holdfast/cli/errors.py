@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from holdfast.errors import HoldfastError, UsageError
@@ -50,15 +51,38 @@ _SAID_BY_COMMANDS = (
     ("hf.checkpoints(run)", "`holdfast log RUN`"),
     ("hf.plan()", "`holdfast resume --dry-run`"),
     ("holdfast.generate_key()", "`holdfast store key new FILE`"),
-    ("beyond keep= or older_than=", "beyond --keep, or older than --older-than"),
-    ("within keep= and older_than=", "within --keep and --older-than"),
     ("with hf.run(...)", "by repeating the command"),
     ("holdfast.open(path)", "--store PATH"),
+    (
+        "it was opened read-only; open it without read_only to write",
+        "it cannot be written; check the permissions of its file and folder",
+    ),
     (
         'decisions=Decisions(conflicts="keep"), or "take", "both", "merge"; paths={"path": "take"} for some',
         "--keep, --take, --both or --merge",
     ),
+    ("pass allow_outside_links to create it", "--allow-outside-links creates it"),
     ("holdfast.open(place, key_file=...)", "encryption.key_file in holdfast.yaml"),
+    (
+        "give its key with key_file=, key_env= or in the settings",
+        "name its key in holdfast.yaml, encryption: {key_file: FILE}",
+    ),
+    ("keys with key=", "keys with --key-file FILE"),
+    ("use hf.delete_run(...)", "delete it with `holdfast delete --run RUN`"),
+    ("workspace=..., or into=... for another one", "--workspace DIR, or --into DIR for another one"),
+    ("name their place, workspace=...", "name their place with --workspace DIR"),
+    ("hf.run(..., workspace=directory)", "--workspace DIR"),
+    ("then call run.checkpoint() to go on", "then repeat the command"),
+    ("; pass allow_outside_links to create it all the same", ", and is not created"),
+)
+_SAID_WITH_A_NAME = (
+    (re.compile(r"hf\.recover\(hf\.plan\('([^']*)'\)\)"), r"`holdfast resume \1`"),
+    (re.compile(r"hf\.undo\('([^']*)'\)"), r"`holdfast undo \1`"),
+    (re.compile(r", or hf\.run\('[^']*', workspace=[^)]*\),"), ""),
+    (re.compile(r"open it with hf\.run\('[^']*', workspace=directory\)"), "name it with --workspace DIR"),
+    (re.compile(r"open it again with hf\.run\('[^']*'\)"), "repeat the command"),
+    (re.compile(r"unknown=\{('[^']*'): ('[^']*'|\.\.\.)\}"), r"step \1"),
+    (re.compile(r"\bkeep=(\d+) would"), r"--keep \1 would"),
 )
 
 
@@ -85,6 +109,8 @@ def told_text(text: str) -> str:
     """Return text of the library with commands where it names calls."""
     for call, command in _SAID_BY_COMMANDS:
         text = text.replace(call, command)
+    for pattern, command in _SAID_WITH_A_NAME:
+        text = pattern.sub(command, text)
     return text
 
 
@@ -116,4 +142,4 @@ def nearest(name: str, known: Iterable[str]) -> str:
     import difflib  # noqa: PLC0415 - only when something is not found
 
     near = difflib.get_close_matches(name, list(known), n=3)
-    return f"; did you mean {' or '.join(ascii(one) for one in near)}?" if near else ""
+    return f"; did you mean {' or '.join(repr(one) for one in near)}?" if near else ""

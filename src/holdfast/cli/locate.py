@@ -22,10 +22,8 @@ def existing_run(hf: Holdfast, run: str) -> str:
     except (NotFound, InvalidId):
         known = [record.id for record in hf.runs(limit=_LOOKED_AT)]
         near = difflib.get_close_matches(run, known, n=3)
-        hint = (
-            f"did you mean {' or '.join(near)}?" if near else "`holdfast ls` lists the runs" if known else "it is empty"
-        )
-        raise NotFound("run", run, hint) from None
+        none = "`holdfast ls` lists the runs" if known else "the store is empty"
+        raise NotFound("run", run, f"did you mean {' or '.join(near)}?" if near else none) from None
 
 
 def find(hf: Holdfast, spec: str) -> Checkpoint:

@@ -141,9 +141,9 @@ def _refuse(name: str) -> None:
     from holdfast.cli.table import COMMANDS  # noqa: PLC0415
 
     if name.startswith("-"):
-        raise CommandInvalid(f"there is no option {name!a} before a command; `holdfast --help` lists all")
+        raise CommandInvalid(f"there is no option {name!r} before a command; `holdfast --help` lists all")
     near = nearest(name, [command.name for command in COMMANDS if command.group])
-    raise CommandInvalid(f"there is no command {name!a}{near or '; `holdfast --help` lists all'}")
+    raise CommandInvalid(f"there is no command {name!r}{near or '; `holdfast --help` lists all'}")
 
 
 @contextlib.contextmanager
@@ -151,12 +151,10 @@ def _warnings_to(out: Output) -> Iterator[None]:
     """Show the library's warnings as sentences."""
     import warnings  # noqa: PLC0415
 
-    from holdfast.cli.errors import told_text  # noqa: PLC0415
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warnings.filterwarnings("always", category=UserWarning)
-        warnings.showwarning = lambda message, *_args, **_options: out.warn(told_text(str(message)))
+        warnings.showwarning = lambda message, *_args, **_options: out.warn(str(message))
         yield
 
 
@@ -165,12 +163,10 @@ def _log_to(out: Output, options: Globals) -> Iterator[None]:
     """Show the library's log: its warnings as ours, and all of it with --verbose and --debug."""
     import logging  # noqa: PLC0415
 
-    from holdfast.cli.errors import told_text  # noqa: PLC0415
-
     class Told(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             if record.levelno >= logging.WARNING:
-                out.warn(told_text(record.getMessage()))
+                out.warn(record.getMessage())
             else:
                 out.note(f"{record.levelname} {record.name}: {record.getMessage()}")
 

@@ -154,7 +154,10 @@ class Output:
             self.note(*parts)
 
     def warn(self, text: str) -> None:
-        """Warn on standard error, also with --quiet; with --json in the document."""
+        """Warn on standard error, also with --quiet; with --json in the document. Calls are named as commands."""
+        from holdfast.cli.errors import told_text  # noqa: PLC0415 - few commands warn
+
+        text = told_text(text)
         if text in self.warnings:
             return
         self.warnings.append(text)

@@ -63,7 +63,7 @@ def failed(book: Phases, name: str, now: datetime, error: str, *, code: str | No
     """End a phase badly; it stays due."""
     state = book.phases.get(name, PhaseState())
     if state.status == "completed":
-        raise UsageError(f"phase {name!a} is complete; `holdfast phase retry {name}` makes it due again")
+        raise UsageError(f"phase {name!r} is complete; `holdfast phase retry {name}` makes it due again")
     state = msgspec.structs.replace(
         state,
         status="failed",

@@ -78,10 +78,16 @@ class Place(NamedTuple):
         """Tell whether a path or URL means this store."""
         return url == self.url or (local_path(url) is not None and local_path(url) == local_path(self.url))
 
+    @property
+    def is_there(self) -> bool:
+        """Whether opening it makes no new one, as far as its name tells."""
+        folder = local_path(self.url)
+        return folder is None or folder.exists()
+
     def check_is_there(self) -> None:
         """Raise NoStore if opening it would make a new one that nobody asked for."""
         folder = local_path(self.url)
-        if folder is None or folder.exists():
+        if folder is None or self.is_there:
             return
         if self.is_named:
             raise NotFound("store", self.url, "`holdfast checkpoint RUN` with the same --store begins one")

@@ -14,7 +14,7 @@ import msgspec
 from holdfast.model.redaction import Redacted
 
 _DEEPEST = 200
-_EXACT_UP_TO = 1 << 53
+_LONGEST_BITS = 14_000  # Python writes no number of more than 4,300 digits
 
 
 def plain(value: Any, depth: int = 0) -> Any:
@@ -26,7 +26,7 @@ def plain(value: Any, depth: int = 0) -> Any:
     if isinstance(value, Enum):
         return plain(value.value, depth + 1)
     if isinstance(value, int):
-        return value if abs(value) <= _EXACT_UP_TO else str(value)
+        return value if value.bit_length() <= _LONGEST_BITS else hex(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, dict):

@@ -25,9 +25,9 @@ def read_plan(path: Path) -> dict[str, str]:
         hint = "give the path of a Markdown file with headings such as `## Phase 1: ...`"
         raise NotFound("plan", str(path), hint) from None
     except (OSError, ValueError) as error:
-        raise UsageError(f"{str(path)!a} cannot be read ({error})") from error
+        raise UsageError(f"{str(path)!r} cannot be read ({error})") from error
     if len(data) > _LARGEST:
-        raise UsageError(f"{str(path)!a} is larger than {_LARGEST:,} bytes, which no plan needs")
+        raise UsageError(f"{str(path)!r} is larger than {_LARGEST:,} bytes, which no plan needs")
     text = data.decode("utf-8", "replace")
     if not _ANY_PHASE.search(text):
         return {}
@@ -50,9 +50,9 @@ def phase_named(name: str, order: list[str], known: list[str]) -> str:
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
-        raise UsageError(f"phase {name!a} may be {' or '.join(fitting)}: give more of its name")
+        raise UsageError(f"phase {name!r} may be {' or '.join(fitting)}: give more of its name")
     if order:
-        raise UsageError(f"there is no phase {name!a}: the plan has {', '.join(order)}")
+        raise UsageError(f"there is no phase {name!r}: the plan has {', '.join(order)}")
     return name
 
 

@@ -41,7 +41,7 @@ class NotRecovered(RecoveryError):
 
     def sentence(self) -> str:
         """Give every reason."""
-        return f"run {self.run!a} was not recovered, and nothing is changed: {'; '.join(self.errors)}"
+        return f"run {self.run!r} was not recovered, and nothing is changed: {'; '.join(self.errors)}"
 
 
 def show_plan(plan: RecoveryPlan, session: Session) -> None:
@@ -176,10 +176,12 @@ def result_document(result: RecoveryResult) -> dict[str, Any]:
     }
 
 
-def tell_result(result: RecoveryResult, session: Session) -> None:
-    """Say what was done, and how it is undone."""
+def tell_result(result: RecoveryResult, session: Session, *, plan: RecoveryPlan | None = None) -> None:
+    """Say what was done, and how it is undone; what the plan warned of was shown with it."""
     out = session.out
     for warning in result.warnings:
+        if plan is not None and warning in plan.warnings:
+            continue
         out.note(Paint("warning: ", "yellow"), warning)
     if result.files is not None:
         done = result.files

@@ -22,15 +22,18 @@ _INTRODUCTION = """\
 `holdfast`, or `hf` for short. This page is made from the program: `make docs`.
 
 ## Naming things
-A run is named by its id. A checkpoint is named by its id or a part of it (as lists show it), its label, `RUN` (the
-newest of a run), `RUN@7` (its seventh), `RUN~2` (two resumable ones before it), `RUN:label`, `RUN:before:phase`,
-or `latest`. What is not there comes with the nearest that is. Completion offers runs, labels and ids:
-`eval "$(holdfast completion bash)"`.
+A run is named by its id: letters, digits and `_ . + = -`. A checkpoint is named by its id or a part of it (as lists
+show it), its label, `RUN` (the newest of a run), `RUN@7` (its seventh), `RUN~2` (two resumable ones before it),
+`RUN:label`, `RUN:before:phase`, or `latest`. What is not there comes with the nearest that is. Completion offers
+runs, labels and ids: `eval "$(holdfast completion bash)"`.
+
+A path counts from the folder you are in, as with git. Behind `CHECKPOINT:` it counts from the top of what was
+captured, unless it begins with `./` or `../`. Lists name paths from the top.
 
 ## Where the store is
 `--store`, else the variable `HOLDFAST_STORE`, else `location` in the settings, else `.holdfast/` of the project: this
 folder, or the nearest above it that has `holdfast.yaml`, `[tool.holdfast]` in pyproject.toml or a store, and is yours.
-Looking never makes a store.
+Looking never makes a store, and one that cannot be written is opened for reading.
 
 ## For scripts
 `--json` writes one document to standard output, and nothing else; an error is

@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.progress import Progress
+from holdfast.model.ids import RESERVED
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -19,13 +20,13 @@ if TYPE_CHECKING:
     from holdfast.cli.parser import Globals
     from holdfast.cli.place import Place
     from holdfast.engine import Holdfast
+    from holdfast.settings.values import Settings
     from holdfast.store.api import Store
 
     Execute = Callable[[Namespace, "Session"], int]
 
 
-KEYS_RUN = "_holdfast.keys"  # a store with this run is encrypted or signed
-HIDDEN_RUNS = "_holdfast."
+KEYS_RUN = f"{RESERVED}keys"  # a store with this run is encrypted or signed
 
 
 class Session:
@@ -46,9 +47,9 @@ class Session:
 
     @cached_property
     def hf(self) -> Holdfast:
-        """The store, which must be there already."""
+        """The store, which must be there already; one that cannot be written is opened for reading."""
         self.place.check_is_there()
-        return self.open()
+        return self._opened_at(self.place.url, self.place.settings, **_for_reading(self.place.url))
 
     @cached_property
     def store(self) -> Store:
@@ -59,7 +60,7 @@ class Session:
         from holdfast.store.open import open_store  # noqa: PLC0415
 
         self.place.check_is_there()
-        store = open_store(self.place.url)
+        store = open_store(self.place.url, **_for_reading(self.place.url))
         try:
             store.run(KEYS_RUN)
         except NotFound:
@@ -71,31 +72,39 @@ class Session:
         store.close()
         return self.hf.store
 
-    def open(self, url: str | None = None) -> Holdfast:
-        """Open a store, by default the one that is meant; a new one is made where there is none."""
-        from holdfast.engine import open as open_holdfast  # noqa: PLC0415 - help and completion do without
+    def open(self, url: str | None = None, *, to_read: bool = False) -> Holdfast:
+        """Open a store, by default the one that is meant; a new one is made where there is none.
+
+        `to_read` opens one that cannot be written, too.
+        """
         from holdfast.settings.values import EncryptionSettings, Settings, merged  # noqa: PLC0415
 
-        if url is None and "hf" in self.__dict__:
-            return self.hf
         place = self.place
-        settings = place.settings or Settings()
-        if url is not None and not place.is_at(url):
-            settings = merged(settings, encryption=EncryptionSettings())  # the key is for the project's own store
-        opened = open_holdfast(url or place.url, settings=settings)
-        self._opened.append(opened)
         if url is None:
-            self.__dict__["hf"] = opened  # one engine a call, whoever asks first
+            if "hf" not in self.__dict__:
+                # one engine a call, whoever asks first
+                self.__dict__["hf"] = self._opened_at(place.url, place.settings)
+            return self.hf
+        settings = place.settings or Settings()
+        if not place.is_at(url):
+            settings = merged(settings, encryption=EncryptionSettings())  # the key is for the project's own store
+        return self._opened_at(url, settings, **(_for_reading(url) if to_read else {}))
+
+    def _opened_at(self, url: str, settings: Settings | None, **options: Any) -> Holdfast:
+        from holdfast.engine import open as open_holdfast  # noqa: PLC0415 - help and completion do without
+        from holdfast.settings.values import Settings  # noqa: PLC0415
+
+        opened = open_holdfast(url, settings=settings or Settings(), **options)
+        self._opened.append(opened)
         return opened
 
     def find(self, spec: str) -> Checkpoint:
         """Return the checkpoint that a person means; one that is damaged and was passed over is warned about."""
-        from holdfast.cli.errors import told  # noqa: PLC0415
         from holdfast.cli.locate import find  # noqa: PLC0415 - needs the engine
 
         found = find(self.hf, spec)
         for damage in found.skipped:
-            self.out.warn(f"passed over: {told(damage)}")
+            self.out.warn(f"passed over: {damage}")
         return found
 
     def run_id(self, run: str) -> str:
@@ -121,3 +130,15 @@ class Session:
         """Close what was opened."""
         while self._opened:
             self._opened.pop().close()
+
+
+def _for_reading(url: str) -> dict[str, Any]:
+    """Return the options for a store that is there and may not be writable."""
+    from holdfast.cli.place import local_path  # noqa: PLC0415
+
+    file = local_path(url)
+    if file is None or not file.is_file():
+        return {}
+    from holdfast.store.sqlite_file import can_be_written  # noqa: PLC0415 - it is loaded to open the store anyway
+
+    return {} if can_be_written(file) else {"read_only": True}

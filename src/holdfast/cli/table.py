@@ -50,7 +50,7 @@ COMMANDS = (
     Command("reject", "reject", RUNS, "say no to what a run waits for"),
     Command("answer", "answer", RUNS, "answer what a run waits for"),
     Command("signal", "signal", RUNS, "send a run a signal"),
-    Command("budget", "budget", RUNS, "raise the budgets of a run that waits for it"),
+    Command("budget", "budget", RUNS, "raise limits of a run's budgets"),
     Command("begin", "begin", SCRIPTS, "begin the run of a plan file, or carry it on"),
     Command("phase", "phase", SCRIPTS, "a phase starts, is done, failed, is skipped"),
     Command("replan", "replan", SCRIPTS, "a phase is planned anew, within its limit"),

@@ -74,7 +74,7 @@ def located(settings: Settings, file: Path | None) -> str | None:
     try:
         place = settings.location.format(project=root.name, root=str(root))
     except (KeyError, IndexError, ValueError) as error:
-        detail = f"location {settings.location!a}: only {{project}} and {{root}} are filled in ({error})"
+        detail = f"location {settings.location!r}: only {{project}} and {{root}} are filled in ({error})"
         raise SettingsInvalid(detail, str(file or "settings")) from None
     is_path = ":" not in place.partition("/")[0]
     return str(root / place) if is_path else place
@@ -98,7 +98,7 @@ def _check_names(settings: Settings) -> None:
     ):
         for name in names:
             if name not in known:
-                raise UsageError(f"{place}: there is no trigger {name!a}{_nearest(name, known)}")
+                raise UsageError(f"{place}: there is no trigger {name!r}{_nearest(name, known)}")
     if settings.encryption.key_file and settings.encryption.key_env:
         raise UsageError("encryption: give key_file or key_env, not both")
     for name, pattern in settings.redaction.patterns.items():
@@ -113,9 +113,9 @@ def _check_pattern(name: str, pattern: str) -> None:
     try:
         matches_nothing = re.compile(pattern).match("") is not None
     except re.error as error:
-        raise UsageError(f"redaction.patterns: {name!a} is no regular expression ({error})") from None
+        raise UsageError(f"redaction.patterns: {name!r} is no regular expression ({error})") from None
     if matches_nothing:
-        raise UsageError(f"redaction.patterns: {name!a} matches empty text, so it would match everywhere")
+        raise UsageError(f"redaction.patterns: {name!r} matches empty text, so it would match everywhere")
 
 
 def _refuse_unknown(data: dict[Any, Any], cls: type[msgspec.Struct], path: str, file: str) -> None:
@@ -123,7 +123,7 @@ def _refuse_unknown(data: dict[Any, Any], cls: type[msgspec.Struct], path: str, 
     for key, value in data.items():
         if key not in hints:
             hint = _nearest(str(key), list(hints))
-            raise SettingsInvalid(f"there is no setting {path + str(key)!a}{hint}", file)
+            raise SettingsInvalid(f"there is no setting {path + str(key)!r}{hint}", file)
         part = next((one for one in (hints[key], *get_args(hints[key])) if _is_part(one)), None)
         if part is not None and isinstance(value, dict):
             _refuse_unknown(value, part, f"{path}{key}.", file)
@@ -137,7 +137,7 @@ def _nearest(name: str, known: list[Any]) -> str:
     import difflib  # noqa: PLC0415 - only for those who mistyped something
 
     near = difflib.get_close_matches(name, [str(one) for one in known], n=1)
-    return f"; did you mean {near[0]!a}?" if near else f"; known are {', '.join(sorted(map(str, known)))}"
+    return f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(sorted(map(str, known)))}"
 
 
 def _read(path: Path) -> bytes:

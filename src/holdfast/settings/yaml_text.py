@@ -42,7 +42,7 @@ def _check_keys(node: Any) -> None:
     seen: set[str] = set()
     for key, item in pairs:
         if key.value in seen:
-            raise ValueError(f"line {key.start_mark.line + 1}: {key.value!a:.80} is there twice")
+            raise ValueError(f"line {key.start_mark.line + 1}: {key.value!r:.80} is there twice")
         if isinstance(key.value, str):
             seen.add(key.value)
         _check_keys(item)

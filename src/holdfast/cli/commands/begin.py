@@ -66,7 +66,7 @@ def execute(arguments: Namespace, session: Session) -> int:
     if head is not None and _wants_fresh(head, arguments, session):
         run.owner.start_afresh(name)
         run.reload()
-        out.note("What was there is set aside; `holdfast log -a` shows it.")
+        out.note(f"What was there is set aside; `holdfast log {name} -a` shows it.")
         is_new = True
     book = _begun(run, phases, plan, arguments, session, is_new=is_new)
     script.remember(session, name)
@@ -88,7 +88,8 @@ def _wants_fresh(head: Checkpoint, arguments: Namespace, session: Session) -> bo
     session.out.note(f"Found a checkpoint, {when}: {done} of {number(len(book.order), 'phase')} done.")
     if book.order and not left:
         return False
-    return not session.ask.confirmed("Resume?", unasked="the run is resumed; --fresh starts it again")
+    question = "Resume it (n sets it aside and begins anew)?"
+    return not session.ask.confirmed(question, unasked="the run is resumed; --fresh starts it again")
 
 
 def _decided(run: Run, book: Phases, session: Session) -> Phases:

@@ -1,10 +1,10 @@
-"""Raise the budgets of a run that waits because one is used up; it goes on then."""
+"""Raise limits of a run's budgets; if it waits because one of them is used up, it goes on then."""
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
+from holdfast.cli.amounts import parse_amount
 from holdfast.cli.people import me
 from holdfast.errors import UsageError
 
@@ -18,26 +18,32 @@ if TYPE_CHECKING:
 def configure(parser: CommandParser) -> None:
     """Say what the command takes."""
     parser.add_argument("run", metavar="RUN", help="the run")
-    parser.add_argument("more", metavar="NAME=AMOUNT", nargs="+", help="how much more, as in tokens=10000")
+    parser.add_argument(
+        "more",
+        metavar="NAME=AMOUNT",
+        nargs="+",
+        help="how much more, as in tokens=10000, time=1h or phase:plan/tokens=500",
+    )
     parser.add_argument("--note", metavar="TEXT", default="", help="why")
 
 
 def execute(arguments: Namespace, session: Session) -> int:
     """Raise them."""
+    out = session.out
     run = session.run_id(arguments.run)
     more = dict(map(_amount, arguments.more))
-    wait = session.hf.raise_budget(run, more, by=me(session.out.environment), note=arguments.note)
-    session.out.document({"run": run, "wait": wait.id, "raised": more})
-    session.out.line(f"{wait.question or wait.id}: raised")
+    ended = session.hf.raise_budget(run, more, by=me(out.environment), note=arguments.note)
+    out.document({"run": run, "wait": ended[0].id if ended else None, "raised": more})
+    for name, text in (one.split("=", 1) for one in arguments.more):
+        out.line(f"{name}: raised by {text}")
+    still = [wait for wait in session.hf.waiting(run) if wait.kind == "budget"]
+    if still and not ended:
+        out.note(f"The run still waits: {still[0].question}")
     return 0
 
 
 def _amount(text: str) -> tuple[str, float]:
-    name, _, amount = text.partition("=")
-    try:
-        value = float(amount.replace("_", "").replace(",", ""))
-    except ValueError:
-        value = math.nan
-    if not name or not math.isfinite(value) or value <= 0:
-        raise UsageError(f"{text!a}: write NAME=AMOUNT, as in tokens=10000")
-    return name, int(value) if value.is_integer() else value
+    name, equals, amount = text.partition("=")
+    if not (name and equals):
+        raise UsageError(f"{text!r}: write NAME=AMOUNT, as in tokens=10000")
+    return name, parse_amount(name, amount)

@@ -1,4 +1,4 @@
-"""Ask a run to end at its next boundary; its checkpoints stay."""
+"""Ask a run to end; commands that it runs now are ended, its checkpoints stay."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ def execute(arguments: Namespace, session: Session) -> int:
         raise Declined
     session.hf.cancel(run, by=me(session.out.environment), note=arguments.note)
     session.out.document({"run": run, "asked": "cancel"})
-    session.out.note(f"{run} ends at its next boundary.")
+    session.out.note(f"{run} ends at its next boundary, its commands now.")
     return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.cli.commands.files import check_has_files
+from holdfast.cli.paths import inside
 from holdfast.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
@@ -17,7 +18,11 @@ if TYPE_CHECKING:
 
 def configure(parser: CommandParser) -> None:
     """Say what the command takes."""
-    parser.add_argument("file", metavar="CHECKPOINT:PATH", help="the file, as in issue-42~2:src/main.py")
+    parser.add_argument(
+        "file",
+        metavar="CHECKPOINT:PATH",
+        help="the file, from the top as in issue-42~2:src/main.py, or from here as in issue-42:./main.py",
+    )
     parser.add_argument("--raw", action="store_true", help="byte for byte on a terminal, too")
 
 
@@ -43,7 +48,7 @@ def _found(spec: str, session: Session) -> tuple[Checkpoint, str]:
     """Return checkpoint and path; names such as RUN:label hold colons, so the longest that names one counts."""
     ends = [i for i, char in enumerate(spec) if char == ":"]
     if not ends or spec.endswith(":"):
-        raise UsageError(f"{spec!a}: write CHECKPOINT:PATH, as in issue-42:src/main.py")
+        raise UsageError(f"{spec!r}: write CHECKPOINT:PATH, as in issue-42:src/main.py")
     shortest: NotFound | None = None
     for end in reversed(ends):
         try:
@@ -52,6 +57,8 @@ def _found(spec: str, session: Session) -> tuple[Checkpoint, str]:
             shortest = error
             continue
         check_has_files(checkpoint)
-        return checkpoint, spec[end + 1 :].removeprefix("./")
+        path = spec[end + 1 :]
+        is_here = path.startswith(("/", "./", "../"))
+        return checkpoint, inside(path, session.root) if is_here else path
     assert shortest is not None
     raise shortest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,14 +12,17 @@ from holdfast.cli import script
 from holdfast.cli.describe import checkpoint_document
 from holdfast.cli.ids import Short
 from holdfast.cli.output import Paint
-from holdfast.cli.times import size
+from holdfast.cli.times import number, size
 from holdfast.errors import NotFound, UsageError
+from holdfast.model.triggers import Trigger
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
+    from holdfast.checkpoint import Checkpoint
     from holdfast.cli.parser import CommandParser
     from holdfast.cli.session import Session
+    from holdfast.model.checkpoint import CheckpointRecord
 
 
 def configure(parser: CommandParser) -> None:
@@ -26,7 +30,9 @@ def configure(parser: CommandParser) -> None:
     parser.add_argument("run", metavar="RUN", help="the run")
     parser.add_argument("--label", metavar="NAME", help="a name for this checkpoint")
     parser.add_argument("--reason", metavar="TEXT", default="", help="why, in words")
-    parser.add_argument("--trigger", metavar="NAME", default="manual", help="what caused it (manual)")
+    parser.add_argument(
+        "--trigger", metavar="NAME", choices=tuple(map(str, Trigger)), default="manual", help="what caused it (manual)"
+    )
     parser.add_argument("--pin", action="store_true", help="keep it whatever the retention says")
     parser.add_argument("--state", metavar="FILE", help="the state section: a JSON file, or - for standard input")
     parser.add_argument(
@@ -48,6 +54,7 @@ def execute(arguments: Namespace, session: Session) -> int:
     workspace = None if arguments.workspace is None else arguments.workspace or session.root
     run = hf.run(arguments.run, workspace=workspace)
     with script.held(run), session.progress("Capturing") as progress:
+        before = run.head_record
         if run.has_workspace:
             run.workspace.capture.progress = lambda files, _size, path: progress.update(files, None, path)
         taken = run.checkpoint(
@@ -59,15 +66,30 @@ def execute(arguments: Namespace, session: Session) -> int:
         )
     if not taken.saved:
         raise UsageError("checkpointing is disabled in the settings (enabled: false), so nothing was saved")
+    _warn_of_damage(before, taken, session)
     out.document(checkpoint_document(taken))
     out.line(
         Paint(Short()(taken.id), "yellow"), f" {taken.run} @{taken.seq}, {size(taken.stored_bytes)} new in the store"
     )
     if taken.redacted_count:
         out.note(
-            f"{taken.redacted_count} values that look like secrets were kept out; `holdfast show {taken.run}` tells."
+            f"{number(taken.redacted_count, 'value')} kept out for looking like a secret; "
+            f"`holdfast show {taken.run}` tells."
         )
     return 0
+
+
+def _warn_of_damage(before: CheckpointRecord | None, taken: Checkpoint, session: Session) -> None:
+    """Check the sections that were carried over unread: a script that never reads them would not notice."""
+    from holdfast.verify.check import faults_carried  # noqa: PLC0415 - loaded when it is used
+
+    if before is None:
+        return
+    for fault in faults_carried(session.hf.store, taken.record, before):
+        session.out.warn(
+            f"section {fault.section}, carried over from {taken.run}@{before.envelope.seq}, is damaged: "
+            f"{fault.detail}. Give it anew, or `holdfast resume {taken.run}` goes back to the newest sound checkpoint"
+        )
 
 
 def read_sections(state: str | None, others: list[str]) -> dict[str, Any]:
@@ -76,7 +98,7 @@ def read_sections(state: str | None, others: list[str]) -> dict[str, Any]:
     for one in others:
         name, equals, file = one.partition("=")
         if not (name and equals and file):
-            raise UsageError(f"--section {one!a}: write NAME=FILE, with - for standard input")
+            raise UsageError(f"--section {one!r}: write NAME=FILE, with - for standard input")
         given.append((name, file))
     if sum(file == "-" for _, file in given) > 1:
         raise UsageError("standard input can give one section only: put the others into files")
@@ -89,9 +111,20 @@ def read_json(file: str) -> Any:
         raise UsageError("standard input is closed: give a file")
     try:
         data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-        return json.loads(data)
+        return json.loads(data, parse_constant=_no_number, parse_float=_finite)
     except FileNotFoundError:
         raise NotFound("file", file) from None
     except (ValueError, RecursionError) as error:
-        place = "standard input" if file == "-" else ascii(file)
+        place = "standard input" if file == "-" else repr(file)
         raise UsageError(f"{place} is no JSON ({error})") from None
+
+
+def _no_number(word: str) -> float:
+    raise ValueError(f"{word} is no number of JSON")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise ValueError(f"{digits:.40} is larger than any number that could come back")
+    return number

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from holdfast.cli.ids import Short
 from holdfast.cli.parser import GLOBALS, split_globals
 from holdfast.cli.table import BY_NAME, COMMANDS
-from holdfast.errors import HoldfastError
+from holdfast.cli.times import number
+from holdfast.errors import HoldfastError, InvalidId, NotFound
+from holdfast.model.ids import check_run_id
+from holdfast.model.sections import WORKSPACE
 
 if TYPE_CHECKING:
-    from argparse import Namespace
+    from argparse import Action, Namespace
     from collections.abc import Iterator
 
     from holdfast.cli.parser import CommandParser
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
 
 _RUNS = 200
 _CHECKPOINTS = 30
+_LABELS = 500
 
 Offer = tuple[str, str]
 
@@ -68,14 +73,36 @@ def _all(before: list[str], current: str, session: Session) -> Iterator[Offer]:
     if current.startswith("-"):
         yield from _options(parser)
         return
-    option = next((one for one in parser.arguments if before[-1] in one.option_strings and one.nargs != 0), None)
+    option = _option(parser, before[-1])
     if option is not None:
-        yield from _offers({str(option.metavar)}, current, session)
+        yield from _offers(option, current, session, [])
         return
     if before[0] in ("phase", "replan"):
         yield from _phases(session)
         return
-    yield from _values(parser, current, session)
+    words = _positional_words(parser, before[depth:])
+    action = _action_at(parser, len(words))
+    if action is not None:
+        yield from _offers(action, current, session, words)
+
+
+def _option(parser: CommandParser, word: str) -> Action | None:
+    """Return the option that a word is and whose value comes next, None if it is none or takes none."""
+    return next((one for one in parser.arguments if word in one.option_strings and one.nargs != 0), None)
+
+
+def _positional_words(parser: CommandParser, words: list[str]) -> list[str]:
+    """Return the words that are neither options nor their values."""
+    pairs = zip(["", *words], words, strict=False)
+    return [word for before, word in pairs if not word.startswith("-") and _option(parser, before) is None]
+
+
+def _action_at(parser: CommandParser, index: int) -> Action | None:
+    """Return which argument the next word is for: the last may take several."""
+    positional = [action for action in parser.arguments if not action.option_strings]
+    if index < len(positional):
+        return positional[index]
+    return positional[-1] if positional and positional[-1].nargs in ("*", "+") else None
 
 
 def _options(parser: CommandParser) -> Iterator[Offer]:
@@ -85,20 +112,17 @@ def _options(parser: CommandParser) -> Iterator[Offer]:
         yield from ((name, text) for name in names.split(", "))
 
 
-def _values(parser: CommandParser, current: str, session: Session) -> Iterator[Offer]:
-    positional = [action for action in parser.arguments if not action.option_strings]
-    kinds = {str(action.metavar) for action in positional}
-    for action in positional:
-        yield from ((str(choice), action.help or "") for choice in action.choices or ())
-    yield from _offers(kinds, current, session)
-
-
-def _offers(kinds: set[str], current: str, session: Session) -> Iterator[Offer]:
+def _offers(action: Action, current: str, session: Session, words: list[str]) -> Iterator[Offer]:
     """Yield what may stand where the help says RUN, CHECKPOINT and the like; files are left to the shell."""
-    if kinds & {"CHECKPOINT", "CHECKPOINT:PATH", "RUN|CHECKPOINT"}:
-        yield from _checkpoints(current, session, path="CHECKPOINT:PATH" in kinds)
-    elif "RUN" in kinds:
+    kind = str(action.metavar)
+    if action.choices:
+        yield from ((str(choice), "") for choice in action.choices)
+    elif kind in ("CHECKPOINT", "CHECKPOINT:PATH", "RUN|CHECKPOINT"):
+        yield from _checkpoints(current, session, path=kind == "CHECKPOINT:PATH")
+    elif kind == "RUN":
         yield from _runs(session)
+    elif kind == "SECTION" and words:
+        yield from ((name, "section") for name in session.find(words[0]).sections if name not in words)
 
 
 def _phases(session: Session) -> Iterator[Offer]:
@@ -116,15 +140,21 @@ def _phases(session: Session) -> Iterator[Offer]:
 
 def _runs(session: Session) -> Iterator[Offer]:
     for run in session.hf.runs(limit=_RUNS):
-        yield run.id, f"{run.checkpoints} checkpoints"
+        yield run.id, number(run.checkpoints, "checkpoint")
 
 
 def _checkpoints(current: str, session: Session, *, path: bool) -> Iterator[Offer]:
     store = session.hf.store
     run, colon, _ = current.rpartition(":")
+    if colon:
+        with suppress(NotFound, InvalidId):  # a label, or RUN@7
+            labelled = [one for one in store.checkpoints(check_run_id(run), limit=_LABELS) if one.marks.label]
+            yield from ((f"{run}:{one.marks.label}", _meaning(one)) for one in labelled)
     if path and colon:
         checkpoint = session.find(run)
-        yield from ((f"{run}:{one.path}", "") for one in checkpoint.files() if one.kind == "file")
+        if WORKSPACE in checkpoint.sections:
+            yield from ((f"{run}:{one.path}", "") for one in checkpoint.files() if one.kind == "file")
+    if colon:
         return
     run, at, _ = current.rpartition("@")
     if at:

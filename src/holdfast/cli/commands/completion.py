@@ -41,10 +41,15 @@ compdef _holdfast holdfast hf
 _FISH = """\
 function __holdfast_complete
     set -l words (commandline -opc) (commandline -ct)
-    $words[1] __complete -- $words[2..-1] 2>/dev/null
+    set -l offered ($words[1] __complete -- $words[2..-1] 2>/dev/null)
+    if test (count $offered) -gt 0
+        printf '%s\\n' $offered
+    else
+        __fish_complete_path (commandline -ct)
+    end
 end
-complete -c holdfast -a '(__holdfast_complete)'
-complete -c hf -a '(__holdfast_complete)'
+complete -c holdfast -f -a '(__holdfast_complete)'
+complete -c hf -f -a '(__holdfast_complete)'
 """
 SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 

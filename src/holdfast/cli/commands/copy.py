@@ -31,12 +31,14 @@ def execute(arguments: Namespace, session: Session) -> int:
     there = local_path(arguments.source)
     if there is not None and not there.exists():
         raise NotFound("store", arguments.source)
-    source = session.open(arguments.source)
+    source = session.open(arguments.source, to_read=True)
+    is_own = session.place.is_at(arguments.target)  # then it is opened with its key
+    target = session.open(arguments.target) if is_own else arguments.target
     with session.progress("Copying") as progress:
-        copied = source.copy_to(
-            arguments.target, *arguments.runs, progress=lambda run, done, of: progress.update(done, of, run)
-        )
+        copied = source.copy_to(target, *arguments.runs, progress=lambda run, done, of: progress.update(done, of, run))
     show_copied(copied, session)
+    if not is_own and source.key_ids():
+        session.out.note(f"{arguments.target} is locked as {arguments.source} is: the same key opens it.")
     return 0
 
 

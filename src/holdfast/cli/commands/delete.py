@@ -36,7 +36,7 @@ def execute(arguments: Namespace, session: Session) -> int:
     for spec in arguments.checkpoints:
         if hf.has(spec) if _could_be_run(spec) else False:
             raise UsageError(
-                f"{spec!a} is a run: `--run {spec}` deletes all of it, {spec}@N or {spec}~0 one checkpoint"
+                f"{spec!r} is a run: `--run {spec}` deletes all of it, {spec}@N or {spec}~0 one checkpoint"
             )
     found = {one.id: one for one in map(session.find, arguments.checkpoints)}
     runs = [hf.store.run(session.run_id(run)) for run in dict.fromkeys(arguments.run)]

@@ -71,7 +71,7 @@ def _folder(given: str | None) -> Path:
     try:
         Path(given).mkdir(parents=True)
     except FileExistsError:
-        raise UsageError(f"{given!a} is there already: name a new folder") from None
+        raise UsageError(f"{given!r} is there already: name a new folder") from None
     return Path(given)
 
 

@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holdfast.cli.commands.files import fits
 from holdfast.cli.output import Paint
+from holdfast.cli.paths import check_fits, fits, inside
 from holdfast.cli.times import number
 from holdfast.errors import UsageError
 from holdfast.model.sections import WORKSPACE
@@ -47,7 +48,8 @@ def execute(arguments: Namespace, session: Session) -> int:
     state = _state_diff(old, new, session) if arguments.only != "files" and not arguments.path else None
     found: list[FileDiff] = []
     if arguments.only != "state":
-        found = [one for one in _file_diffs(old, new, arguments, session) if fits(one.change.path, arguments.path)]
+        wanted = _wanted(old, new, arguments, session)
+        found = [one for one in _file_diffs(old, new, arguments, session) if fits(one.change.path, wanted)]
     out.document(
         {
             "old": old.id if old is not None else None,
@@ -64,6 +66,17 @@ def execute(arguments: Namespace, session: Session) -> int:
     if not differs:
         out.note("No differences.")
     return 1 if differs and arguments.exit_code else 0
+
+
+def _wanted(old: Checkpoint | None, new: Checkpoint | None, arguments: Namespace, session: Session) -> list[str]:
+    """Return the paths to compare as checkpoints name them; NotFound for one that neither side has."""
+    root = Path(arguments.workspace or session.root)
+    wanted = [inside(path, root) for path in arguments.path]
+    sides = [one for one in (old, new) if one is not None and WORKSPACE in one.sections] if wanted else []
+    known = {file.path for one in sides for file in one.files()}
+    here = [path for path in wanted if new is None and (root / path).exists()]
+    check_fits([path for path in wanted if path not in here], sorted(known))
+    return wanted
 
 
 def _state_diff(old: Checkpoint | None, new: Checkpoint | None, session: Session) -> StateDiff | None:
@@ -136,7 +149,7 @@ def _show_one(one: FileDiff, out: Output) -> None:
     if change.before is not None and change.after is not None and change.before.mode != change.after.mode:
         title += f" (mode {change.before.mode:04o} -> {change.after.mode:04o})"
     out.line(Paint(title, "bold"), Paint(f" ({one.note})" if one.note else "", "dim"))
-    for line in one.text.splitlines():
+    for line in one.text.removesuffix("\n").split("\n") if one.text else ():
         show_diff_line(line, out)
 
 

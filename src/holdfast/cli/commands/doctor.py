@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from holdfast.cli.describe import is_moving
 from holdfast.cli.errors import told
 from holdfast.cli.output import Cell, Paint
 from holdfast.cli.times import age, size
@@ -33,6 +34,7 @@ _EXTRAS = (
 )
 _LITTLE_SPACE = 1_000_000_000
 _NO_SPACE = 100_000_000
+_LOOKED_AT = 200  # of the runs begun last
 _EARLIEST = datetime(2025, 1, 1, tzinfo=UTC)
 
 
@@ -52,7 +54,8 @@ def configure(parser: CommandParser) -> None:
 def execute(arguments: Namespace, session: Session) -> int:  # noqa: ARG001 - takes nothing
     """Run every check."""
     out = session.out
-    findings = [found for check in CHECKS for found in _guarded(check, session)]
+    found = [one for check in CHECKS for one in _guarded(check, session)]
+    findings = list({(one.grade, one.detail): one for one in reversed(found)}.values())[::-1]  # one cause stops several
     out.document({"healthy": not _bad(findings), "findings": [one._asdict() for one in findings]})
     rows = [
         [Cell.of(Paint(f"{one.grade:<4}", _COLOURS[one.grade])), Cell.of(one.check), Cell.of(one.detail)]
@@ -154,6 +157,26 @@ def _store(session: Session) -> Iterator[Finding]:
         )
 
 
+def _recoveries(session: Session) -> Iterator[Finding]:
+    """Look for what a killed restore or recovery left: files and runs do not go together until it is ended."""
+    from holdfast.cli.place import NoStore  # noqa: PLC0415
+    from holdfast.recover.files import is_interrupted  # noqa: PLC0415
+    from holdfast.recovery.carry_out import unfinished_runs  # noqa: PLC0415
+
+    try:
+        runs = unfinished_runs(session.hf, limit=_LOOKED_AT)
+    except NoStore:
+        runs = []
+    for run in runs:
+        if is_moving(session.hf.store, run):
+            continue
+        advice = f"`holdfast resume {run}` finishes or undoes it"
+        yield Finding("recovery", "bad", f"a recovery of {run} was interrupted", advice)
+    if not runs and is_interrupted(str(session.root)):
+        advice = "the next `holdfast restore` or `holdfast resume` of its run finishes or undoes it"
+        yield Finding("recovery", "bad", f"a restore of files in {session.root} was interrupted", advice)
+
+
 def _permissions(session: Session) -> Iterator[Finding]:
     from holdfast.cli.place import local_path  # noqa: PLC0415
 
@@ -186,4 +209,4 @@ def _clock(session: Session) -> Iterator[Finding]:
         yield Finding("clock", "ok", f"{now:%Y-%m-%d %H:%M} UTC")
 
 
-CHECKS = (_program, _sqlite, _git, _extras, _settings, _store, _permissions, _space, _clock)
+CHECKS = (_program, _sqlite, _git, _extras, _settings, _store, _recoveries, _permissions, _space, _clock)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import fnmatch
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.cli.output import Cell, Paint
+from holdfast.cli.paths import check_fits, fits, inside
 from holdfast.cli.times import number, size
 from holdfast.errors import UsageError
 from holdfast.model.sections import WORKSPACE
@@ -26,6 +27,7 @@ def configure(parser: CommandParser) -> None:
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help="an id or a part of it, a label, RUN, RUN@7 or RUN~2")
     parser.add_argument("paths", metavar="PATH", nargs="*", help="only these, what is below them, or what fits *.py")
     parser.add_argument("-l", "--long", action="store_true", help="with mode, size and hash")
+    parser.add_argument("--workspace", metavar="DIR", help="the directory that was captured (the project's folder)")
     parser.add_argument("--left-out", action="store_true", help="list what was not captured, and why")
 
 
@@ -35,7 +37,10 @@ def execute(arguments: Namespace, session: Session) -> int:
     check_has_files(checkpoint)
     if arguments.left_out:
         return _left_out(checkpoint, session)
-    records = [one for one in checkpoint.files() if fits(one.path, arguments.paths)]
+    found = checkpoint.files()
+    wanted = [inside(path, Path(arguments.workspace or session.root)) for path in arguments.paths]
+    check_fits(wanted, [one.path for one in found])
+    records = [one for one in found if fits(one.path, wanted)]
     out = session.out
     out.document(
         {
@@ -61,7 +66,7 @@ def execute(arguments: Namespace, session: Session) -> int:
                 if one.kind != "directory":
                     out.line(one.path)
     if not records:
-        out.note("No such files." if arguments.paths else "No files were captured.")
+        out.note("No files were captured.")
     return 0
 
 
@@ -72,17 +77,6 @@ def check_has_files(checkpoint: Checkpoint) -> None:
             f"checkpoint {checkpoint.run}@{checkpoint.seq} holds no files: "
             f"`holdfast checkpoint {checkpoint.run} --workspace DIR` captures them"
         )
-
-
-def fits(path: str, wanted: list[str]) -> bool:
-    """Tell whether a path is one of these, below one, or fits a pattern."""
-    if not wanted:
-        return True
-    for given in wanted:
-        name = given.removeprefix("./").rstrip("/")
-        if name in ("", ".") or path == name or path.startswith(f"{name}/") or fnmatch.fnmatchcase(path, name):
-            return True
-    return False
 
 
 def _row(one: FileRecord) -> list[Cell]:

@@ -6,14 +6,16 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from holdfast.cli.commands.checkpoint import read_sections
+from holdfast.cli.commands.restore import add_links
 from holdfast.cli.describe import checkpoint_document
 from holdfast.cli.output import Paint
 from holdfast.cli.times import number
+from holdfast.errors import UsageError
 from holdfast.model.sections import WORKSPACE
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from holdfast.checkpoint import Checkpoint
     from holdfast.cli.parser import CommandParser
@@ -37,6 +39,7 @@ def configure(parser: CommandParser) -> None:
     )
     parser.add_argument("--label", metavar="NAME", help="a name for its first checkpoint")
     parser.add_argument("--into", metavar="DIR", help="put its files into a new directory")
+    add_links(parser)
 
 
 def execute(arguments: Namespace, session: Session) -> int:
@@ -45,8 +48,13 @@ def execute(arguments: Namespace, session: Session) -> int:
     sections = read_sections(arguments.state, arguments.section)
     origin = session.find(arguments.checkpoint)
     name = arguments.new or next(one for one in _names(origin.run) if not hf.has(one))
+    put = _planned(origin, name, arguments, session) if arguments.into else None
     first = hf.fork(origin.id, name, sections=sections, drop=arguments.drop, label=arguments.label)
-    written = _files(first, arguments.into, session) if arguments.into else None
+    try:
+        written = put() if put is not None else None
+    except BaseException:
+        hf.delete_run(name)  # a fork comes with its files, or not at all
+        raise
     out.document({**checkpoint_document(first), "origin": origin.id, "files_written": written})
     out.line(Paint(name, "bold"), f" begins at {origin.run}@{origin.seq}")
     if written is not None:
@@ -61,11 +69,18 @@ def _names(run: str) -> Iterator[str]:
     yield from (f"{run}-fork-{i}" for i in count(2))
 
 
-def _files(first: Checkpoint, into: str, session: Session) -> int:
+def _planned(origin: Checkpoint, name: str, arguments: Namespace, session: Session) -> Callable[[], int]:
+    """Return what puts the files into the new directory; a restore that is refused is refused before the fork."""
     from holdfast.cli.commands.files import check_has_files  # noqa: PLC0415
 
-    check_has_files(first)
-    run = session.hf.run(first.run, workspace=session.root)
-    plan = run.workspace.plan(first, into=into)
-    with session.progress("Restoring") as progress:
-        return run.workspace.restore(plan, progress=progress.update).written
+    if WORKSPACE in arguments.drop:
+        raise UsageError(f"--drop {WORKSPACE} leaves no files to put into {arguments.into!r}: give one of both")
+    check_has_files(origin)
+    files = session.hf.run(name, workspace=session.root).workspace
+    plan = files.plan(origin, into=arguments.into, allow_outside_links=arguments.allow_outside_links)
+
+    def put() -> int:
+        with session.progress("Restoring") as progress:
+            return files.restore(plan, progress=progress.update).written
+
+    return put

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.cli.commands.copy import show_copied
+from holdfast.store.sealed import read_slots
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -24,12 +25,16 @@ def configure(parser: CommandParser) -> None:
 def execute(arguments: Namespace, session: Session) -> int:
     """Import them."""
     key = Path(arguments.key_file).read_text() if arguments.key_file else None
+    hf = session.open()
     with session.progress("Importing") as progress:
-        copied = session.open().import_from(
+        copied = hf.import_from(
             arguments.file,
             *arguments.runs,
             key=key,
             progress=lambda run, done, of: progress.update(done, of, run),
         )
     show_copied(copied, session)
+    if not hf.key_ids() and read_slots(hf.store) is not None:
+        session.out.note("This store was empty and is locked as the file is. Name its key in holdfast.yaml:")
+        session.out.note(f"  encryption: {{key_file: {arguments.key_file}}}")
     return 0

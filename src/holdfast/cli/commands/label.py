@@ -25,6 +25,6 @@ def execute(arguments: Namespace, session: Session) -> int:
     found = session.find(arguments.checkpoint)
     marked = session.hf.mark(found.id, label=arguments.label or None)
     session.out.document(checkpoint_document(marked))
-    name = f"is {marked.label!a}" if marked.label else "has no label"
+    name = f"is {marked.label!r}" if marked.label else "has no label"
     session.out.note(f"{Short()(found.id)} ({found.run}@{found.seq}) {name} now.")
     return 0

@@ -10,6 +10,7 @@ from holdfast.cli.ids import Short
 from holdfast.cli.output import Paint
 from holdfast.cli.times import age, number
 from holdfast.errors import HoldfastError, UsageError
+from holdfast.model.triggers import Trigger
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -29,7 +30,9 @@ def configure(parser: CommandParser) -> None:
     parser.add_argument("run", metavar="RUN", help="the run")
     parser.add_argument("-n", "--limit", type=int, metavar="N", help="show at most so many")
     parser.add_argument("-a", "--archived", action="store_true", help="show archived ones, too")
-    parser.add_argument("--trigger", metavar="NAME", help="only those that this caused, without the graph")
+    parser.add_argument(
+        "--trigger", metavar="NAME", choices=tuple(map(str, Trigger)), help="only those that this caused, no graph"
+    )
 
 
 def execute(arguments: Namespace, session: Session) -> int:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.cli.describe import is_moving, position, run_document, status, trigger
-from holdfast.cli.errors import told
 from holdfast.cli.output import Cell, Paint
-from holdfast.cli.session import HIDDEN_RUNS
 from holdfast.cli.times import age
 from holdfast.errors import HoldfastError
+from holdfast.model.ids import is_reserved
+from holdfast.store.lineage import head_of
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from holdfast.model.checkpoint import Envelope, RunRecord
 
 _LOOKED_AT = 1000  # of the runs begun last; sorting more by their last move costs time that nobody has
+_DAMAGED = Paint("damaged", "red")
 
 
 def configure(parser: CommandParser) -> None:
@@ -30,11 +31,13 @@ def configure(parser: CommandParser) -> None:
 def execute(arguments: Namespace, session: Session) -> int:
     """List the runs."""
     out = session.out
-    runs = _runs(session, None if arguments.all else _LOOKED_AT)
+    runs, is_damaged = _runs(session, None if arguments.all else _LOOKED_AT)
     shown = runs if arguments.all else runs[: max(arguments.limit, 0)]
     found = [(run, head, _is_moving(session, head)) for run in shown for head in [_head(session, run)]]
     out.document({"runs": [run_document(run, head, moving=moving) for run, head, moving in found]})
-    if not runs:
+    if is_damaged:
+        out.note("`holdfast repair` makes what is damaged anew where that can be.")
+    if not runs and not is_damaged:
         out.note("No runs yet. `holdfast checkpoint RUN` or hf.run(...) in Python begins one.")
         return 0
     rows = [_row(run, head, session, moving=moving) for run, head, moving in found]
@@ -45,23 +48,22 @@ def execute(arguments: Namespace, session: Session) -> int:
     return 0
 
 
-def _runs(session: Session, limit: int | None) -> list[RunRecord]:
-    """Return the runs that are people's, the last moved first."""
+def _runs(session: Session, limit: int | None) -> tuple[list[RunRecord], bool]:
+    """Return the runs that are people's, the last moved first, and whether more are there that cannot be read."""
     listing = session.store.runs(limit=limit)
     for error in listing.damaged:
-        session.out.warn(told(error))
-    runs = [run for run in listing if not run.id.startswith(HIDDEN_RUNS)]
-    return sorted(runs, key=lambda run: run.updated_at, reverse=True)
+        session.out.warn(str(error))
+    runs = [run for run in listing if not is_reserved(run.id)]
+    return sorted(runs, key=lambda run: run.updated_at, reverse=True), bool(listing.damaged)
 
 
 def _head(session: Session, run: RunRecord) -> Envelope | None:
-    if run.head is None:
-        return None
     try:
-        return session.store.checkpoint(run.head).envelope
+        head = head_of(session.store, run)
     except HoldfastError as error:
-        session.out.warn(told(error))
+        session.out.warn(str(error))
         return None
+    return head.envelope if head is not None else None
 
 
 def _is_moving(session: Session, head: Envelope | None) -> bool:
@@ -69,10 +71,11 @@ def _is_moving(session: Session, head: Envelope | None) -> bool:
 
 
 def _row(run: RunRecord, head: Envelope | None, session: Session, *, moving: bool) -> list[Cell]:
-    where = (position(head) or head.reason) if head is not None else "its head cannot be read"
+    missing = ("-", "all its checkpoints were deleted") if run.head is None else (_DAMAGED, "its head cannot be read")
+    where = (position(head) or head.reason) if head is not None else missing[1]
     return [
         Cell.of(Paint(run.id, "bold")),
-        Cell.of(status(head.summary.status, moving=moving) if head is not None else Paint("damaged", "red")),
+        Cell.of(status(head.summary.status, moving=moving) if head is not None else missing[0]),
         Cell.of(age(run.updated_at, session.now())),
         Cell.of(str(run.checkpoints), right=True),
         Cell.of(trigger(head.trigger) if head is not None else "-"),

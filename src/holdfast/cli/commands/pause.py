@@ -1,4 +1,7 @@
-"""Ask a run to stop at its next boundary and wait; `holdfast resume` lets it go on."""
+"""Ask a run to stop at its next boundary and wait; a command that runs now comes to its end first.
+
+`holdfast resume` lets the run go on.
+"""
 
 from __future__ import annotations
 

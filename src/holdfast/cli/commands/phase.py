@@ -5,6 +5,8 @@ A phase that is done already is not started again: `start` exits with 13, so tha
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.cli import phase_book, script
@@ -81,7 +83,7 @@ def _start(run: Run, name: str, arguments: Namespace, session: Session) -> int: 
 def _done(run: Run, name: str, arguments: Namespace, session: Session) -> int:
     from holdfast.runtime.artifacts import artifact_of  # noqa: PLC0415 - only with artifacts
 
-    artifacts = [artifact_of(file, root=session.root) for file in arguments.artifact]
+    artifacts = [artifact_of(os.path.normpath(Path.cwd() / file), root=session.root) for file in arguments.artifact]
     book = script.change(
         run,
         session,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from holdfast.cli.errors import Declined, told_text
+from holdfast.cli.errors import Declined
 from holdfast.cli.ids import Short
 from holdfast.cli.output import Cell, Paint
 from holdfast.cli.times import parse_span
@@ -76,7 +76,7 @@ def _show(plan: dict[str, tuple[Decision, ...]], session: Session) -> None:
             Cell.of(Paint(one.action, _COLOURS[one.action])),
             Cell.of(Paint(short(one.id), "yellow")),
             Cell.of(f"{run}@{one.seq}"),
-            Cell.of(Paint(told_text(one.reason), "dim")),
+            Cell.of(Paint(one.reason, "dim")),
         ]
         for run, one in shown
     ]

@@ -1,6 +1,7 @@
 """Mend what can be mended: damaged checkpoints are marked, and a run whose head is damaged steps back to a sound one.
 
-Nothing is deleted. What is lost is said, and asked about, first.
+A run whose own record, holds or lease are damaged gets them anew from its sound checkpoints. Nothing is deleted. What
+is lost is said, and asked about, first.
 """
 
 from __future__ import annotations
@@ -31,6 +32,11 @@ def configure(parser: CommandParser) -> None:
 def execute(arguments: Namespace, session: Session) -> int:
     """Check, show, ask, mend."""
     out = session.out
+    rebuilt = _rebuild(session, dry_run=arguments.dry_run)
+    if rebuilt and arguments.dry_run:
+        out.note("What else can be mended shows when that is done.")
+        out.document({"sound": False, "rebuilt": rebuilt, "marked": [], "set_back": [], "left": [], "done": False})
+        return IntegrityError.exit_code
     report = _verify(session)
     damages = _damaged(report, session)
     steps = _steps_back(session)
@@ -50,20 +56,40 @@ def execute(arguments: Namespace, session: Session) -> int:
         raise Declined
     document: dict[str, Any] = {
         "sound": report.sound,
+        "rebuilt": rebuilt,
         "marked": [plain(one) for one in damages],
         "set_back": [{"run": plan.run, "to": plan.checkpoint, "seq": plan.seq} for plan in steps],
         "left": [plain(one) for one in others],
-        "done": is_done,
+        "done": is_done or bool(rebuilt),
     }
     if is_done:
         _mend(damages, steps, session)
     out.document(document)
     if report.sound:
-        out.line(Paint("Sound: ", "green"), "nothing to repair.")
+        out.line(Paint("Sound: ", "green"), "nothing to repair." if not rebuilt else "all is as it should be again.")
     elif is_done:
         out.note("Done. What is marked is passed over from now on; `holdfast verify` still names it.")
         out.note("What was lost can come back from a copy or an export; `holdfast delete` gives the space back.")
     return 0 if report.sound or is_done else IntegrityError.exit_code
+
+
+def _rebuild(session: Session, *, dry_run: bool) -> list[str]:
+    """Give runs whose record, holds or lease are damaged new ones, before anything else is looked at."""
+    from holdfast.verify.rebuild import rebuild  # noqa: PLC0415
+
+    store, out = session.hf.store, session.out
+    runs = store.damaged_runs()
+    for run in runs:
+        out.line(Paint("rebuild ", "yellow"), f"{run}: what the store keeps about it, from its sound checkpoints")
+    if dry_run or not runs:
+        return runs
+    if not session.ask.agreed(f"Make the record of {number(len(runs), 'run')} anew?"):
+        raise Declined
+    for run in runs:
+        record = rebuild(store, run)
+        if record is not None:
+            out.note(f"{run} has {number(record.checkpoints, 'checkpoint')} up to {record.last_seq}.")
+    return runs
 
 
 def _verify(session: Session) -> Report:

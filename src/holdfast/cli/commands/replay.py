@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from holdfast.cli.errors import told
 from holdfast.cli.escape import json_text
 from holdfast.cli.output import Cell, Paint
 from holdfast.cli.plain import plain
@@ -63,7 +64,7 @@ def _done(line: str, replay: Replay, session: Session) -> bool:
     except ReplayEnded:
         out.line("The record ends here.")
     except HoldfastError as error:
-        out.line(Paint(str(error), "red"))
+        out.line(Paint(told(error), "red"))
     return True
 
 

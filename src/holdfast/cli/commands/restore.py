@@ -6,13 +6,13 @@ Files that others changed since are kept or merged; where that cannot be, you ar
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.cli.commands.files import check_has_files
 from holdfast.cli.errors import Declined
 from holdfast.cli.output import Paint
+from holdfast.cli.paths import WHOLE, inside
 from holdfast.cli.plain import plain
 from holdfast.cli.times import number
 from holdfast.errors import RestoreConflict, UsageError
@@ -57,9 +57,17 @@ def configure(parser: CommandParser) -> None:
     parser.add_argument("--into", metavar="DIR", help="restore into another directory")
     parser.add_argument("--workspace", metavar="DIR", help="the run's directory (the project's folder)")
     parser.add_argument("--git", action="store_true", help="put branch, commit and index back, too")
+    add_links(parser)
     chosen = parser.add_mutually_exclusive_group()
     for name, text in CHOICES[1:]:
         chosen.add_argument(f"--{name}", dest="choice", action="store_const", const=name, help=f"on conflict: {text}")
+
+
+def add_links(parser: CommandParser) -> None:
+    """Let the line say that links may lead anywhere."""
+    parser.add_argument(
+        "--allow-outside-links", action="store_true", help="create links that lead out of the directory, too"
+    )
 
 
 def execute(arguments: Namespace, session: Session) -> int:
@@ -84,7 +92,8 @@ def execute(arguments: Namespace, session: Session) -> int:
         return 0
     if not session.ask.agreed(f"Restore {number(len(plan.changes), 'path')} in {plan.target}?"):
         raise Declined
-    with run.held(), session.progress("Restoring") as progress:
+    held = nullcontext() if arguments.into else run.held()  # elsewhere nothing of the run changes
+    with held, session.progress("Restoring") as progress:
         report = run.workspace.restore(plan, progress=progress.update)
     done = run.workspace.restore_git(checkpoint) if git else []
     _report(checkpoint, plan, report, done, session)
@@ -92,11 +101,13 @@ def execute(arguments: Namespace, session: Session) -> int:
 
 
 def _plan(run: Run, checkpoint: Checkpoint, arguments: Namespace, choice: str | None) -> RestorePlan:
+    named = [inside(path, run.workspace.path) for path in arguments.paths]
     return run.workspace.plan(
         checkpoint,
-        paths=[_inside(path, run.workspace.path) for path in arguments.paths],
+        paths=[] if WHOLE in named else named,
         into=arguments.into,
-        decisions=decisions(choice, paths=bool(arguments.paths)),
+        decisions=decisions(choice or ("take" if WHOLE in named else None), paths=bool(named)),
+        allow_outside_links=arguments.allow_outside_links,
     )
 
 
@@ -108,14 +119,6 @@ def decisions(choice: str | None, *, paths: bool) -> Decisions | None:
         return None
     takes_all = choice == "take" or (paths and choice != "keep")
     return Decisions(conflicts=cast("Choice", choice), edits="take" if takes_all else "keep")
-
-
-def _inside(path: str, root: Path) -> str:
-    """Return a path as the checkpoint names it: from the workspace's root, wherever the person stands."""
-    whole = os.path.normpath(Path.cwd() / path)
-    if whole != str(root) and not whole.startswith(f"{root}{os.sep}"):
-        raise UsageError(f"{path!a} is not in the workspace {str(root)!a}")
-    return os.path.relpath(whole, root)
 
 
 def _decided(

@@ -6,9 +6,10 @@ was paused goes on where it waits. Start the run's own program afterwards: it go
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any
 
-from holdfast.cli.commands.restore import CHOICES, decisions
+from holdfast.cli.commands.restore import CHOICES, add_links, decisions
 from holdfast.cli.describe import is_moving
 from holdfast.cli.errors import Declined
 from holdfast.cli.output import Paint
@@ -25,6 +26,8 @@ from holdfast.cli.recovering import (
 )
 from holdfast.errors import CannotResume, FlowInvalid, IntegrityError, NotFound, UsageError
 from holdfast.model.sections import WORKSPACE
+from holdfast.recover.result import RecoveryResult
+from holdfast.recovery.carry_out import end_interrupted
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -32,9 +35,9 @@ if TYPE_CHECKING:
     from holdfast.checkpoint import Checkpoint
     from holdfast.cli.parser import CommandParser
     from holdfast.cli.session import Session
+    from holdfast.model.runtime_sections import Wait
     from holdfast.recover.plan import RecoveryPlan
     from holdfast.recovery.gather import Freshness
-    from holdfast.runtime.waits import Wait
 
 _OVER = ("completed", "cancelled")
 _FLOW = "flow"  # the section of a run that follows a declared flow
@@ -61,6 +64,7 @@ def configure(parser: CommandParser) -> None:
     parser.add_argument("--workspace", metavar="DIR", help="the run's directory (the project's folder)")
     parser.add_argument("--no-files", action="store_true", help="leave the files as they are")
     parser.add_argument("--git", action="store_true", help="put branch, commit and index back, too")
+    add_links(parser)
     chosen = parser.add_mutually_exclusive_group()
     for name, text in CHOICES[1:]:
         chosen.add_argument(f"--{name}", dest="choice", action="store_const", const=name, help=f"on conflict: {text}")
@@ -87,6 +91,10 @@ def execute(arguments: Namespace, session: Session) -> int:
         show_plan(plan, session)
         out.document({"recovered": False, "plan": plain(plan), "digest": plan.digest})
         return CannotResume.exit_code if plan.blockers else 0
+    ended = end_interrupted(hf, plan, lambda: _plan(checkpoint, arguments, session, {}))
+    if isinstance(ended, RecoveryResult):
+        return _tell(ended, None, checkpoint, session)
+    plan = ended
     show_plan(plan, session)
     if plan.files is None or not plan.files.conflicts or not session.ask.can_ask:
         check_can_resume(plan)
@@ -99,18 +107,26 @@ def execute(arguments: Namespace, session: Session) -> int:
     if agreed is None:
         return _start_afresh(checkpoint.run, session)
     result = carry_out(agreed, session)
-    out.document({"recovered": True, "plan": plain(agreed), "digest": agreed.digest, "result": result_document(result)})
-    tell_result(result, session)
-    out.note(_next(checkpoint))
+    return _tell(result, agreed, checkpoint, session)
+
+
+def _tell(result: RecoveryResult, plan: RecoveryPlan | None, checkpoint: Checkpoint, session: Session) -> int:
+    planned = {"plan": plain(plan), "digest": plan.digest} if plan is not None else {}
+    session.out.document({"recovered": True, **planned, "result": result_document(result)})
+    tell_result(result, session, plan=plan)
+    session.out.note(_next(checkpoint, session))
     return 0
 
 
-def _next(checkpoint: Checkpoint) -> str:
+def _next(checkpoint: Checkpoint, session: Session) -> str:
     """Say what makes the run go on: its flow's file, or its own program."""
+    from holdfast.cli.commands.run import default_run  # noqa: PLC0415 - only after a recovery
+
     record = checkpoint.section(_FLOW) if _FLOW in checkpoint.sections else None
-    file = record.get("file") if isinstance(record, dict) else None
-    if file:
-        return f"`holdfast run {file}` carries it on."
+    if isinstance(record, dict) and record.get("file"):
+        file, flow = record["file"], record["flow"].get("flow", "")
+        named = [] if checkpoint.run == default_run(file, flow, session) else ["--run-id", checkpoint.run]
+        return f"`holdfast run {shlex.join([file, *named])}` carries it on."
     return f"Start the program of {checkpoint.run} again: it goes on from here."
 
 
@@ -145,7 +161,7 @@ def _last_run(session: Session) -> str:
         if status not in _OVER:
             session.out.note(f"The run that moved last is {run.id}.")
             return run.id
-    raise NotFound("run to resume", "", "all are complete; `holdfast ls` lists them" if runs else "it is empty")
+    raise NotFound("run to resume", "", "all are complete; `holdfast ls` lists them" if runs else "the store is empty")
 
 
 def _is_settled(checkpoint: Checkpoint, session: Session, *, dry_run: bool) -> bool:
@@ -186,7 +202,7 @@ def _plan(checkpoint: Checkpoint, arguments: Namespace, session: Session, more: 
     unknown = {**dict.fromkeys(arguments.retry, "retry"), **dict.fromkeys(arguments.skip, "skip")}
     both = set(arguments.retry) & set(arguments.skip)
     if both:
-        raise UsageError(f"step {next(iter(both))!a}: either --retry or --skip")
+        raise UsageError(f"step {next(iter(both))!r}: either --retry or --skip")
     with_files = WORKSPACE in checkpoint.sections and not arguments.no_files
     options: dict[str, Any] = {
         "skip_failed": arguments.skip_failed,
@@ -195,6 +211,7 @@ def _plan(checkpoint: Checkpoint, arguments: Namespace, session: Session, more: 
         "files": "auto" if with_files else False,
         "workspace": (arguments.workspace or session.root) if with_files else None,
         "decisions": decisions(arguments.choice, paths=False),
+        "allow_outside_links": arguments.allow_outside_links,
         "unknown": {**unknown, **more.get("unknown", {})},
     }
     if "decisions" in more:

@@ -9,17 +9,22 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
+import shutil
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from holdfast.cli.amounts import parse_amount
 from holdfast.cli.errors import CommandInvalid
 from holdfast.cli.output import Paint
 from holdfast.cli.times import age, duration, number
 from holdfast.errors import IntegrityError, NotFound
+from holdfast.runtime.ledger import NEED_AMOUNT
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -28,6 +33,7 @@ if TYPE_CHECKING:
     from holdfast.cli.parser import CommandParser
     from holdfast.cli.session import Session
     from holdfast.engine import Holdfast
+    from holdfast.flow.events import Event
     from holdfast.flow.model import Flow
     from holdfast.flow.result import FlowResult
     from holdfast.runtime.parts import Waiting
@@ -63,7 +69,7 @@ def configure(parser: CommandParser) -> None:
         "--waiting", choices=("block", "leave"), help="where it must wait: block, or leave and exit with 9"
     )
     parser.add_argument(
-        "-n", "--dry-run", action="store_true", help="say what became of each phase since it last ran, and run nothing"
+        "-n", "--dry-run", action="store_true", help="say what it would do with each phase, and run nothing"
     )
     begin = parser.add_mutually_exclusive_group()
     begin.add_argument("--resume", action="store_true", help="go on without asking")
@@ -72,11 +78,14 @@ def configure(parser: CommandParser) -> None:
 
 def execute(arguments: Namespace, session: Session) -> int:
     """Carry it on until it ends, waits or fails."""
-    from holdfast.flow.load import bind_params  # noqa: PLC0415 - help does without
+    from holdfast.flow.functions import check_functions  # noqa: PLC0415 - help does without
+    from holdfast.flow.load import bind_params  # noqa: PLC0415
 
     file = Path(arguments.flow)
     flow, run = _read(file, arguments, session)
     _import(arguments.modules, beside=file)
+    if file.suffix.lower() not in _PLANS:
+        check_functions(flow, file)
     workspace = Path(arguments.workspace or session.root).absolute()
     options: dict[str, Any] = {
         "run_id": run,
@@ -84,23 +93,24 @@ def execute(arguments: Namespace, session: Session) -> int:
         "file": Path(os.path.relpath(file, session.root)).as_posix(),
         "workspace": None if arguments.no_files else workspace,
     }
-    hf = session.open()
     if arguments.dry_run:
-        return _tell_changes(hf, flow, run, options["params"], session)
+        return _tell_changes(flow, run, options["params"], session)
+    hf = session.open()
     if _is_begun(hf, run) and _wants_fresh(hf, run, arguments, session):
         bind_params(flow, options["params"])  # what is wrong with them is said before anything is set aside
         hf.start_afresh(run)
         session.out.note(f"What was there is set aside; `holdfast log {run} -a` shows it.")
     with contextlib.chdir(workspace) if arguments.no_files else contextlib.nullcontext():
         result = _carried_on(hf, flow, arguments, session, options)
-    _tell(result, session)
+    _tell(hf, result, session)
     return _CODES[result.status]
 
 
-def _tell_changes(hf: Holdfast, flow: Flow, run: str, params: dict[str, Any], session: Session) -> int:
-    """Say what running the flow would keep and do, by what its run has on record."""
+def _tell_changes(flow: Flow, run: str, params: dict[str, Any], session: Session) -> int:
+    """Say what running the flow would keep and do, by what its run has on record; no store is made for it."""
     from holdfast.flow.runner import preview  # noqa: PLC0415
 
+    hf = session.open() if session.place.is_there else None
     changes = preview(hf, flow, run_id=run, params=params)
     session.out.document({"run": run, "phases": msgspec.to_builtins(changes.phases)})
     for line in changes.lines():
@@ -111,7 +121,7 @@ def _tell_changes(hf: Holdfast, flow: Flow, run: str, params: dict[str, Any], se
 def _read(file: Path, arguments: Namespace, session: Session) -> tuple[Flow, str]:
     """Return the flow and its run's id."""
     from holdfast.flow.load import load_flow  # noqa: PLC0415 - help does without
-    from holdfast.flow.markdown import flow_from_plan, plan_run_id  # noqa: PLC0415
+    from holdfast.flow.markdown import flow_from_plan  # noqa: PLC0415
 
     if file.suffix.lower() not in _PLANS:
         if arguments.agent is not None:
@@ -119,13 +129,20 @@ def _read(file: Path, arguments: Namespace, session: Session) -> tuple[Flow, str
         if not file.exists():
             raise NotFound("flow file", str(file))
         flow = load_flow(file)
-        return flow, arguments.run_id or flow.name
+        return flow, arguments.run_id or default_run(file, flow.name, session)
     try:
         text = file.read_bytes().decode("utf-8", "replace")
     except FileNotFoundError:
         raise NotFound("plan", str(file)) from None
     flow = flow_from_plan(text, str(file), run=arguments.agent)
-    return flow, arguments.run_id or plan_run_id(file, root=session.root)
+    return flow, arguments.run_id or default_run(file, flow.name, session)
+
+
+def default_run(file: str | Path, flow: str, session: Session) -> str:
+    """Return the run that a file is carried on in if none is named: the flow's name; of a plan, one by its path."""
+    from holdfast.flow.markdown import plan_run_id  # noqa: PLC0415 - help does without
+
+    return plan_run_id(file, root=session.root) if Path(file).suffix.lower() in _PLANS else flow
 
 
 def _params(given: list[str]) -> dict[str, Any]:
@@ -134,7 +151,7 @@ def _params(given: list[str]) -> dict[str, Any]:
     for one in given:
         name, equals, value = one.partition("=")
         if not (name and equals):
-            raise CommandInvalid(f"--param {one!a}: write NAME=VALUE")
+            raise CommandInvalid(f"--param {one!r}: write NAME=VALUE")
         try:
             found[name] = json.loads(value)
         except (ValueError, RecursionError):
@@ -152,7 +169,7 @@ def _import(modules: list[str], *, beside: Path) -> None:
         try:
             import_module(module)
         except ImportError as error:
-            raise CommandInvalid(f"--import {module!a}: it cannot be imported ({error})") from error
+            raise CommandInvalid(f"--import {module!r}: it cannot be imported ({error})") from error
 
 
 def _is_begun(hf: Holdfast, run: str) -> bool:
@@ -172,7 +189,8 @@ def _wants_fresh(hf: Holdfast, run: str, arguments: Namespace, session: Session)
     if arguments.resume or found.summary.status in ("completed", "cancelled"):
         return False
     session.out.note(_stands(found, session))
-    return not session.ask.confirmed("Resume?", unasked="the run is resumed; --fresh starts it again")
+    question = "Resume it (n sets it aside and begins anew)?"
+    return not session.ask.confirmed(question, unasked="the run is resumed; --fresh starts it again")
 
 
 def _stands(found: Checkpoint, session: Session) -> str:
@@ -190,13 +208,17 @@ def _carried_on(
     hf: Holdfast, flow: Flow, arguments: Namespace, session: Session, options: dict[str, Any]
 ) -> FlowResult:
     """Run the flow; what it waits for is asked here if a person is there."""
+    from holdfast.flow.printing import redirected  # noqa: PLC0415
     from holdfast.flow.runner import run_flow  # noqa: PLC0415
 
     asks = arguments.waiting is None and session.ask.can_ask
     waiting: Waiting = arguments.waiting or ("leave" if asks else "block")
+    shown, before = _Shown(session), None
     while True:
-        with _Shown(session) as progress:
+        shown.run = options["run_id"] if waiting == "block" else None
+        with shown as progress, redirected():
             result = run_flow(hf, flow, observer=progress, waiting=waiting, **options)
+        result = before = _since(before, result)
         if not asks or result.status != "waiting":
             return result
         answered = _answered(hf, result, session)
@@ -204,6 +226,20 @@ def _carried_on(
             waiting = "block"  # a time, a signal or a budget: nothing that can be chosen here
         elif not answered:
             return result
+
+
+def _since(before: FlowResult | None, result: FlowResult) -> FlowResult:
+    """Return a result that counts what this process did before it asked, too: that is done, not kept."""
+    if before is None:
+        return result
+    return msgspec.structs.replace(
+        result,
+        changes=before.changes,
+        tasks_done=before.tasks_done + result.tasks_done,
+        tasks_kept=before.tasks_kept,
+        saved_s=before.saved_s,
+        saved_tokens=before.saved_tokens,
+    )
 
 
 def _answered(hf: Holdfast, result: FlowResult, session: Session) -> bool | None:
@@ -217,32 +253,53 @@ def _answered(hf: Holdfast, result: FlowResult, session: Session) -> bool | None
     choice = session.ask.choose(wait.question, choices, safe=_LATER)
     if choice == _LATER:
         return False
-    hf.answer(result.run, choice, wait=wait.id, by=me(session.out.environment))
+    value = None
+    if wait.kind == "budget" and choice in NEED_AMOUNT:
+        value = _amount(wait.details["budget"], choice, session)
+        if value is None:
+            return False
+    hf.answer(result.run, choice, wait=wait.id, by=me(session.out.environment), value=value)
     return True
 
 
+def _amount(budget: str, choice: str, session: Session) -> float | None:
+    """Ask for the amount that an answer to a budget's question needs; None if none is given."""
+    prompt = f"Raise {budget} by how much? " if choice == "raise" else f"The new limit of {budget}? "
+    return session.ask.parsed(prompt, partial(parse_amount, budget))
+
+
 class _Shown:
-    """A flow's progress on standard output: events as JSON, a live view, or lines."""
+    """A flow's progress on standard output: events as JSON, a live view, or lines.
+
+    It may be entered again after a question. With `run`, the one that blocks where it waits, each wait is shown with
+    the command that ends it.
+    """
 
     def __init__(self, session: Session) -> None:
         from holdfast.flow.progress import Progress  # noqa: PLC0415
 
         out = session.out
         self._out = out
+        self.run: str | None = None
         self._progress = Progress(
             self._write,
             style="json" if out.json else "live" if self._is_live() else "lines",
             width=lambda: out.width or 0,
+            height=lambda: shutil.get_terminal_size().lines,
             monotonic=time.monotonic,
             output=out.verbose,
         )
 
     def __enter__(self) -> Any:
-        return None if self._out.quiet and not self._out.json else self._progress
+        return None if self._out.quiet and not self._out.json else self._show
 
     def __exit__(self, *_: object) -> None:
         if not self._out.quiet:
             self._progress.close()
+
+    def _show(self, event: Event) -> None:
+        hint = way_on(event, self.run) if self.run is not None and event.kind == "waiting" else ""
+        self._progress(msgspec.structs.replace(event, data={**event.data, "hint": hint}) if hint else event)
 
     def _is_live(self) -> bool:
         return self._out.interactive and self._out.environment.get("TERM", "") not in ("", "dumb")
@@ -252,7 +309,38 @@ class _Shown:
         self._out.stdout.flush()
 
 
-def _tell(result: FlowResult, session: Session) -> None:
+def way_on(event: Event, run: str) -> str:
+    """Return the command that lets a run go on that waits; nothing if only time does."""
+    run, wait = shlex.quote(run), shlex.quote(event.data["wait"])
+    kind = event.data["wait_kind"]
+    if kind == "budget":
+        return f"`holdfast budget {run} {event.data['budget']}=MORE` raises it."
+    if kind == "pause":
+        return f"`holdfast resume {run}` lets it go on."
+    if not event.data["options"]:
+        return ""
+    choice, *others = event.data["options"]
+    is_of_task = event.task is not None or kind == "uncertain"  # tasks run at once, and so may their questions
+    which = f" --wait {wait}" if is_of_task else ""
+    return f"`holdfast answer {choice} {run}{which}` answers" + (f", or with {' or '.join(others)}." if others else ".")
+
+
+def _closing(hf: Holdfast, result: FlowResult) -> str:
+    """Return what lets a run go on that was left waiting."""
+    from holdfast.flow.voice import wait_event  # noqa: PLC0415
+
+    wait = next((one for one in hf.waiting(result.run) if one.id == result.waits_for), None)
+    if wait is None:
+        return "That is answered by now: run it again."
+    command = way_on(wait_event(wait), result.run)
+    if command:
+        return f"{command.removesuffix('.')}; then run it again."
+    return (
+        f"Run it again after {wait.until:%Y-%m-%d %H:%M:%S %Z}." if wait.until else "Run it again when that is there."
+    )
+
+
+def _tell(hf: Holdfast, result: FlowResult, session: Session) -> None:
     """Say how it ended, and what was not done twice."""
     out = session.out
     if out.json:
@@ -267,9 +355,7 @@ def _tell(result: FlowResult, session: Session) -> None:
         kept = f", {result.tasks_kept} kept from before{saved})" if saved else ""
         out.note(f"{number(result.tasks_done, 'task')} done{kept}.")
     if result.status == "waiting":
-        is_budget = (result.waits_for or "").startswith("budget:")
-        how = f"budget {result.run} NAME=MORE` raises it" if is_budget else f"answer CHOICE {result.run}` answers"
-        out.note(f"`holdfast {how}; then run it again.")
+        out.note(_closing(hf, result))
     elif result.status == "failed":
         out.note(f"Run it again to try the phase again, or `holdfast status {result.run}`.")
     elif result.status == "completed" and not result.tasks_done:

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.describe import checkpoint_document, marks, status, trigger
+from holdfast.cli.errors import told
 from holdfast.cli.escape import json_text
 from holdfast.cli.ids import Short
 from holdfast.cli.output import Cell, Paint
@@ -122,7 +123,7 @@ def _preview(checkpoint: Checkpoint, name: str) -> str | Paint:
     try:
         value = plain(checkpoint.section(name))
     except HoldfastError as error:
-        return Paint(str(error), "red")
+        return Paint(told(error), "red")
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _PREVIEW else text[: _PREVIEW - 3] + "..."
 
@@ -132,7 +133,7 @@ def _sections(checkpoint: Checkpoint, names: list[str], session: Session) -> int
     for name in names:
         if name not in checkpoint.sections:
             raise NotFound(
-                f"section in {checkpoint.run}@{checkpoint.seq} (it has {', '.join(checkpoint.sections)})", name
+                "section", name, f"{checkpoint.run}@{checkpoint.seq} has {', '.join(checkpoint.sections) or 'none'}"
             )
     values = {name: section_value(checkpoint, name) for name in names}
     out.document({"id": checkpoint.id, "run": checkpoint.run, "seq": checkpoint.seq, "sections": values})

@@ -97,7 +97,7 @@ def _phases(book: Phases, session: Session) -> None:
                 Cell.of(duration(state.duration_s) if state.duration_s else "-", right=True),
                 Cell.of(str(state.attempt or "-"), right=True),
                 Cell.of(str(replans or "-"), right=True),
-                Cell.of(told),
+                Cell.of(told.partition("\n")[0]),
             ]
         )
     session.out.line()

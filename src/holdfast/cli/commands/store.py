@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.cli.errors import Declined
 from holdfast.cli.parser import CommandParser
 from holdfast.cli.times import number
-from holdfast.errors import UsageError
+from holdfast.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -71,7 +71,7 @@ def _new(arguments: Namespace, session: Session) -> int:
         handle = os.open(arguments.file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         raise UsageError(
-            f"{arguments.file!a} is there already, and a key is never overwritten: choose another"
+            f"{arguments.file!r} is there already, and a key is never overwritten: choose another"
         ) from None
     with os.fdopen(handle, "w") as file:
         file.write(text + "\n")
@@ -91,12 +91,17 @@ def _let_in(arguments: Namespace, session: Session) -> int:
 
 
 def _remove(arguments: Namespace, session: Session) -> int:
-    key = _read(arguments.key) if Path(arguments.key).is_file() else arguments.key
-    shown = f"the key in {arguments.key}" if key != arguments.key else f"key {key}"
-    left = len(session.hf.key_ids())
-    if not session.ask.agreed(f"Let {shown} open this store no longer, one of {number(left, 'key')}?"):
+    from holdfast.encode.encrypt import key_id, parse_key  # noqa: PLC0415
+
+    known = session.hf.key_ids()
+    is_file = arguments.key not in known and Path(arguments.key).is_file()
+    name = key_id(parse_key(_read(arguments.key))) if is_file else arguments.key
+    if name not in known:
+        raise NotFound("key", arguments.key, f"those of this store are {', '.join(known) or 'none'}")
+    question = f"Let key {name} open this store no longer, one of {number(len(known), 'key')}?"
+    if len(known) > 1 and not session.ask.agreed(question):
         raise Declined
-    session.hf.remove_key(key)
+    session.hf.remove_key(name)
     return _list(arguments, session)
 
 

@@ -27,10 +27,12 @@ def configure(parser: CommandParser) -> None:
 
 def execute(arguments: Namespace, session: Session) -> int:
     """Plan, show, ask, undo."""
-    from holdfast.recovery.carry_out import plan_undo  # noqa: PLC0415
+    from holdfast.recovery.carry_out import end_undone, plan_undo  # noqa: PLC0415
 
     out = session.out
     run = script.meant_run(session, arguments, or_only=True)
+    if not arguments.dry_run:
+        end_undone(session.hf, run, arguments.workspace or session.root)
     plan = plan_undo(session.hf, run, workspace=arguments.workspace or session.root)
     show_plan(plan, session)
     check_can_resume(plan)
@@ -41,5 +43,5 @@ def execute(arguments: Namespace, session: Session) -> int:
         raise Declined
     result = carry_out(plan, session)
     out.document({"recovered": True, "plan": plain(plan), "digest": plan.digest, "result": result_document(result)})
-    tell_result(result, session)
+    tell_result(result, session, plan=plan)
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from holdfast.cli.errors import told_text
 from holdfast.cli.output import Paint
 from holdfast.cli.plain import plain
 from holdfast.cli.times import number
@@ -34,7 +35,7 @@ def execute(arguments: Namespace, session: Session) -> int:
     for one in arguments.remembered:
         run, equals, head = one.rpartition("=")
         if not equals:
-            raise UsageError(f"--remembered {one!a}: write RUN=ID")
+            raise UsageError(f"--remembered {one!r}: write RUN=ID")
         remembered[run] = head
     with session.progress("Verifying") as progress:
         report = session.hf.verify(
@@ -43,7 +44,7 @@ def execute(arguments: Namespace, session: Session) -> int:
     out.document({"sound": report.sound, **plain(report)})
     for fault in report.faults:
         place = " ".join(word for word in (fault.run, fault.checkpoint, fault.section) if word)
-        out.line(Paint(f"{fault.kind:<11}", "red"), f"{place}: " if place else "", fault.detail)
+        out.line(Paint(f"{fault.kind:<11}", "red"), f"{place}: " if place else "", told_text(fault.detail))
     for note in report.notes:
         out.line(Paint(f"{'note':<11}", "yellow"), note)
     found = (
