@@ -118,3 +118,17 @@ def test_a_change_that_was_not_carried_out_yet_is_still_told(bench):
         "ask: unchanged, it runs again",
         "two: unchanged, it runs again",
     ]
+
+
+def test_steps_of_every_life_are_known_however_long_the_log_is(bench, monkeypatch):
+    monkeypatch.setattr("holdfast.runtime.log._SETTLED_BYTES", 1)  # each life goes on in a section of its own
+
+    def flow(**gated):
+        two = {"tasks": {"a": "true", "b": {"run": "true", **gated}}}
+        return {"flow": "p", "phases": {"one": "true", "stop": {"run": "true", "approve": "go?"}, "two": two}}
+
+    bench.run(flow(gates=["true"]))
+    with bench.open() as hf:
+        hf.answer("p", "approve")
+    assert bench.run(flow(gates=["true"])).status == "completed"
+    assert foretold(bench, flow(gates=["test 1 = 1"]))[2] == "two: changed, only its gates run again"
