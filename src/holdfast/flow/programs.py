@@ -19,23 +19,69 @@ Role = Literal["data", "program", "code"]
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
 _UNKNOWN = re.compile(r"[$*?\[]")  # a program whose name only the shell knows
-OPENING = frozenset({"{", "if", "while", "until", "for"})
+_LISTS = ("for", "select")
+OPENING = frozenset({"{", "if", "while", "until", *_LISTS})
 CLOSING = frozenset({"}", "fi", "done"})
-_RESERVED = OPENING - {"for"} | CLOSING | {"!", "then", "else", "elif", "do", "coproc"}
+_RESERVED = OPENING.difference(_LISTS) | CLOSING | {"!", "then", "else", "elif", "do", "coproc", "function"}
 
-_PREFIXES = {  # the operands before the command, and the short options with an argument
-    "env": (0, "uC"), "nice": (0, "n"), "timeout": (1, "ks"), "sudo": (0, "ugpCDRThr"), "doas": (0, "uC"),
-    "exec": (0, "a"), "command": (0, ""), "builtin": (0, ""), "time": (0, "fo"), "nohup": (0, ""), "setsid": (0, ""),
-    "stdbuf": (0, "ioe"), "xargs": (0, "aIdELnPs"), "ionice": (0, "cnp"), "chroot": (1, ""), "flock": (1, "wE"),
-    "taskset": (1, "p"), "chrt": (1, "p"), "busybox": (0, ""), "strace": (0, "eopsEu"), "unshare": (0, ""),
-    "unbuffer": (0, ""), "noglob": (0, ""),
+
+class _Prefix(NamedTuple):
+    """A program that runs its words; behind an option that is not here, its command is not looked for."""
+
+    operands: int = 0  # before the command
+    takes: str = ""  # short options with an argument
+    bare: str = ""  # short options without one
+    long: str = ""  # long options without one
+
+
+_PREFIXES = {
+    "env": _Prefix(0, "uC", "i0v", "ignore-environment null debug block-signal default-signal ignore-signal"),
+    "nice": _Prefix(0, "n", "0123456789"),
+    "timeout": _Prefix(1, "ks", "fpv", "foreground preserve-status verbose"),
+    "sudo": _Prefix(
+        0, "ugpCDRThrtU", "AbBEeHiKklNnPSsvV",
+        "askpass background bell login non-interactive preserve-env preserve-groups set-home shell stdin",
+    ),
+    "doas": _Prefix(0, "uC", "Lns"),
+    "exec": _Prefix(0, "a", "cl"),
+    "command": _Prefix(0, "", "p"),
+    "builtin": _Prefix(),
+    "time": _Prefix(0, "fo", "apqv", "append portability quiet verbose"),
+    "nohup": _Prefix(),
+    "setsid": _Prefix(0, "", "cfw", "ctty fork wait"),
+    "stdbuf": _Prefix(0, "ioe"),
+    "xargs": _Prefix(
+        0, "aIdELnPs", "0eiloprtx",
+        "eof exit interactive max-lines no-run-if-empty null open-tty replace show-limits verbose",
+    ),
+    "ionice": _Prefix(0, "cnpPu", "t", "ignore"),
+    "chroot": _Prefix(1, "", "", "skip-chdir"),
+    "flock": _Prefix(1, "wE", "sxeunoFc", "shared exclusive unlock nonblock nb close no-fork verbose"),
+    "taskset": _Prefix(1, "p", "ac", "all-tasks cpu-list"),
+    "chrt": _Prefix(1, "pTPD", "abdfimorRv", "all-tasks batch deadline fifo idle other reset-on-fork rr verbose"),
+    "busybox": _Prefix(),
+    "strace": _Prefix(0, "eopsEuabIOPSXU", "cCfFiknqrtTvwxyzZ"),
+    "unshare": _Prefix(
+        0, "SGRw", "muinpUCTfrc",
+        "fork mount uts ipc net pid user cgroup time map-root-user map-current-user mount-proc keep-caps kill-child",
+    ),
+    "unbuffer": _Prefix(0, "", "p"),
+    "noglob": _Prefix(),
 }  # fmt: skip
+_IDLE: tuple[list[str], ...] = ([], ["xargs"], ["exec"])  # prefixes that run no shell if no command follows
+_SPLIT = "--split-string"  # of env: its argument is the command
 _RUN_ALL = frozenset({
     "eval", "trap", "alias", "source", ".", "let", "[[", "read", "unset", "declare", "typeset",
     "ssh", "rsh", "mosh", "watch", "parallel", "su", "runuser", "script", "tmux", "screen", "pwsh", "powershell",
     "osascript", "deno",
 })  # fmt: skip
-_RUN_INPUT = frozenset({"at", "batch", "crontab", "parallel"})
+_RUN_INPUT = frozenset({
+    "at", "batch", "crontab", "parallel", "eval", "su", "runuser", "script", "tmux", "screen", "pwsh", "powershell",
+    "osascript", "deno",
+})  # fmt: skip
+_SOURCES = (".", "source")
+_SHELL_VARIABLE = re.compile(r"\$\{?(?:SHELL|BASH)\b")
+_PLAIN = re.compile(r"[\w./+-]+")
 _SSH_TAKES = "BbcDEeFIiJLlmOopQRSWw"
 _FIND_RUNS = ("-exec", "-execdir", "-ok", "-okdir")
 _STDIN = ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
@@ -86,7 +132,9 @@ class Reading(NamedTuple):
 def read_command(words: Sequence[str]) -> Reading:
     """Return what is code in a command, behind all prefixes that are known."""
     roles: list[Role] = ["data"] * len(words)
-    at = _past(words, 0, _RESERVED)
+    at = behind_own(words)
+    if "coproc" in words[:at]:  # its first word is a name or a program
+        _mark_from(roles, words.index("coproc"))
     prefixes: list[str] = []
     replaces = False
     while at < len(words):
@@ -95,26 +143,47 @@ def read_command(words: Sequence[str]) -> Reading:
             return Reading(roles, runs_input=False)
         name = _name(words[at])
         if name not in _PREFIXES or words[at : at + 2] in (["command", "-v"], ["command", "-V"]):
-            return _read_program(words, at, roles, replaces=replaces)
-        begin, at = at, _past_prefix(words, at + 1, roles, *_PREFIXES[name])
+            return _read_program(words, at, roles, is_given="xargs" in prefixes, replaces=replaces)
+        begin = at
+        at, is_known = _past_prefix(words, at + 1, roles, _PREFIXES[name])
+        if not is_known:
+            _mark_from(roles, at)
+            return Reading(roles, runs_input=True)
         replaces = replaces or (name == "xargs" and _replaces(words[begin + 1 : at]))
         prefixes.append(name)
-    return Reading(roles, runs_input="xargs" in prefixes[:-1])  # its input names the program
+    return Reading(roles, runs_input=prefixes not in _IDLE)
 
 
 def leading(words: Sequence[str]) -> Sequence[str]:
     """Return the words of the shell's own that a command begins with: `if`, `{`, `done`."""
-    if words[:1] == ["for"]:
-        return words[:1]
-    return [word for word in words[: _past(words, 0, _RESERVED)] if word in _RESERVED]
+    at = behind_own(words)
+    own = _RESERVED.union(_LISTS)
+    return [word for word in words[: at + 1] if word in own]
 
 
-def _read_program(words: Sequence[str], at: int, roles: list[Role], *, replaces: bool) -> Reading:
+def behind_own(words: Sequence[str]) -> int:
+    """Return where a command goes on behind words of the shell's own, assignments, and a name that is given to it."""
+    at = 0
+    while at < len(words) and (words[at] in _RESERVED or _ASSIGNMENT.match(words[at])):
+        is_named = words[at] == "function" or (words[at] == "coproc" and OPENING.intersection(words[at + 2 : at + 3]))
+        at += 1
+        if is_named and at < len(words) and HOLE not in words[at]:
+            at += 1
+    return at
+
+
+def _read_program(words: Sequence[str], at: int, roles: list[Role], *, is_given: bool, replaces: bool) -> Reading:
+    """Read a command from its program on; xargs may have given it its input as words, or put it into its words."""
     name = _name(words[at])
-    runs_input = name in _RUN_INPUT or (name == "ssh" and _operands(words[at + 1 :], _SSH_TAKES) < 2)  # noqa: PLR2004
+    runs_input = (
+        name in _RUN_INPUT
+        or (name in ("ssh", "rsh") and _operands(words[at + 1 :], _SSH_TAKES) < 2)  # noqa: PLR2004
+        or (name in _SOURCES and not set(_STDIN).isdisjoint(words))
+        or (replaces and not _PLAIN.fullmatch(words[at]))
+    )
     if name in _RUN_ALL:
-        roles[at + 1 :] = ["code"] * (len(words) - at - 1)
-        return Reading(roles, runs_input)
+        _mark_from(roles, at + 1)
+        return Reading(roles, runs_input or is_given)
     language = _language(words[at])
     if language is not None:
         takes_code = _read_language(language, words, at + 1, roles)
@@ -122,9 +191,10 @@ def _read_program(words: Sequence[str], at: int, roles: list[Role], *, replaces:
     if _UNKNOWN.search(words[at]):
         _read_language(_ANY, words, at + 1, roles, is_certain=False)
     for other in range(at + 1, len(words)):
-        found = _language(words[other])
+        found = _language(words[other].partition(":")[0])  # `docker run python:3`
         if found is not None and not found.is_filter:  # behind a prefix that is not known: `docker exec box sh -c`
-            _read_language(found, words, other + 1, roles, is_certain=False)
+            takes_code = _read_language(found, words, other + 1, roles, is_certain=False)
+            runs_input = runs_input or takes_code or replaces
         if words[other - 1] in _FIND_RUNS and HOLE in words[other]:
             roles[other] = "program"
     return Reading(roles, runs_input)
@@ -148,10 +218,10 @@ def _read_language(
                 roles[at] = "code"
             at += is_apart
             if kind in ("code", "module"):
-                has_code = True
+                has_code = at < len(words)  # if not, xargs puts its input there
                 _mark(roles, at)
             if kind == "module":
-                return False
+                return not has_code
         elif word != "--":
             if not has_code and is_certain:
                 _mark(roles, at)
@@ -206,27 +276,46 @@ def _mark(roles: list[Role], at: int) -> None:
         roles[at] = "code"
 
 
-def _past(words: Sequence[str], at: int, more: frozenset[str] = frozenset()) -> int:
-    """Return where a command goes on behind assignments, and words of the shell's own."""
-    while at < len(words) and (words[at] in more or _ASSIGNMENT.match(words[at])):
-        at += 1
-    return at
+def _mark_from(roles: list[Role], at: int) -> None:
+    roles[at:] = ["code"] * len(roles[at:])
 
 
-def _past_prefix(words: Sequence[str], at: int, roles: list[Role], operands: int, takes: str) -> int:
-    """Return where the command of a prefix begins; a value in one of the prefix's options is no data."""
+def _past_prefix(words: Sequence[str], at: int, roles: list[Role], prefix: _Prefix) -> tuple[int, bool]:
+    """Return where the command of a prefix begins, or an option that is not known, and whether all were known.
+
+    A value in one of the prefix's options is no data.
+    """
+    operands = prefix.operands
     while at < len(words):
         word = words[at]
         if word[:1] == "-":
             if HOLE in word:
                 roles[at] = "code"
-            at += word[:2] != "--" and word[-1] in takes
+            is_known, is_apart = _prefix_option(prefix, word)
+            if not is_known:
+                return at, False
+            at += is_apart
         elif not _ASSIGNMENT.match(word):
             if operands == 0:
-                return at
+                break
             operands -= 1
         at += 1
-    return at
+    return at, True
+
+
+def _prefix_option(prefix: _Prefix, word: str) -> tuple[bool, bool]:
+    """Return whether an option of a prefix is known, and whether its argument is a word apart."""
+    if word == "--":
+        return True, False
+    if word.startswith("--"):
+        name, is_joined, _ = word.partition("=")
+        return (not _SPLIT.startswith(name) if is_joined else name[2:] in prefix.long.split()), False
+    for at, letter in enumerate(word[1:], 1):
+        if letter in prefix.takes:
+            return True, at == len(word) - 1
+        if letter not in prefix.bare:
+            return False, False
+    return True, False
 
 
 def _replaces(options: Sequence[str]) -> bool:
@@ -248,5 +337,5 @@ def _name(word: str) -> str:
 
 
 def _language(word: str) -> _Language | _Shell | None:
-    name = _name(word)
+    name = "sh" if _SHELL_VARIABLE.match(word) else _name(word)
     return next((language for pattern, language in _LANGUAGES if pattern.fullmatch(name)), None)

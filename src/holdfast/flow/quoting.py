@@ -9,7 +9,7 @@ import re
 from typing import Literal
 
 from holdfast.errors import UsageError
-from holdfast.flow.programs import CLOSING, HOLE, OPENING, leading, read_command
+from holdfast.flow.programs import CLOSING, HOLE, OPENING, behind_own, leading, read_command
 
 Place = Literal["word", "single", "double", "raw"]
 
@@ -58,9 +58,11 @@ class _Frame:
         self.made = ""
         self.fed = self._given = fed
         self.depth = 0  # of loops and groups that are open
+        self.is_awaited = False  # a pipe stands right before it, perhaps on the line above
 
     def add(self, text: str) -> None:
         """Let the present word go on."""
+        self.is_awaited = False
         self.word = (self.word or "") + text
 
     def add_value(self, name: str) -> None:
@@ -87,6 +89,18 @@ class _Frame:
         if self.word is not None:
             self.word, self.redirect = None, ""
 
+    def end_name(self) -> None:
+        """Let a command begin behind the () of a function that is defined."""
+        self.end_word()
+        begins = behind_own(self.words)
+        if len(self.words) == begins + 1:
+            del self.words[begins]
+
+    def end_line(self) -> None:
+        """End the present command, unless its pipe is still to be followed by one."""
+        if not self.is_awaited:
+            self.end_command()
+
     def end_command(self, *, is_piped: bool = False) -> None:
         """End the present command; TemplateError if it reads as code what a value was piped into."""
         self.end_word()
@@ -95,14 +109,16 @@ class _Frame:
         begun = leading(self.words)
         if CLOSING.intersection(begun):
             self.made = self.made or self.holds
-        self.depth += len(OPENING.intersection(begun)) - len(CLOSING.intersection(begun))
+        change = sum((word in OPENING) - (word in CLOSING) for word in begun)
+        self.depth = max(0, self.depth + change)
         if is_piped:
             self.fed = self.fed or self.made
-        elif self.depth <= 0:
+        elif self.depth == 0:
             self.fed = self._given
         if not is_piped:
             self.made = ""
         self.words, self.redirect = [], ""
+        self.is_awaited = is_piped
 
 
 def _unsafe(name: str, reason: str) -> TemplateError:
@@ -178,7 +194,7 @@ class Shell:
             if char == "\n":
                 self._open.pop()
                 self._word_starts = True
-                self._frame.end_command()
+                self._frame.end_line()
         elif pending == "\\":
             self._word_starts = False
             self._word += "_"
@@ -254,13 +270,16 @@ class Shell:
         elif char == "|" and pending != ">":
             frame.end_command(is_piped=pending != "|")
             self._pending = "|"
-        elif char in ";\n" or (char == "&" and pending not in ("<", ">", "|")):
+        elif char == "\n":
+            frame.end_line()
+        elif char == ";" or (char == "&" and pending not in ("<", ">", "|")):
             frame.end_command()
 
     def _enter(self, pending: str) -> None:
         """Go into parentheses: commands of their own, whose output may stand in a word."""
         around = self._frame
         fed = (around.made or around.fed) if pending == ">" else around.fed
+        around.is_awaited = False
         if pending in ("<", ">"):
             around.redirect = ""
         self._open.append("(")
@@ -273,10 +292,13 @@ class Shell:
             return
         self._open.pop()
         left = self._frames.pop()
+        is_empty = left.word is None and not left.words
         left.end_command()
         if not left.is_word:
             self._frame.made = self._frame.made or left.holds
             self._frame.holds = self._frame.holds or left.holds
+            if is_empty:
+                self._frame.end_name()
         elif left.holds:
             self._frame.add("$")
             self._frame.add_value(left.holds)
