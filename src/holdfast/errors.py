@@ -55,6 +55,7 @@ HoldfastError
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
@@ -104,8 +105,8 @@ class InvalidId(UsageError):
             return f"{shown!r} is no checkpoint id: that is cp_ and 32 digits of 0-9a-f; hf.checkpoints(run) lists them"
         if self.kind == "run" and self.detail.startswith("_holdfast."):
             return f"{shown!r} is no run id: names that begin with _holdfast. are Holdfast's own; choose another"
-        if self.kind == "run" and self.detail in ("latest", "before"):
-            return f"{shown!r} is no run id: it is said of checkpoints; choose another"
+        if self.kind == "run" and re.fullmatch(r"latest|before|cp_[0-9a-f]{32}", self.detail):
+            return f"{shown!r} is no run id: it means a checkpoint; choose another"
         signs = "_ . + = -" if self.kind == "run" else "_ . : @ + = -"
         return (
             f"{shown!r} is no {self.kind} id: use 1 to 200 ASCII letters, digits and {signs} , "

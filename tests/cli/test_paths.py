@@ -45,6 +45,19 @@ def test_a_path_outside_is_refused(hf, below):
         assert "unexpected" not in done.err
 
 
+def test_the_way_to_the_workspace_may_lead_through_a_link_and_a_link_in_it_is_not_followed(hf, below, tmp_path):
+    way = tmp_path / "way"
+    way.symlink_to(below.parent)
+    assert hf("files", "issue-42", f"{way}/a.txt").out == "a.txt\n"
+    assert hf("files", "issue-42", f"{way}/src/").out == "src/main.py\n"
+    assert hf("files", "issue-42", way).out == hf("files", "issue-42", "..").out
+    assert hf("cat", f"issue-42:{way}/src/main.py").out == "print(1)\n"
+    assert hf("files", "issue-42", f"{way}/../x").code == 2
+    (below.parent / "out").symlink_to("/etc/hostname")
+    hf("checkpoint", "issue-42", "--workspace")
+    assert hf("files", "issue-42", f"{way}/out").out == hf("files", "issue-42", "../out").out == "out\n"
+
+
 def test_an_artifact_is_a_path_too(hf, project, monkeypatch):
     (project / "holdfast.yaml").write_text("")
     (project / "PLAN.md").write_text("## Phase 1: Look\n")

@@ -11,6 +11,7 @@ import apsw
 import pytest
 
 import holdfast
+from holdfast.cli.amounts import parse_amount
 
 
 def damage(project, where):
@@ -402,6 +403,20 @@ def test_a_run_that_used_up_its_budget_goes_on_when_it_is_raised(hf, project):
     store.close()
 
 
+@pytest.mark.parametrize(
+    ("text", "amount"), [("1,000", 1000), ("12,345,678.5", 12_345_678.5), ("10_000", 10_000), ("2.50", 2.5)]
+)
+def test_an_amount_may_have_its_thousands_apart(text, amount):
+    assert parse_amount("cost", text) == amount
+
+
+@pytest.mark.parametrize("text", ["2,50", "2,5", "1,0000", "1,00,000", ",5", "1.000,50", "0,001,", "1,5h"])
+@pytest.mark.parametrize("budget", ["cost", "time"])
+def test_a_decimal_comma_is_refused_and_multiplies_nothing(budget, text):
+    with pytest.raises(holdfast.UsageError, match=r"a fraction has a point, as in 2\.50"):
+        parse_amount(budget, text)
+
+
 def test_a_budget_is_raised_by_the_name_that_a_flow_gives_it_and_an_unknown_one_is_refused(hf, project):
     """Proves E6 as a person sees it."""
     store = holdfast.open()
@@ -482,11 +497,13 @@ def test_a_resume_that_was_killed_in_its_files_is_ended_by_the_same_call(hf, sto
     killed_in_the_swap("resume", "issue-42@1", "--take", "-y")
     shown = hf("resume", "issue-42@1", "--take", "-n")
     assert shown.code == 8
-    assert "`holdfast resume issue-42`" in shown.out
-    assert "`holdfast resume issue-42`" in hf("undo", "issue-42", "-n").err
+    way = f"`holdfast resume issue-42 --workspace {story}`"
+    assert f"{way} finishes" in shown.out
+    assert f"{way} finishes" in hf("undo", "issue-42", "-n").err
     ill = hf("doctor")
     assert ill.code == 1
     assert "a recovery of issue-42 was interrupted" in ill.out
+    assert "`holdfast resume issue-42` finishes" in ill.out
     assert hf("resume", "issue-42@1", "--take", "-y").code == 0
     assert (story / "a.txt").read_text() == "one\n"
     assert (story / "src" / "main.py").read_text() == "print(1)\n"
@@ -506,6 +523,52 @@ def test_a_resume_that_was_killed_in_its_files_is_ended_by_other_commands(hf, st
     first, then = ("one", "print(1)") if words[0] == "resume" else ("three", "print(3)")
     assert (story / "a.txt").read_text() == f"{first}\n"
     assert (story / "src" / "main.py").read_text() == f"{then}\n"
+    assert hf("doctor").code == 0
+
+
+@pytest.fixture
+def elsewhere(project, hf, tmp_path_factory):
+    """A directory that is not the project's folder, with a run of two checkpoints."""
+    there = tmp_path_factory.mktemp("else where")
+    for word in ("one", "two"):
+        for name in ("a", "b"):
+            (there / name).write_text(word)
+        hf("checkpoint", "w", "--workspace", str(there))
+    return there
+
+
+def words_in(folder):
+    return [(folder / name).read_text() if (folder / name).exists() else None for name in ("a", "b")]
+
+
+def test_an_undo_goes_back_where_the_recovery_was_and_not_into_the_projects_folder(hf, elsewhere, project):
+    """Proves D9 for a run whose files are elsewhere."""
+    assert hf("resume", "w@1", "--workspace", str(elsewhere), "-y").code == 0
+    assert words_in(elsewhere) == ["one", "one"]
+    for word in ("two", "one"):
+        assert hf("undo", "w", "-y").code == 0
+        assert words_in(elsewhere) == [word, word]
+    assert words_in(project) == [None, None]
+
+
+@pytest.mark.parametrize("command", ["resume", "undo"])
+def test_a_resume_that_was_killed_elsewhere_is_ended_there(hf, elsewhere, project, command):
+    """Proves D9 for a run whose files are elsewhere."""
+    killed_in_the_swap("resume", "w@1", "--workspace", str(elsewhere), "-y")
+    way = f"`holdfast resume w --workspace '{elsewhere}'` finishes"
+    assert way in hf("doctor").out
+    assert way in hf("undo", "w", "-n").err
+    words = ["undo", "w", "-y"] if command == "undo" else ["resume", "w", "--workspace", str(elsewhere), "-y"]
+    assert hf(*words).code == 0
+    assert words_in(elsewhere) == (["two", "two"] if command == "undo" else ["one", "one"])
+    assert words_in(project) == [None, None]
+    assert hf("doctor").code == 0
+
+
+def test_a_recovery_that_was_killed_elsewhere_is_ended_there_before_its_run_is_put_back_here(hf, elsewhere):
+    killed_in_the_swap("resume", "w@1", "--workspace", str(elsewhere), "-y")
+    assert hf("resume", "w", "-y").code == 0
+    assert words_in(elsewhere) == ["one", "one"]
     assert hf("doctor").code == 0
 
 
@@ -544,6 +607,19 @@ def test_a_fork_whose_files_cannot_be_put_leaves_no_run(hf, story):
     assert (story / "new" / "a.txt").read_text() == "mine\n"
     assert "other" not in hf("ls").out
     assert hf("fork", "issue-42", "other", "--drop", "workspace", "--into", "new").code == 2
+
+
+def test_a_fork_that_can_neither_be_filled_nor_taken_back_says_why_it_could_not_be_filled(hf, story, monkeypatch):
+    def busy(self, run, **options):
+        raise holdfast.StoreError("this one", "it is busy")
+
+    monkeypatch.setattr(holdfast.Holdfast, "delete_run", busy)
+    (story / "new").mkdir()
+    (story / "new" / "a.txt").write_text("mine\n")
+    refused = hf("fork", "issue-42", "other", "--into", "new")
+    assert refused.code == 4
+    assert "a.txt" in refused.err
+    assert "other" in hf("ls").out
 
 
 def test_a_head_that_vanished_is_passed_over_and_what_is_lost_is_told(hf, story):
@@ -590,6 +666,34 @@ def test_repair_makes_anew_what_the_store_keeps_about_a_run(hf, story, where):
     assert hf("checkpoint", "issue-42").code == 0
     assert hf("show", "issue-42@3", "state").code == 0
     assert hf("delete", "--run", "issue-42", "-y").code == 0
+
+
+def test_repair_says_that_nobody_knows_how_far_a_run_went_whose_record_is_made_anew(hf, story):
+    damage(story, "UPDATE run SET record = zeroblob(10)")
+    done = hf("repair", "-y")
+    assert done.code == 0
+    assert "as it should be again" not in done.out
+    assert "Whether issue-42 had later checkpoints than 3, nobody can tell" in done.err
+    damage(story, "DELETE FROM run")
+    assert hf("repair", "-y", "--json").json["made_anew"] == {"issue-42": 3}
+    for mendable in ("DELETE FROM hold", "UPDATE run SET id = 'q'"):
+        damage(story, mendable)
+        mended = hf("repair", "-y")
+        assert "all is as it should be again" in mended.out
+        assert "nobody can tell" not in mended.err
+
+
+def test_repair_opens_a_store_whose_record_of_the_keys_is_damaged(hf, project):
+    hf("store", "key", "new", "k")
+    (project / "holdfast.yaml").write_text("encryption: {key_file: k}\n")
+    hf("checkpoint", "r")
+    damage(project, "UPDATE run SET checksum = x'00'")
+    assert hf("ls").code == 5
+    assert hf("repair", "-n").code == 5
+    assert hf("ls").code == 5, "nothing was done"
+    assert hf("repair", "-y", "--json").json["rebuilt"] == ["_holdfast.keys", "r"]
+    assert hf("verify").code == 0
+    assert hf("show", "r@1").code == 0
 
 
 def test_a_checkpoint_that_carries_damage_over_says_so(hf, project):

@@ -14,7 +14,7 @@ from holdfast.encode.tree import Ref
 from holdfast.engine import Holdfast
 from holdfast.model.checkpoint import Marks
 from holdfast.retain.sweep import sweep
-from holdfast.store.reach import reachable
+from holdfast.store.reach import Reach
 from holdfast.store.sqlite import SQLiteStore
 
 if TYPE_CHECKING:
@@ -151,7 +151,9 @@ def check_whole(path: Path) -> dict[str, list[Any]]:
             for cp in hf.checkpoints(run.id)
             for section in cp.record.envelope.sections
         }
-        assert set(hf.store.chunk_ids()) == reachable(hf.store, needed), "chunks are left that nothing needs"
+        reach = Reach(hf.store)
+        reach.add(needed)
+        assert set(hf.store.chunk_ids()) == reach.seen, "chunks are left that nothing needs"
         assert hf.verify().sound
     assert [file.name for file in path.parent.iterdir()] == [path.name], "files are left behind"
     return held

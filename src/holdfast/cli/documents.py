@@ -54,7 +54,7 @@ DOCUMENTS: dict[str, tuple[str, ...]] = {
     "signal": ("run", "signal"),
     "budget": ("run", "wait", "raised"),
     "verify": ("sound", "runs", "checkpoints", "chunks", "faults", "notes"),
-    "repair": ("sound", "rebuilt", "marked", "set_back", "left", "done"),
+    "repair": ("sound", "rebuilt", "made_anew", "marked", "set_back", "left", "done"),
     "copy": ("runs",),
     "export": ("runs",),
     "import": ("runs",),

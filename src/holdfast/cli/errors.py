@@ -73,7 +73,6 @@ _SAID_BY_COMMANDS = (
     ("name their place, workspace=...", "name their place with --workspace DIR"),
     ("hf.run(..., workspace=directory)", "--workspace DIR"),
     ("then call run.checkpoint() to go on", "then repeat the command"),
-    ("; pass allow_outside_links to create it all the same", ", and is not created"),
 )
 _SAID_WITH_A_NAME = (
     (re.compile(r"hf\.recover\(hf\.plan\('([^']*)'\)\)"), r"`holdfast resume \1`"),

@@ -16,12 +16,23 @@ WHOLE = "."
 
 
 def inside(path: str, root: Path) -> str:
-    """Return a path as checkpoints name it: from the workspace's top; `.` is all of it."""
-    root = root.resolve()
-    whole = os.path.normpath(Path.cwd().resolve() / path)
-    if whole != str(root) and not whole.startswith(f"{str(root).rstrip(os.sep)}{os.sep}"):
-        raise UsageError(f"{path!r} is not in the workspace {str(root)!r}")
-    return os.path.relpath(whole, root)
+    """Return a path as checkpoints name it: from the workspace's top; `.` is all of it.
+
+    The way to the workspace may lead through links. A link in it is named, never followed: checkpoints hold links.
+    """
+    top = os.path.realpath(root)
+    typed = os.path.normpath(Path.cwd() / path)
+    above, name = os.path.split(typed)
+    found = next((one for one in (typed, str(Path(os.path.realpath(above), name))) if _is_below(one, top)), None)
+    if found is None and os.path.realpath(typed) == top:
+        found = top
+    if found is None:
+        raise UsageError(f"{path!r} is not in the workspace {top!r}")
+    return os.path.relpath(found, top)
+
+
+def _is_below(path: str, top: str) -> bool:
+    return path == top or path.startswith(f"{top.rstrip(os.sep)}{os.sep}")
 
 
 def fits(path: str, wanted: Sequence[str]) -> bool:

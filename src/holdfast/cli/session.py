@@ -57,10 +57,8 @@ class Session:
         if "hf" in self.__dict__ or self.place.settings is not None:
             return self.hf.store
         from holdfast.errors import NotFound  # noqa: PLC0415
-        from holdfast.store.open import open_store  # noqa: PLC0415
 
-        self.place.check_is_there()
-        store = open_store(self.place.url, **_for_reading(self.place.url))
+        store = self.bare()
         try:
             store.run(KEYS_RUN)
         except NotFound:
@@ -71,6 +69,13 @@ class Session:
             raise
         store.close()
         return self.hf.store
+
+    def bare(self) -> Store:
+        """Open the store, which must be there already, as it is stored, without a key; the caller closes it."""
+        from holdfast.store.open import open_store  # noqa: PLC0415 - commands without a store do without
+
+        self.place.check_is_there()
+        return open_store(self.place.url, **_for_reading(self.place.url))
 
     def open(self, url: str | None = None, *, to_read: bool = False) -> Holdfast:
         """Open a store, by default the one that is meant; a new one is made where there is none.

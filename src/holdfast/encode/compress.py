@@ -92,6 +92,7 @@ class Compressor:
 
 
 _decompressors = threading.local()
+_SMALL_BLOCKS, _SMALL_BLOCK_BYTES = 16, 1024  # a hostile frame has millions of empty blocks: not to be walked here
 _UNPACKS_BATCHES = "multi_decompress_to_buffer" in zstandard.backend_features
 
 
@@ -143,13 +144,13 @@ def _is_one_frame(codec: int, stored: bytes, size: int) -> bool:
     except zstandard.ZstdError:
         return False
     is_last = False
-    while not is_last:
+    for _ in range(_SMALL_BLOCKS + size // _SMALL_BLOCK_BYTES):
         header = int.from_bytes(stored[position : position + 3], "little")
         is_last, is_repeated = bool(header & 1), header >> 1 & 3 == 1
         position += 3 + (1 if is_repeated else header >> 3)
-        if position > len(stored):
-            return False
-    return position + (4 if stored[4] & 4 else 0) == len(stored)  # that bit says whether a checksum follows
+        if is_last or position > len(stored):
+            break
+    return is_last and position + (4 if stored[4] & 4 else 0) == len(stored)  # that bit says whether a checksum follows
 
 
 def _decompress_zstd(stored: bytes, size: int) -> bytes:

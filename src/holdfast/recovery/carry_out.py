@@ -46,6 +46,7 @@ from holdfast.recovery.gather import (
     log_of,
     plan_recovery,
     present,
+    way_to_end,
     world_moved,
 )
 from holdfast.runtime.log import segment_names
@@ -142,10 +143,9 @@ def plan_undo(
     done = read_record(head.section(SECTION)) if SECTION in head.sections else None
     if done is None or done.undo is None:
         if is_undo_point(head.record):
-            raise UsageError(
-                f"a recovery of run {run!r} was interrupted: `holdfast resume {run}`, or hf.run({run!r}, "
-                "workspace=...), finishes it, and then it can be undone"
-            )
+            plan = intent_of(hf, head.record)
+            way = way_to_end(run, plan.request.workspace if plan is not None else None)
+            raise UsageError(f"a recovery of run {run!r} was interrupted: {way} finishes it, and then it can be undone")
         raise UsageError(f"run {run!r} was not recovered, so there is nothing to undo")
     try:
         target = hf.store.checkpoint(done.undo)
@@ -229,21 +229,30 @@ def end_undone(
     options: WorkspaceOptions | None = None,
 ) -> None:
     """Bring a recovery to an end that was killed, so that it can be undone."""
-    plan = _intent_at_head(hf, run)
-    place = workspace if workspace is not None or plan is None else plan.request.workspace
-    if place is not None and (plan is not None or _is_left(os.fspath(place))):
+    place = workspace if workspace is not None else recorded_workspace(hf, run)
+    if place is not None and (_intent_at_head(hf, run) is not None or _is_left(os.fspath(place))):
         _ended(hf, run, place, options)
 
 
-def unfinished_runs(hf: Holdfast, *, limit: int | None = None) -> list[str]:
-    """Return the runs with a recovery that has come to its files and not to its end, under way or killed."""
-    return [
-        run.id
+def recorded_workspace(hf: Holdfast, run: str) -> str | None:
+    """Return the directory of a run's last recovery, killed or at its end; None if it left files alone."""
+    plan = _intent_at_head(hf, run)
+    if plan is not None:
+        return plan.request.workspace
+    head = hf.latest(run)
+    done = read_record(head.section(SECTION)) if SECTION in head.sections else None
+    return done.workspace or None if done is not None else None
+
+
+def unfinished_runs(hf: Holdfast, *, limit: int | None = None) -> dict[str, str | None]:
+    """Return the runs with a recovery that has come to its files and not to its end, each with its directory."""
+    return {
+        run.id: plan.request.workspace
         for run in hf.store.runs(limit=limit)
         if (plan := _intent_at_head(hf, run.id)) is not None
         and plan.files is not None
         and (_is_left(plan.files.target) or are_files_changed(plan))
-    ]
+    }
 
 
 def _is_left(place: str) -> bool:
@@ -264,11 +273,13 @@ def _intent_at_head(hf: Holdfast, run: str) -> RecoveryPlan | None:
 def _ended(
     hf: Holdfast, run: str, place: str | os.PathLike[str], options: WorkspaceOptions | None
 ) -> tuple[RecoveryPlan, RecoveryResult] | None:
-    """End a killed restore in a directory, then the recovery that it was part of; return that if it was finished."""
+    """End a killed restore in a directory, then the run's recovery, wherever it was at work; return it if finished."""
     from holdfast.workspace.restore import recover_interrupted  # noqa: PLC0415
 
     recover_interrupted(place)
     plan = _intent_at_head(hf, run)
+    if plan is not None and plan.files is not None:
+        recover_interrupted(plan.files.target)
     if plan is None or not are_files_changed(plan):
         return None
     with _handle(hf, plan, None, options) as handle:

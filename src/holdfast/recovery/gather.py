@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -230,8 +231,7 @@ def look_at_files(
     capture = file_capture(hf, record.envelope.run, request.workspace, options)
     root = capture.workspace.root if capture is not None else ""
     if capture is not None and request.into is None and is_interrupted(root):
-        run = record.envelope.run
-        advice = f"`holdfast resume {run}`, or hf.run({run!r}, workspace={root!r}), finishes or undoes it"
+        advice = f"{way_to_end(record.envelope.run, root)} finishes or undoes it"
         return Look(blockers=(f"an earlier restore in {root!r} was interrupted",), suggestions=(advice,))
     reader = ChunkReader(hf.store.fetch)
     warnings: tuple[str, ...] = ()
@@ -250,6 +250,12 @@ def look_at_files(
         return Look(blockers=(str(error),), warnings=warnings)
     ways = 'decisions=Decisions(conflicts="keep"), or "take", "both", "merge"; paths={"path": "take"} for some'
     return Look(planned, tuple(words), warnings, (), (ways,) if planned.conflicts else ())
+
+
+def way_to_end(run: str, place: str | None) -> str:
+    """Return what brings a killed recovery to its end, as a command and as a call; both name its directory."""
+    where = f" --workspace {shlex.quote(place)}" if place else ""
+    return f"`holdfast resume {run}{where}`, or hf.run({run!r}, workspace={repr(place) if place else '...'}),"
 
 
 def file_capture(hf: Holdfast, run: str, root: str | None, options: WorkspaceOptions | None) -> FileCapture | None:

@@ -451,9 +451,15 @@ class PostgresStore:
         for *row, seq in rows:
             with suppress(IntegrityError):
                 sound.append(_placed(records.open_checkpoint(*row), run, seq))
-        deleted = [row[0] for row in self._rows("tombstones", run=run)]
-        if not rows and not deleted and not self._rows("run", run=run):
-            return None
+        deleted = [
+            seq
+            for seq, checkpoint, checksum, seal in self._rows("tombstones", run=run)
+            if seal == records.seal_tombstone(run, seq, checkpoint, checksum)
+        ]
+        if not rows and not deleted:
+            with suppress(NotFound, IntegrityError):
+                return self.run(run)
+            return None  # nothing says that there was such a run
         last_seq = max([*deleted, *(row[-1] for row in rows), 0])
         fresh = made_anew(run, sound, checkpoints=len(rows), last_seq=last_seq)
         begun, begun_checksum = records.seal(fresh)

@@ -16,13 +16,6 @@ if TYPE_CHECKING:
 _BATCH = 256
 
 
-def reachable(store: Store, roots: Iterable[Ref]) -> set[bytes]:
-    """Return the names of all chunks at and below these roots, reading each node once."""
-    reach = Reach(store)
-    reach.add(roots)
-    return reach.seen
-
-
 class Reach:
     """The names of all chunks at and below some roots; more roots can be added, and cost what is new below them."""
 

@@ -52,6 +52,7 @@ from holdfast.store.sqlite_rows import (
     count_tombstones,
     lost_runs,
     may_be_pinned,
+    misnumbered,
     opened,
     opened_run,
     placed,
@@ -163,7 +164,7 @@ class SQLiteStore:
 
     def runs(self, *, limit: int | None = None) -> Listing[RunRecord]:
         """Return the runs, the last begun first."""
-        with self._reading() as execute:
+        with self._snapshot() as execute:
             rows = execute(
                 f"SELECT {RUN_COLUMNS} FROM run ORDER BY n DESC LIMIT ?",  # noqa: S608 - our columns
                 (-1 if limit is None else limit,),
@@ -201,8 +202,9 @@ class SQLiteStore:
         self, run: str, *, limit: int | None = None, before_seq: int | None = None
     ) -> Listing[CheckpointRecord]:
         """Return a run's checkpoints, highest number first; numbers that vanished are reported as damage."""
-        with self._reading() as execute:
+        with self._snapshot() as execute:
             upper = run_of(execute, run)[1].last_seq + 1
+            damaged: list[IntegrityError] = list(misnumbered(execute, run)) if before_seq is None else []
             upper = upper if before_seq is None else min(before_seq, upper)
             rows = execute(
                 f"SELECT {CHECKPOINT_COLUMNS}, {as_number('seq')} FROM checkpoint WHERE run = ? AND seq < ? "  # noqa: S608
@@ -210,7 +212,6 @@ class SQLiteStore:
                 (run, upper, -1 if limit is None else limit),
             ).fetchall()
             found: list[CheckpointRecord] = []
-            damaged: list[IntegrityError] = []
             complete = limit is None or len(rows) < limit
             for *row, seq in [*rows, (None, 0)] if complete else rows:
                 gap = upper - seq - 1
@@ -443,18 +444,16 @@ class SQLiteStore:
 
     def check(self) -> Iterator[str]:
         """Yield what SQLite finds wrong with the file, and whether the bookkeeping of chunks adds up."""
-        with self._reading() as execute:
-            for (line,) in execute("PRAGMA integrity_check").fetchall():
-                if line != "ok":
-                    yield str(line)
-            yield from map(str, bad_holds(execute))
-            yield from bad_tombstones(execute)
-            for run in sqlite_lease.damaged(execute):
-                yield str(RunCorrupt(sqlite_lease.DAMAGED, run))
+        with self._snapshot() as execute:
+            found = [str(line) for (line,) in execute("PRAGMA integrity_check").fetchall() if line != "ok"]
+            found += map(str, bad_holds(execute))
+            found += bad_tombstones(execute)
+            found += [str(RunCorrupt(sqlite_lease.DAMAGED, run)) for run in sqlite_lease.damaged(execute)]
+        yield from found
 
     def damaged_runs(self) -> list[str]:
         """Return the runs whose record, holds or lease are not as they were written."""
-        with self._reading() as execute:
+        with self._snapshot() as execute:
             return sqlite_rebuild.damaged_runs(execute, self.url)
 
     def rebuild(self, run: str, reach: Callable[[Sequence[CheckpointRecord]], Collection[bytes]]) -> RunRecord | None:
@@ -515,6 +514,16 @@ class SQLiteStore:
             except (apsw.IOError, apsw.FullError, apsw.CorruptError):
                 self._drop()
                 raise
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[Any]:
+        """Give out `execute` inside a transaction that reads: all its looks see the store at one moment."""
+        with self._reading() as execute:
+            execute("BEGIN")
+            try:
+                yield execute
+            finally:
+                self._roll_back()  # there is nothing to commit
 
     @contextmanager
     def _writing(self, *, erase: bool = False) -> Iterator[Any]:

@@ -10,6 +10,7 @@ import os
 import stat
 import time
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -182,10 +183,10 @@ def _open(path: Path, *, read_only: bool, vfs: str | None) -> apsw.Connection:
             raise apsw.PermissionsError("no permission to read and write the file")
         return apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE, vfs=vfs)
     log, index = Path(f"{path}-wal"), Path(f"{path}-shm")
-    has_log = log.exists() and log.stat().st_size > 0
-    if can_be_written(path) or (has_log and index.exists()):
+    # A writer that is there has an index and a log, which is empty until it commits.
+    if can_be_written(path) or (index.exists() and log.exists()):
         return apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY, vfs=vfs)
-    if has_log:
+    if log.exists() and log.stat().st_size > 0:
         raise StoreUnavailable(
             str(path), f"its last commits are in {log.name}, which cannot be read here: copy both to another place"
         )
@@ -257,8 +258,9 @@ def _is_implied(sql: object, name: object) -> bool:
     return sql is None and isinstance(name, str) and name.startswith("sqlite_autoindex_")
 
 
-def _statements() -> list[str]:
-    return [statement.strip() for statement in _SCHEMA.read_text().split(";") if statement.strip()]
+@cache
+def _statements() -> tuple[str, ...]:
+    return tuple(statement.strip() for statement in _SCHEMA.read_text().split(";") if statement.strip())
 
 
 def _pragma(connection: apsw.Connection, name: str) -> int:

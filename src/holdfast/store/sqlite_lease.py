@@ -9,10 +9,14 @@ from holdfast.encode import records
 from holdfast.errors import CheckpointCorrupt, RunCorrupt
 from holdfast.store.api import Tombstone
 from holdfast.store.lease import Lease, check_current, check_fence, check_takeable
+from holdfast.store.sqlite_rows import as_bytes, as_number
 
 DAMAGED = "its lease does not match its checksum"
 _FAR_AHEAD = 2**32
 _MOST_TOKENS = 2**62
+_COLUMNS = ", ".join(
+    (as_bytes("run"), as_bytes("owner"), as_number("token"), "CAST(expires_at AS REAL)", as_bytes("seal"))
+)
 _LONG_AGO = datetime.fromtimestamp(0, UTC)
 
 
@@ -25,8 +29,7 @@ def take(execute: Any, run: str, owner: str, ttl_s: float) -> Lease:
     """Take a lease, LeaseHeld if another owner has it; tokens are counted for the whole file."""
     now = datetime.now(UTC)
     check_takeable(_lease(execute, run), owner, now)
-    last = execute("SELECT coalesce(max(token), 0) FROM lease").fetchall()[0][0]
-    lease = Lease(run=run, owner=owner, token=last + 1, expires_at=now + timedelta(seconds=ttl_s))
+    lease = Lease(run=run, owner=owner, token=_last_token(execute) + 1, expires_at=now + timedelta(seconds=ttl_s))
     _put(execute, lease)
     return lease
 
@@ -56,22 +59,19 @@ def expire(execute: Any, run: str) -> None:
 
 def damaged(execute: Any) -> list[str]:
     """Return the runs whose lease does not match its checksum."""
-    found = []
-    for (run,) in execute("SELECT run FROM lease ORDER BY run").fetchall():
-        try:
-            _lease(execute, run)
-        except RunCorrupt:
-            found.append(run)
-    return found
+    return [run.decode(errors="replace") for run in _damaged_rows(execute)]
 
 
 def free_damaged(execute: Any, run: str) -> None:
     """Let a damaged lease be nobody's, under a token that was never granted: whoever has it is refused from now on."""
-    if run not in damaged(execute):
+    rows = [row for row in _damaged_rows(execute) if row.decode(errors="replace") == run]
+    if not rows:
         return
-    known = execute("SELECT coalesce(max(token), 0) FROM lease WHERE token < ?", (_MOST_TOKENS,)).fetchall()[0][0]
     # The true token may have been higher than what damage left: so far ahead none was granted.
-    _put(execute, Lease(run=run, owner="nobody", token=max(known, 0) + _FAR_AHEAD, expires_at=_LONG_AGO))
+    token = _last_token(execute) + _FAR_AHEAD
+    for row in rows:
+        execute("DELETE FROM lease WHERE run = CAST(? AS TEXT)", (row,))
+    _put(execute, Lease(run=run, owner="nobody", token=token, expires_at=_LONG_AGO))
 
 
 def running(execute: Any, run: str) -> Lease | None:
@@ -110,13 +110,33 @@ def bury(execute: Any, run: str, tombstone: Tombstone) -> None:
 
 
 def _lease(execute: Any, run: str) -> Lease | None:
-    rows = execute("SELECT owner, token, expires_at, seal FROM lease WHERE run = ?", (run,)).fetchall()
-    if not rows:
-        return None
-    owner, token, expires_at, seal = rows[0]
-    if seal != records.seal_lease(run, owner, token, expires_at):
-        raise RunCorrupt(DAMAGED, run)
-    return Lease(run=run, owner=owner, token=token, expires_at=datetime.fromtimestamp(expires_at, UTC))
+    rows = execute(f"SELECT {_COLUMNS} FROM lease WHERE run = ?", (run,)).fetchall()  # noqa: S608 - our columns
+    return _opened(rows[0]) if rows else None
+
+
+def _opened(row: tuple[bytes, bytes, int, float, bytes]) -> Lease:
+    run, owner, token, expires_at, seal = row
+    names = run.decode(errors="replace"), owner.decode(errors="replace")
+    if seal != records.seal_lease(*names, token, expires_at):
+        raise RunCorrupt(DAMAGED, names[0])
+    return Lease(run=names[0], owner=names[1], token=token, expires_at=datetime.fromtimestamp(expires_at, UTC))
+
+
+def _damaged_rows(execute: Any) -> list[bytes]:
+    """Return the names of damaged leases as they are stored: damage may have left no text."""
+    found = []
+    for row in execute(f"SELECT {_COLUMNS} FROM lease ORDER BY run").fetchall():  # noqa: S608 - our columns
+        try:
+            _opened(row)
+        except RunCorrupt:
+            found.append(row[0])
+    return found
+
+
+def _last_token(execute: Any) -> int:
+    """Return the highest token that can have been granted: damage may have left higher ones."""
+    rows = execute("SELECT max(token) FROM lease WHERE token BETWEEN 0 AND ?", (_MOST_TOKENS,)).fetchall()
+    return rows[0][0] or 0
 
 
 def _put(execute: Any, lease: Lease) -> None:

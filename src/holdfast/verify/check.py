@@ -8,19 +8,21 @@ import msgspec
 
 from holdfast.encode.chunks import ChunkReader, verified
 from holdfast.encode.tree import LEAF, NODE, Ref
-from holdfast.errors import ChunkCorrupt, HoldfastError, IntegrityError
+from holdfast.errors import ChunkCorrupt, HoldfastError, IntegrityError, NotFound
 from holdfast.model.sections import WORKSPACE
 from holdfast.store.lineage import is_fork, parent_checksum
 from holdfast.store.reach import Reach
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator
+    from datetime import datetime
 
     from holdfast.model.checkpoint import CheckpointRecord, RunRecord
-    from holdfast.store.api import Store
+    from holdfast.store.api import Listing, Store
 
 FaultKind = Literal["store", "run", "checkpoint", "link", "head", "chunk"]
 _BATCH = 256
+_LOOKS = 5
 _BATCH_BYTES = 4 * 1024 * 1024
 
 
@@ -134,26 +136,36 @@ class _Check:
 
     def _run(self, run: RunRecord) -> Iterator[Fault]:
         try:
-            listing = self._store.checkpoints(run.id)
+            listing, faults = self._listed(run)
         except IntegrityError as error:
             yield Fault(kind="run", detail=str(error), run=run.id)
             return
+        except NotFound:
+            return  # somebody deleted it meanwhile
         for damage in listing.damaged:
             name = getattr(damage, "checkpoint", None)
             yield Fault(kind="checkpoint", detail=str(damage), run=run.id, checkpoint=name)
+        yield from faults
         by_id = {record.envelope.id: record for record in listing}
-        if run.head not in by_id and (run.head is not None or by_id):
-            yield Fault(kind="head", detail=f"the head {run.head} is not among the sound checkpoints", run=run.id)
-        if len(by_id) + len(listing.damaged) < run.checkpoints:
-            yield Fault(kind="run", detail=f"{run.checkpoints - len(by_id)} checkpoints are missing", run=run.id)
-        if len(by_id) > run.checkpoints:
-            detail = f"{len(by_id) - run.checkpoints} checkpoints are there that were deleted"
-            yield Fault(kind="run", detail=detail, run=run.id)
         for record in listing:
             yield from self._link(record, by_id)
             yield from self.sections(record)
             self._checkpoints += 1
             self._progress("checkpoints", self._checkpoints)
+
+    def _listed(self, run: RunRecord) -> tuple[Listing[CheckpointRecord], list[Fault]]:
+        """Return a run's checkpoints, and where they do not match its record.
+
+        The list is newer than the record, so what does not match is looked at again if something was deleted meanwhile.
+        """
+        for _ in range(_LOOKS):
+            listing = self._store.checkpoints(run.id)
+            faults = list(_mismatches(run, listing))
+            now = self._store.run(run.id) if faults else run
+            if _deleted(now) == _deleted(run):
+                break
+            run = now
+        return listing, faults
 
     def _link(self, record: CheckpointRecord, by_id: dict[str, CheckpointRecord]) -> Iterator[Fault]:
         """Check that a checkpoint's parent is the one it was taken on, or left a tombstone that says so."""
@@ -255,6 +267,23 @@ class _Check:
                 chunk = stored.get(name)
                 if not any(_is_sound(kind, name, chunk) for kind in (LEAF, NODE)):
                     yield Fault(kind="chunk", detail="a chunk that nothing needs is damaged", chunk=name.hex())
+
+
+def _mismatches(run: RunRecord, listing: Listing[CheckpointRecord]) -> Iterator[Fault]:
+    """Compare a run's record with its checkpoints; those taken after the record was read are passed over."""
+    known = {record.envelope.id for record in listing if record.envelope.seq <= run.last_seq}
+    if run.head not in known and (run.head is not None or known):
+        yield Fault(kind="head", detail=f"the head {run.head} is not among the sound checkpoints", run=run.id)
+    if len(known) + len(listing.damaged) < run.checkpoints:
+        yield Fault(kind="run", detail=f"{run.checkpoints - len(known)} checkpoints are missing", run=run.id)
+    if len(known) > run.checkpoints:
+        detail = f"{len(known) - run.checkpoints} checkpoints are there that were deleted"
+        yield Fault(kind="run", detail=detail, run=run.id)
+
+
+def _deleted(run: RunRecord) -> tuple[datetime, int]:
+    """Return what changes when a checkpoint is deleted, or the whole run and another is begun."""
+    return run.created_at, run.last_seq - run.checkpoints
 
 
 def _is_sound(kind: int, name: bytes, chunk: object) -> bool:

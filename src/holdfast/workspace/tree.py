@@ -80,6 +80,14 @@ def files(reader: ChunkReader, snapshot: Snapshot) -> list[FileRecord]:
 
 def find(reader: ChunkReader, root: Ref, path: str) -> Entry:
     """Return the entry at a path from the top; NotFound with the nearest if there is none."""
+    entry = look_up(reader, root, path)
+    if entry is None:
+        raise _not_found(reader, root, path)
+    return entry
+
+
+def look_up(reader: ChunkReader, root: Ref, path: str) -> Entry | None:
+    """Return the entry at a path from the top, None if there is none; reads only the directories above it."""
     try:
         names = paths.split(path)
     except ValueError as error:
@@ -89,7 +97,7 @@ def find(reader: ChunkReader, root: Ref, path: str) -> Entry:
         below = [] if entry.kind != DIRECTORY or entry.ref is None else decode([entry.ref], reader)[0]
         found = [item for item in below if item.name == name]
         if not found:
-            raise NotFound("captured file", path, near_paths(path, [paths.text(one) for one, _ in walk(reader, root)]))
+            return None
         entry = found[0]
     return entry
 
@@ -102,20 +110,16 @@ def check_named(
     One that was in the `last` known tree and is gone is no mistake of theirs.
     """
     for path in only:
-        try:
-            find(reader, root, path)
-        except NotFound:
-            is_here = os.path.lexists(os.path.join(os.fsencode(directory), paths.raw(path)))  # noqa: PTH118
-            if not is_here and not (last is not None and _has(reader, last, path)):
-                raise
+        if look_up(reader, root, path) is not None:
+            continue
+        is_here = os.path.lexists(os.path.join(os.fsencode(directory), paths.raw(path)))  # noqa: PTH118
+        if not is_here and (last is None or look_up(reader, last, path) is None):
+            raise _not_found(reader, root, path)
 
 
-def _has(reader: ChunkReader, root: Ref, path: str) -> bool:
-    try:
-        find(reader, root, path)
-    except NotFound:
-        return False
-    return True
+def _not_found(reader: ChunkReader, root: Ref, path: str) -> NotFound:
+    """Return the error with the nearest names, for which the whole tree is read."""
+    return NotFound("captured file", path, near_paths(path, [paths.text(one) for one, _ in walk(reader, root)]))
 
 
 def near_paths(path: str, known: Sequence[str]) -> str:

@@ -15,6 +15,16 @@ some = settings(derandomize=True, deadline=None, database=None, max_examples=100
 codecs = pytest.mark.parametrize("codec", ["none", "zstd", "gzip", "lz4"])
 
 
+def test_a_frame_of_very_many_blocks_is_not_walked_and_left_to_the_library():
+    """Proves D11: its blocks are not walked one by one where that would take seconds."""
+    header = b"\x28\xb5\x2f\xfd\x20\x64"  # one segment of 100 bytes, no checksum
+    last = (100 << 3 | 1).to_bytes(3, "little") + b"x" * 100
+    for empty, is_walked in ((0, True), (3, True), (1_000_000, False)):
+        stored = header + b"\0\0\0" * empty + last
+        assert decompress_many([(Codec.ZSTD, stored, 100)]) == [b"x" * 100 if is_walked else None]
+        assert decompress(Codec.ZSTD, stored, 100) == b"x" * 100
+
+
 @codecs
 @pytest.mark.parametrize(
     "data", [b"", b"x", b"x" * 63, b"x" * 64, b"ab" * 50_000, bytes(range(256)) * 9, b"\0" * MAX_CHUNK_BYTES]

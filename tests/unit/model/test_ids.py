@@ -43,6 +43,12 @@ def test_what_means_a_checkpoint_is_no_run(name):
     assert check_section_name(name) == name
 
 
+@pytest.mark.parametrize("name", ["latest", "before", f"cp_{'0' * 32}"])
+def test_a_name_within_the_grammar_that_means_a_checkpoint_is_told_so(name):
+    with pytest.raises(InvalidId, match="it means a checkpoint; choose another"):
+        check_run_id(name)
+
+
 ZEROS = "0" * 32
 
 

@@ -158,3 +158,77 @@ def test_a_store_that_keeps_nothing_beside_the_checkpoints_has_nothing_to_rebuil
         assert rebuild(store, "a") == store.run("a")
         assert rebuild(store, "nowhere") is None
         store.close()
+
+
+ASTRAY = {
+    "a run's name": "UPDATE run SET id = 'q' WHERE id = 'a'",
+    "a run's name, no text": "UPDATE run SET id = CAST(x'ff41' AS TEXT) WHERE id = 'a'",
+    "name and record": "UPDATE run SET id = 'q', record = x'00' WHERE id = 'a'",
+    "name and record, no text": "UPDATE run SET id = CAST(x'ff41' AS TEXT), record = x'00' WHERE id = 'a'",
+    "a checkpoint's run": "UPDATE checkpoint SET run = 'q' WHERE run = 'a' AND seq = 5",
+    "a checkpoint's run, no text": "UPDATE checkpoint SET run = CAST(x'ff41' AS TEXT) WHERE run = 'a' AND seq = 3",
+    "a checkpoint's number": "UPDATE checkpoint SET seq = 9223372036854775807 WHERE run = 'a' AND seq = 5",
+    "a lease's owner, no text": "UPDATE lease SET owner = CAST(x'ff41' AS TEXT)",
+    "a lease's run, no text": "UPDATE lease SET run = CAST(x'ff41' AS TEXT)",
+}
+
+
+@pytest.mark.parametrize("damage", ASTRAY)
+def test_what_stands_under_a_wrong_name_comes_back_and_no_run_is_invented(tmp_path, damage):
+    kept = Kept("sqlite", tmp_path)
+    hf = fill(kept.store)
+    before = picture(hf)
+    kept.store.end_lease(kept.store.take_lease("a", owner="me", ttl_s=10))
+    kept.query(ASTRAY[damage])
+    for run in kept.store.damaged_runs():
+        rebuild(kept.store, run)
+    assert kept.store.damaged_runs() == []
+    assert verify(kept.store).sound
+    assert {run.id for run in kept.store.runs()} == {"a", "b"}
+    after = picture(hf)
+    for name in ("a", "b"):
+        assert after[name][1:] == before[name][1:]
+        assert (after[name][0].head, after[name][0].last_seq) == (before[name][0].head, 5)
+    hf.run("a").checkpoint(state={"n": 6})
+    kept.close()
+
+
+def test_a_number_that_is_never_given_is_not_a_runs_last_one(tmp_path):
+    kept = Kept("sqlite", tmp_path)
+    hf = fill(kept.store)
+    kept.query("UPDATE checkpoint SET seq = 9223372036854775807, envelope = x'00' WHERE run = 'a' AND seq = 5")
+    kept.query("UPDATE run SET record = x'00' WHERE id = 'a'")
+    made = rebuild(kept.store, "a")
+    assert made is not None
+    assert (made.head, made.last_seq) == (hf.find("a@4").id, 4)
+    assert "9223372036854775807 is never given" in str(kept.store.checkpoints("a").damaged)
+    hf.run("a").checkpoint(state={"n": 5})
+    assert kept.store.run("a").last_seq == 5
+    kept.close()
+
+
+def test_a_damaged_tombstone_does_not_number_a_run(kept):
+    fill(kept.store)
+    kept.query("UPDATE tombstone SET seq = 9223372036854775807 WHERE run = 'a'")
+    kept.query(f"UPDATE run SET record = {'' if kept.url else 'x'}'00' WHERE id = 'a'")
+    made = rebuild(kept.store, "a")
+    assert made is not None
+    assert made.last_seq == 5
+
+
+def test_a_run_of_which_nothing_is_left_is_not_made_anew(kept):
+    fill(kept.store)
+    kept.query(f"UPDATE run SET record = {'' if kept.url else 'x'}'00' WHERE id = 'a'")
+    kept.query("DELETE FROM checkpoint WHERE run = 'a'")
+    kept.query("DELETE FROM tombstone WHERE run = 'a'")
+    assert rebuild(kept.store, "a") is None
+    assert "a" not in {run.id for run in kept.store.runs()}
+
+
+def test_a_damaged_token_does_not_hinder_other_runs(tmp_path):
+    kept = Kept("sqlite", tmp_path)
+    fill(kept.store)
+    kept.store.take_lease("a", owner="me", ttl_s=10)
+    kept.query("UPDATE lease SET token = 9223372036854775807")
+    assert kept.store.take_lease("b", owner="me", ttl_s=10).token == 1
+    kept.close()

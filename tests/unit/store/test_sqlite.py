@@ -1,8 +1,11 @@
 """What only the SQLite store has: a file with permissions, a schema, bookkeeping of holds, forks."""
 
 import os
+import shutil
 import stat
+import tempfile
 from functools import partial
+from pathlib import Path
 
 import apsw
 import pytest
@@ -157,3 +160,92 @@ def test_a_child_of_a_fork_gets_a_connection_of_its_own(store):
 def test_statistics_say_which_sqlite_is_in_use(store):
     assert store.stats().engine == f"SQLite {apsw.sqlite_lib_version()}"
     assert store.stats().file_bytes > 0
+
+
+def as_nobody(work):
+    """Do work in a process that the permissions of files bind: root is bound by none."""
+    child = os.fork()
+    if child == 0:
+        try:
+            if os.geteuid() == 0:
+                os.setgid(65534)
+                os.setuid(65534)
+            os._exit(0 if work() else 1)
+        finally:
+            os._exit(2)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def test_who_may_only_read_sees_what_a_writer_that_is_there_commits_later(store):
+    Line(store).commit(chunk_of("loads all that nobody may not be able to read"))
+    folder = Path(tempfile.mkdtemp())
+    if os.geteuid() == 0:
+        os.chown(folder, 65534, 65534)
+
+    def work():
+        path = folder / "x.db"
+        line = Line(SQLiteStore(path, durability="process"))
+        line.commit(chunk_of("1"))
+        line.store.close()
+        line.store = SQLiteStore(path, durability="process")
+        line.store.run("run")
+        if Path(f"{path}-wal").stat().st_size:
+            return False
+        folder.chmod(0o500)
+        reader = SQLiteStore(path, read_only=True)
+        line.commit(chunk_of("2"))
+        return reader.run("run").last_seq == 2
+
+    try:
+        assert as_nobody(work)
+    finally:
+        folder.chmod(0o700)
+        shutil.rmtree(folder)
+
+
+def test_a_store_without_a_writer_is_read_where_nothing_may_be_written(store):
+    Line(store).commit(chunk_of("loads all that nobody may not be able to read"))
+    folder = Path(tempfile.mkdtemp())
+    if os.geteuid() == 0:
+        os.chown(folder, 65534, 65534)
+
+    def work():
+        line = Line(SQLiteStore(folder / "x.db", durability="process"))
+        line.commit(chunk_of("1"))
+        line.store.close()
+        (folder / "x.db-shm").touch()  # left behind
+        folder.chmod(0o500)
+        return SQLiteStore(folder / "x.db", read_only=True).run("run").last_seq == 1
+
+    try:
+        assert as_nobody(work)
+    finally:
+        folder.chmod(0o700)
+        shutil.rmtree(folder)
+
+
+def test_what_others_write_meanwhile_is_no_damage(store, path):
+    lines = [Line(SQLiteStore(path, durability="process"), name) for name in ("a", "b")]
+    for line in lines:
+        line.commit(chunk_of("first"))
+    times = 0
+
+    def write_between(_cursor, statement, _bindings):
+        nonlocal times
+        if statement.startswith("SELECT 1 FROM checkpoint"):
+            return True  # a second look at a run's record, which is repeated for as long as somebody writes
+        times += 1
+        for line in [*lines, Line(lines[0].store, f"new {times}")]:
+            line.commit(chunk_of(f"{line.run} {times}"))
+        return True
+
+    store.run("a")
+    store._connection.exec_trace = write_between
+    assert store.damaged_runs() == []
+    assert list(store.check()) == []
+    assert not store.runs().damaged
+    assert not store.checkpoints("a").damaged
+    store._connection.exec_trace = None
+    assert times > 10
+    lines[0].store.close()
+    lines[1].store.close()

@@ -115,3 +115,29 @@ def test_a_bad_chunk_that_nothing_needs_is_a_fault_as_well(store):
     store._chunks[stray.id] = stray._replace(data=b"strap")
     (fault,) = verify(store).faults
     assert (fault.kind, fault.chunk) == ("chunk", stray.id.hex())
+
+
+@pytest.mark.parametrize("what", ["commit", "delete the head", "delete the run"])
+def test_what_others_do_between_two_looks_is_no_damage(what):
+    class Busy(MemoryStore):
+        """A store in which somebody else is quick once, just before the checkpoints are listed."""
+
+        line: Line | None = None
+
+        def checkpoints(self, run, **options):
+            line, self.line = self.line, None
+            if line and what == "commit":
+                line.commit(chunk_of("more"))
+            elif line and what == "delete the head":
+                self.delete(run, [line.head.envelope.id])
+            elif line:
+                self.delete_run(run)
+            return super().checkpoints(run, **options)
+
+    store = Busy()
+    line = Line(store)
+    for n in range(3):
+        line.commit(chunk_of(f"{n}"))
+    store.line = line
+    assert verify(store).faults == ()
+    assert store.line is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import stat
 import sys
@@ -166,11 +167,12 @@ def _recoveries(session: Session) -> Iterator[Finding]:
     try:
         runs = unfinished_runs(session.hf, limit=_LOOKED_AT)
     except NoStore:
-        runs = []
-    for run in runs:
+        runs = {}
+    for run, place in runs.items():
         if is_moving(session.hf.store, run):
             continue
-        advice = f"`holdfast resume {run}` finishes or undoes it"
+        where = f" --workspace {shlex.quote(place)}" if place and place != os.path.realpath(session.root) else ""
+        advice = f"`holdfast resume {run}{where}` finishes or undoes it"
         yield Finding("recovery", "bad", f"a recovery of {run} was interrupted", advice)
     if not runs and is_interrupted(str(session.root)):
         advice = "the next `holdfast restore` or `holdfast resume` of its run finishes or undoes it"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from holdfast.cli.commands.restore import add_links
 from holdfast.cli.describe import checkpoint_document
 from holdfast.cli.output import Paint
 from holdfast.cli.times import number
-from holdfast.errors import UsageError
+from holdfast.errors import HoldfastError, UsageError
 from holdfast.model.sections import WORKSPACE
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ def execute(arguments: Namespace, session: Session) -> int:
     try:
         written = put() if put is not None else None
     except BaseException:
-        hf.delete_run(name)  # a fork comes with its files, or not at all
+        with suppress(HoldfastError):  # a fork without its files is taken back if that can be done; why is told first
+            hf.delete_run(name)
         raise
     out.document({**checkpoint_document(first), "origin": origin.id, "files_written": written})
     out.line(Paint(name, "bold"), f" begins at {origin.run}@{origin.seq}")

@@ -6,13 +6,15 @@ is lost is said, and asked about, first.
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.errors import Declined, told_text
 from holdfast.cli.output import Paint
 from holdfast.cli.plain import plain
+from holdfast.cli.session import KEYS_RUN
 from holdfast.cli.times import number
-from holdfast.errors import HoldfastError, IntegrityError
+from holdfast.errors import HoldfastError, IntegrityError, NotFound
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from holdfast.cli.session import Session
     from holdfast.recover.locate import Damage
     from holdfast.recover.plan import RecoveryPlan
+    from holdfast.store.api import Store
     from holdfast.verify.check import Fault, Report
 
 
@@ -32,16 +35,17 @@ def configure(parser: CommandParser) -> None:
 def execute(arguments: Namespace, session: Session) -> int:
     """Check, show, ask, mend."""
     out = session.out
-    rebuilt = _rebuild(session, dry_run=arguments.dry_run)
+    rebuilt, made_anew = _rebuild(session, dry_run=arguments.dry_run)
     if rebuilt and arguments.dry_run:
         out.note("What else can be mended shows when that is done.")
-        out.document({"sound": False, "rebuilt": rebuilt, "marked": [], "set_back": [], "left": [], "done": False})
+        nothing: dict[str, Any] = {"made_anew": {}, "marked": [], "set_back": [], "left": []}
+        out.document({"sound": False, "rebuilt": rebuilt, **nothing, "done": False})
         return IntegrityError.exit_code
     report = _verify(session)
     damages = _damaged(report, session)
     steps = _steps_back(session)
     for one in damages:
-        out.line(Paint("mark    ", "yellow"), f"{one.run}@{one.seq} as corrupted: {one.detail}")
+        out.line(Paint("mark    ", "yellow"), f"{one.run}@{one.seq} as corrupted: {told_text(one.detail)}")
     for plan in steps:
         lost = "; ".join(dict.fromkeys(one.lost for one in plan.damage if one.lost))
         out.line(Paint("go back ", "red"), f"{plan.run} to checkpoint {plan.seq}", f" (lost: {lost})" if lost else "")
@@ -57,6 +61,7 @@ def execute(arguments: Namespace, session: Session) -> int:
     document: dict[str, Any] = {
         "sound": report.sound,
         "rebuilt": rebuilt,
+        "made_anew": made_anew,
         "marked": [plain(one) for one in damages],
         "set_back": [{"run": plan.run, "to": plan.checkpoint, "seq": plan.seq} for plan in steps],
         "left": [plain(one) for one in others],
@@ -66,30 +71,68 @@ def execute(arguments: Namespace, session: Session) -> int:
         _mend(damages, steps, session)
     out.document(document)
     if report.sound:
-        out.line(Paint("Sound: ", "green"), "nothing to repair." if not rebuilt else "all is as it should be again.")
+        told = "all that is there is as it should be." if made_anew else "all is as it should be again."
+        out.line(Paint("Sound: ", "green"), told if rebuilt else "nothing to repair.")
     elif is_done:
         out.note("Done. What is marked is passed over from now on; `holdfast verify` still names it.")
         out.note("What was lost can come back from a copy or an export; `holdfast delete` gives the space back.")
+    for run, last in made_anew.items():
+        out.note(f"Whether {run} had later checkpoints than {last}, nobody can tell: its record was made anew.")
     return 0 if report.sound or is_done else IntegrityError.exit_code
 
 
-def _rebuild(session: Session, *, dry_run: bool) -> list[str]:
-    """Give runs whose record, holds or lease are damaged new ones, before anything else is looked at."""
+def _rebuild(session: Session, *, dry_run: bool) -> tuple[list[str], dict[str, int]]:
+    """Give runs whose record, holds or lease are damaged new ones, before anything else is looked at.
+
+    Return them, and the last number of each whose record was made anew.
+    """
+    with closing(session.bare()) as bare:
+        is_locked = _is_record_damaged(bare, KEYS_RUN)  # without it no key opens the store
+        runs, anew = _rebuilt(session, bare, [KEYS_RUN], dry_run=dry_run) if is_locked else ([], {})
+    if is_locked and dry_run:
+        return runs, anew
+    store = session.hf.store
+    others, others_anew = _rebuilt(session, store, store.damaged_runs(), dry_run=dry_run)
+    return runs + others, anew | others_anew
+
+
+def _rebuilt(session: Session, store: Store, runs: list[str], *, dry_run: bool) -> tuple[list[str], dict[str, int]]:
     from holdfast.verify.rebuild import rebuild  # noqa: PLC0415
 
-    store, out = session.hf.store, session.out
-    runs = store.damaged_runs()
+    out = session.out
     for run in runs:
         out.line(Paint("rebuild ", "yellow"), f"{run}: what the store keeps about it, from its sound checkpoints")
     if dry_run or not runs:
-        return runs
+        return runs, {}
     if not session.ask.agreed(f"Make the record of {number(len(runs), 'run')} anew?"):
         raise Declined
+    anew: dict[str, bool] = {}
     for run in runs:
-        record = rebuild(store, run)
-        if record is not None:
-            out.note(f"{run} has {number(record.checkpoints, 'checkpoint')} up to {record.last_seq}.")
-    return runs
+        anew[run] = _is_record_damaged(store, run)
+        rebuild(store, run)
+    for run in store.damaged_runs():
+        if run in runs:  # a checkpoint that stood under another's name came back after its record was made
+            rebuild(store, run)
+    ends: dict[str, int] = {}
+    for run in runs:
+        try:
+            record = store.run(run)
+        except (NotFound, IntegrityError):
+            continue
+        out.note(f"{run} has {number(record.checkpoints, 'checkpoint')} up to {record.last_seq}.")
+        if anew[run]:
+            ends[run] = record.last_seq
+    return runs, ends
+
+
+def _is_record_damaged(store: Store, run: str) -> bool:
+    try:
+        store.run(run)
+    except NotFound:
+        return False
+    except IntegrityError:
+        return True
+    return False
 
 
 def _verify(session: Session) -> Report:

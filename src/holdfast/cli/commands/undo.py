@@ -22,18 +22,21 @@ def configure(parser: CommandParser) -> None:
         "run", metavar="RUN", nargs="?", help="the run; otherwise HOLDFAST_RUN, or the one begun here last"
     )
     parser.add_argument("-n", "--dry-run", action="store_true", help="show the plan and do nothing")
-    parser.add_argument("--workspace", metavar="DIR", help="the run's directory (the project's folder)")
+    parser.add_argument("--workspace", metavar="DIR", help="the run's directory (the one that the recovery changed)")
 
 
 def execute(arguments: Namespace, session: Session) -> int:
     """Plan, show, ask, undo."""
-    from holdfast.recovery.carry_out import end_undone, plan_undo  # noqa: PLC0415
+    from holdfast.recovery.carry_out import end_undone, plan_undo, recorded_workspace  # noqa: PLC0415
 
     out = session.out
     run = script.meant_run(session, arguments, or_only=True)
+    place = arguments.workspace
+    if place is None and recorded_workspace(session.hf, run) is None:
+        place = session.root
     if not arguments.dry_run:
-        end_undone(session.hf, run, arguments.workspace or session.root)
-    plan = plan_undo(session.hf, run, workspace=arguments.workspace or session.root)
+        end_undone(session.hf, run, place)
+    plan = plan_undo(session.hf, run, workspace=place)
     show_plan(plan, session)
     check_can_resume(plan)
     if arguments.dry_run:
