@@ -90,7 +90,8 @@ class Run(RunParts):
                 dropped.append("error")
             try:
                 trusted = watch.live.trusted - values.keys()
-                values = {**watch.live.snapshots(without=[*values, *dropped]), **values}
+                is_step = trigger is Trigger.STEP_COMPLETE
+                values = {**watch.live.snapshots(without=[*values, *dropped], is_step=is_step), **values}
                 record = self._checkpointer.take(
                     values,
                     drop=dropped,

@@ -65,11 +65,11 @@ class LiveSections:
         """The names of all registered sections."""
         return tuple(self._objects)
 
-    def snapshots(self, *, without: Iterable[str] = ()) -> dict[str, Any]:
+    def snapshots(self, *, without: Iterable[str] = (), is_step: bool = False) -> dict[str, Any]:
         """Return every object's state but these; CaptureFailed names the section whose object raised.
 
         An object that counts its `changes` is not asked while the count stands as it did at the last stored snapshot:
-        its section is carried over.
+        its section is carried over. So is that of one that `may_lag` now, in the checkpoint of a single step.
         """
         left_out = frozenset(without)
         self.forget(left_out)
@@ -78,6 +78,8 @@ class LiveSections:
         for name, live in list(self._objects.items()):
             changes = getattr(live, "changes", None)
             if name in left_out or (changes is not None and self._stored.get(name) == changes):
+                continue
+            if is_step and name in self._stored and getattr(live, "may_lag", False):
                 continue
             if changes is not None:
                 self._asked[name] = changes

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.graph import TaskGraph
 
 _LONGEST_FAILURE = 4000
+_GRAPH_LAG_S = 1.0
 
 
 class PhaseFailed(HoldfastError):
@@ -43,7 +44,7 @@ class PhaseTasks:
         self._run = run
         self._tasks = tasks
         self._voice = voice
-        self._graphs = run.attach("graph", Graphs(Quiet(run)))
+        self._graphs = run.attach("graph", Graphs(Quiet(run), lag_s=_GRAPH_LAG_S))
         self._filled: set[str] = set()
 
     def do(self, name: str, phase: Phase, facts: Facts) -> dict[str, dict[str, Any]]:

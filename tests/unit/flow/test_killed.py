@@ -212,6 +212,27 @@ def test_what_was_done_before_a_kill_is_not_done_again(tmp_path):
     assert log.read_text().split() == ["one", "two", "three"]
 
 
+def test_a_graph_that_lags_behind_its_steps_does_nothing_twice(tmp_path, monkeypatch):
+    """Proves C4, C12: of short tasks the graph is stored with the batch, and the steps tell what is done."""
+    monkeypatch.setattr("holdfast.flow.phase_tasks._GRAPH_LAG_S", 1_000.0)
+    (tmp_path / "work").mkdir()
+    log = tmp_path / "log"
+    tasks = {name: f"echo {name} >> '{log}'" for name in ("a", "b", "c", "d")}
+    flow = flow_from({"flow": "rich", "phases": {"one": {"tasks": tasks, "parallel": 1}}})
+
+    def kill(event):
+        if (event.kind, event.task) == ("task_done", "c"):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    assert not lived(tmp_path / "s.db", tmp_path / "work", flow, kill)
+    with holdfast.open(tmp_path / "s.db", read_only=True) as hf:
+        assert hf.latest("rich").section("graph").tasks["b"].status == "pending"
+    assert lived(tmp_path / "s.db", tmp_path / "work", flow, None)
+    assert log.read_text().split() == ["a", "b", "c", "d"]
+    with holdfast.open(tmp_path / "s.db", read_only=True) as hf:
+        assert {node.status for node in hf.latest("rich").section("graph").tasks.values()} == {"completed"}
+
+
 @pytest.mark.parametrize(
     ("edited", "said"), [(False, ["code", "g1", "g2", "g2"]), (True, ["code", "g1", "g2", "g1", "g2"])]
 )
