@@ -55,6 +55,17 @@ def test_work_goes_on_over_a_full_disk_and_the_run_shows_it(disk, tmp_path):
         assert [cp.section("state") for cp in hf.checkpoints("r")] == [4, 0]
 
 
+def test_a_block_that_ends_on_a_full_disk_ends_well(disk, tmp_path, caplog):
+    """Proves A14: that the lease cannot be given back is no reason for finished work to fail."""
+    with opened(disk, tmp_path) as hf:
+        with pytest.warns(UnprotectedWarning), hf.run("r") as run:  # noqa: PT031 - what happens in the block is the test
+            assert run.step("a", lambda: 1) == 1
+            disk.arm(FULL)
+        assert "its lease could not be ended, and lapses by itself" in caplog.text
+        disk.arm(None)
+        assert hf.run("r").steps.names() == ["a"]
+
+
 @pytest.mark.parametrize(("policy", "error"), [("pause", RunPaused), ("stop", RunStopped)])
 def test_a_full_disk_pauses_or_stops_the_work_where_the_settings_say_so(disk, tmp_path, policy, error):
     with opened(disk, tmp_path, on_checkpoint_failure=policy) as hf:

@@ -7,11 +7,10 @@ import os
 import re
 import socket
 import threading
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.errors import HoldfastError, LeaseHeld, LeaseLost
+from holdfast.errors import HoldfastError, LeaseHeld, LeaseLost, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,13 +49,17 @@ class LeaseKeeper:
         return self.lease.token
 
     def give_back(self) -> None:
-        """Let the lease go; one that was lost already is fine."""
+        """Let the lease go; one that was lost is fine, and one that the store cannot end now lapses by itself."""
         self._over.set()
         if self._thread is not None:
             self._thread.join()
         if self.lease is not None and self.lost is None:
-            with suppress(LeaseLost):
+            try:
                 self._store.end_lease(self.lease)
+            except LeaseLost:
+                pass
+            except StoreError as error:  # the work is done, and must not end in this
+                _log.warning("run %s: its lease could not be ended, and lapses by itself: %s", self._run, error)
         self.lease = None
 
     def _bury_owner(self, owner: str) -> bool:
