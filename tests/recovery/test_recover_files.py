@@ -283,30 +283,6 @@ def test_an_interrupted_restore_blocks_a_plan_until_it_is_brought_to_an_end(hf, 
     assert "hf.run" in plan.suggestions[-1]
 
 
-def test_the_git_position_comes_back_when_asked(hf, project):
-    """Proves A6."""
-
-    def git(*arguments):
-        named = ["git", "-c", "user.name=t", "-c", "user.email=t@t", *arguments]
-        return subprocess.run(named, cwd=project, check=True, capture_output=True, text=True).stdout
-
-    git("init", "-q", "-b", "main")
-    git("add", ".")
-    git("commit", "-qm", "first")
-    run = hf.run("r", workspace=project)
-    first = run.checkpoint(state=1)
-    git("checkout", "-qb", "work")
-    (project / "src" / "main.py").write_text("two\n")
-    git("commit", "-qam", "second")
-    run.checkpoint(state=2)
-    plan = hf.plan(first.id, git=True)
-    assert plan.git
-    assert hf.recover(plan).success
-    assert git("branch", "--show-current").strip() == "main"
-    assert git("status", "--porcelain") == ""
-    assert hf.latest("r").git.branch == "main"
-
-
 def two_branches(hf, project):
     """Return git, and a first checkpoint on branch main; the second is on branch work, with a commit of its own."""
 
@@ -325,6 +301,17 @@ def two_branches(hf, project):
     run.checkpoint(state=2)
     run.close()
     return git, first
+
+
+def test_the_git_position_comes_back_when_asked(hf, project):
+    """Proves A6."""
+    git, first = two_branches(hf, project)
+    plan = hf.plan(first.id, workspace=project, git=True)
+    assert plan.git
+    assert hf.recover(plan).success
+    assert git("branch", "--show-current").strip() == "main"
+    assert git("status", "--porcelain") == ""
+    assert hf.latest("r").git.branch == "main"
 
 
 def test_an_undo_puts_the_git_position_back_and_once_more_goes_forward(hf, project):
