@@ -2,12 +2,13 @@
 
 from holdfast.errors import HeadMoved
 from holdfast.store.objects import ObjectShelf
-from holdfast.store.postgres import PostgresStore
+from holdfast.store.postgres import PostgresMedium
+from holdfast.store.store import Store
 from holdfast.testing.contract import Line, chunk_of
 
 
 def write(database, place, options, number):
-    store = PostgresStore(database, shelf=ObjectShelf(place, from_bytes=0, grace_s=0, options=options))
+    store = Store(PostgresMedium(database, shelf=ObjectShelf(place, from_bytes=0, grace_s=0, options=options)))
     line = Line(store)
     for turn in range(6):
         while True:

@@ -8,8 +8,10 @@ from obstore.store import from_url
 from contract.test_postgres import TestPostgresStore as PostgresContract
 from holdfast.encode.chunks import Chunk
 from holdfast.errors import HeadMoved, StoreUnavailable, UsageError
+from holdfast.store.inspection import Inspection
 from holdfast.store.objects import ObjectShelf
-from holdfast.store.postgres import PostgresStore
+from holdfast.store.postgres import PostgresMedium
+from holdfast.store.store import Store
 from holdfast.testing.contract import Line, chunk_of
 from object_server import shared_objects
 from object_writer import write
@@ -25,7 +27,7 @@ class TestPostgresStoreWithObjects(PostgresContract):
 
     def open_store(self, folder):
         shelf = ObjectShelf(self.place, from_bytes=0, grace_s=0, options=shared_objects().options)
-        return PostgresStore(self.database, pool_size=4, shelf=shelf)
+        return Store(PostgresMedium(self.database, pool_size=4, shelf=shelf))
 
     def key(self, chunk):
         return f"chunks/default/{chunk.hex()[:2]}/{chunk.hex()}.0"
@@ -61,7 +63,11 @@ class TestPostgresStoreWithObjects(PostgresContract):
         assert [writer.exitcode for writer in writers] == [0] * 2
         assert self.raw_numbers(store, "run") == list(range(1, 13))
         assert self.raw_holds(store, "run") == {chunk_of(f"{n} {turn}").id for n in range(2) for turn in range(6)}
-        assert list(store.check()) == []
+        assert list(Inspection(store).check()) == []
+
+    def test_processes_that_append_to_one_line_lose_and_double_nothing(self, store, tmp_path):
+        """Not here: the driver does not survive a fork, and records are rows as they are without objects."""
+        pytest.skip("the client of the object store does not survive a fork")
 
     def test_deleting_a_run_deletes_its_objects(self, store):
         """Proves E2, E7."""
@@ -71,16 +77,21 @@ class TestPostgresStoreWithObjects(PostgresContract):
         assert self.object_ids() == {chunk_of("shared").id}
 
     def test_an_object_without_a_row_goes_only_when_its_grace_is_over(self, store):
-        first, second = Line(store), Line(store)
+        first = Line(store)
         first.commit(chunk_of("mine"))
-        store._known["run"] = None  # as if this process had not seen the other writer
-        with pytest.raises(HeadMoved):
-            second.commit(chunk_of("orphan"))
+        with closing(self.open_store(None)) as elsewhere:
+            second = Line(elsewhere)
+            second.follow()
+            second.commit()
+            first.follow()
+            first.commit()
+            with pytest.raises(HeadMoved):  # this writer has not seen the other one, and stores its object first
+                second.commit(chunk_of("orphan"))
         orphan = {chunk_of("orphan").id}
         assert self.object_ids() == orphan | {chunk_of("mine").id}
         with closing(self.with_grace(3600)) as careful:
-            assert careful.sweep_orphans() == 0
-            store.sweep_orphans()
+            assert careful.medium.sweep_orphans() == 0
+            store.medium.sweep_orphans()
             careful.reclaim()
             assert self.object_ids() == orphan | {chunk_of("mine").id}
         store.reclaim()
@@ -97,11 +108,11 @@ class TestPostgresStoreWithObjects(PostgresContract):
 
     def with_grace(self, grace_s):
         shelf = ObjectShelf(self.place, from_bytes=0, grace_s=grace_s, options=shared_objects().options)
-        return PostgresStore(self.database, shelf=shelf)
+        return Store(PostgresMedium(self.database, shelf=shelf))
 
     def test_small_chunks_stay_in_the_database(self, store):
         shelf = ObjectShelf(self.place, options=shared_objects().options)
-        with closing(PostgresStore(self.database, shelf=shelf)) as mixed:
+        with closing(Store(PostgresMedium(self.database, shelf=shelf))) as mixed:
             small, large = chunk_of("small"), chunk_of("large" * 20_000)
             Line(mixed, "mixed").commit(small, large)
             assert self.object_ids() == {large.id}
@@ -113,7 +124,7 @@ class TestPostgresStoreWithObjects(PostgresContract):
 
     def test_a_store_opened_without_its_objects_says_how_to_open_it(self, store):
         Line(store).commit(chunk_of("outside"))
-        with closing(PostgresStore(self.database)) as blind, pytest.raises(UsageError, match="chunks=s3"):
+        with closing(Store(PostgresMedium(self.database))) as blind, pytest.raises(UsageError, match="chunks=s3"):
             blind.fetch([chunk_of("outside").id])
 
 

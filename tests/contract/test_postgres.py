@@ -3,7 +3,8 @@ from contextlib import contextmanager
 import pytest
 
 from holdfast.encode.chunks import Chunk
-from holdfast.store.postgres import PostgresStore
+from holdfast.store.postgres import PostgresMedium
+from holdfast.store.store import Store
 from holdfast.testing.contract import StoreContract
 from postgres_server import shared_server
 
@@ -18,7 +19,7 @@ class TestPostgresStore(StoreContract):
         shared_server().drop(self.database)
 
     def open_store(self, folder):
-        return PostgresStore(self.database, pool_size=4)
+        return Store(PostgresMedium(self.database, pool_size=4))
 
     @contextmanager
     def admin(self):
@@ -40,7 +41,7 @@ class TestPostgresStore(StoreContract):
 
     def raw_holds(self, store, run):
         query = (
-            "SELECT chunk.id FROM hold JOIN chunk ON hold.chunk = chunk.n JOIN run ON hold.run = run.n "
+            "SELECT hold.chunk FROM hold JOIN run ON hold.tenant = run.tenant AND hold.run = run.n "
             "WHERE run.id = %s AND run.tenant = 'default'"
         )
         return {row[0] for row in self.query(query, run)}
@@ -60,9 +61,35 @@ class TestPostgresStore(StoreContract):
         self.query("DELETE FROM chunk WHERE id = %s", chunk)
 
     def damage_checkpoint(self, store, checkpoint):
-        envelope = self.query("SELECT envelope FROM checkpoint WHERE id = %s", checkpoint)[0][0]
-        flipped = envelope[:-1] + bytes([envelope[-1] ^ 1])
-        self.query("UPDATE checkpoint SET envelope = %s WHERE id = %s", flipped, checkpoint)
+        value = self.query("SELECT value FROM checkpoint WHERE id = %s", checkpoint)[0][0]
+        flipped = value[:-1] + bytes([value[-1] ^ 1])
+        self.query("UPDATE checkpoint SET value = %s WHERE id = %s", flipped, checkpoint)
 
     def lose_checkpoint(self, store, checkpoint):
         self.query("DELETE FROM checkpoint WHERE id = %s", checkpoint)
+
+    def raw_records(self, store, run):
+        query = (
+            "SELECT number FROM record JOIN line ON record.tenant = line.tenant AND record.line = line.n "
+            "WHERE line.run = %s AND line.name = 'main' ORDER BY number"
+        )
+        return [row[0] for row in self.query(query, run)]
+
+    def where(self, run):
+        return self.query("SELECT n FROM line WHERE run = %s AND name = 'main'", run)[0][0]
+
+    def damage_record(self, store, run, number):
+        place = self.where(run), number
+        value = self.query("SELECT value FROM record WHERE line = %s AND number = %s", *place)[0][0]
+        flipped = value[:-1] + bytes([value[-1] ^ 1])
+        self.query("UPDATE record SET value = %s WHERE line = %s AND number = %s", flipped, *place)
+
+    def lose_record(self, store, run, number):
+        self.query("DELETE FROM record WHERE line = %s AND number = %s", self.where(run), number)
+
+    def swap_records(self, store, run, one, other):
+        places = [(self.where(run), number) for number in (one, other)]
+        query = "SELECT value, seal FROM record WHERE line = %s AND number = %s"
+        rows = [self.query(query, *place)[0] for place in places]
+        for place, row in zip(places, reversed(rows), strict=True):
+            self.query("UPDATE record SET value = %s, seal = %s WHERE line = %s AND number = %s", *row, *place)

@@ -1,7 +1,8 @@
 """Encryption at rest: what is stored can be read, and its names matched with contents, only with the key.
 
-One random data key belongs to a store; users' keys open it through slots, so changing a user's key rewrites a slot and
-nothing else. All other keys are derived from the data key, one for each purpose.
+Random data keys belong to a store, one for each epoch; users' keys open them through slots. A slot is locked with the
+public half of a pair that is derived from the user's key, so that any key holder can begin an epoch for the others and
+leave one out. All keys in use are derived from a data key, one for each purpose.
 """
 
 from __future__ import annotations
@@ -17,28 +18,36 @@ from blake3 import blake3
 from holdfast.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 KEY_BYTES = 32
+SLOTS_VERSION = 2
 _PREFIX = "hfk1_"
 _NONCE_BYTES = 12
 _VERSION = b"\x01"
 _HALF = 16
 _ROUNDS = 4
+_NEEDS_EXTRA = "an encrypted or signed store needs the extra: pip install 'holdfast[crypto]'"
 
 
-class KeySlot(msgspec.Struct, frozen=True):
-    """A store's data key, locked with one user's key; `id` tells which without giving anything away."""
+class KeySlot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A store's data keys, locked for the holder of one user key; `id` tells which without giving anything away.
+
+    `public` belongs to the user key, so that whoever retires another key can lock the next data key for this one.
+    """
 
     id: str
+    public: bytes
     locked: bytes
 
 
-class KeySlots(msgspec.Struct, frozen=True):
-    """All keys that open a store, and what they are for."""
+class KeySlots(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All keys that open a store, and what they are for; `signature` is made with the newest data key."""
 
+    version: int
     mode: str
     slots: tuple[KeySlot, ...]
+    signature: bytes = b""
 
 
 def generate_key(entropy: Callable[[int], bytes] = os.urandom) -> str:
@@ -72,71 +81,132 @@ def key_id(key: bytes) -> str:
     return blake3(key, derive_key_context="holdfast 1 key id").hexdigest()[:16]
 
 
-def lock_slot(data_key: bytes, key: bytes, entropy: Callable[[int], bytes]) -> KeySlot:
-    """Return the data key, locked with a user's key."""
-    name = key_id(key)
+def public_key(key: bytes) -> bytes:
+    """Return what locks something for the holder of a user key, and opens nothing."""
+    public: bytes = _key_pair(key).public_key().public_bytes_raw()
+    return public
+
+
+def lock_slot(
+    data_keys: Sequence[bytes], *, name: str, public: bytes, mode: str, entropy: Callable[[int], bytes]
+) -> KeySlot:
+    """Return a store's data keys, oldest first, locked for one user key; mode and version are bound to them."""
+    passing = _private(entropy(KEY_BYTES))
+    sender: bytes = passing.public_key().public_bytes_raw()
+    shared = passing.exchange(_public(public))
     nonce = entropy(_NONCE_BYTES)
-    wrapping = blake3(key, derive_key_context="holdfast 1 key slot").digest()
-    return KeySlot(name, nonce + _aes(wrapping).encrypt(nonce, data_key, name.encode()))
+    locked = _aes(_wrapping(shared, sender, public)).encrypt(
+        nonce, b"".join(data_keys), _about_slot(SLOTS_VERSION, mode, name, public)
+    )
+    return KeySlot(name, public, sender + nonce + locked)
 
 
-def open_slot(slots: KeySlots, key: bytes) -> bytes | None:
-    """Return the data key, None if this key opens none of the slots."""
+def open_slot(slots: KeySlots, key: bytes) -> tuple[bytes, ...] | None:
+    """Return the data keys, oldest first; None if this key has no slot; ValueError if its slot was altered."""
     name = key_id(key)
-    wrapping = _aes(blake3(key, derive_key_context="holdfast 1 key slot").digest())
-    for slot in slots.slots:
-        if slot.id == name:
-            try:
-                opened: bytes = wrapping.decrypt(slot.locked[:_NONCE_BYTES], slot.locked[_NONCE_BYTES:], name.encode())
-            except Exception:  # noqa: BLE001 - InvalidTag, or a slot too short to be one
-                return None
-            return opened
-    return None
+    slot = next((one for one in slots.slots if one.id == name), None)
+    if slot is None:
+        return None
+    sender, nonce = slot.locked[:KEY_BYTES], slot.locked[KEY_BYTES : KEY_BYTES + _NONCE_BYTES]
+    own = public_key(key)
+    try:
+        shared = _key_pair(key).exchange(_public(sender))
+        opened: bytes = _aes(_wrapping(shared, sender, own)).decrypt(
+            nonce, slot.locked[KEY_BYTES + _NONCE_BYTES :], _about_slot(slots.version, slots.mode, name, own)
+        )
+    except Exception:  # noqa: BLE001 - InvalidTag, or a slot too short to be one
+        raise ValueError("was altered") from None
+    data_keys = tuple(opened[start : start + KEY_BYTES] for start in range(0, len(opened), KEY_BYTES))
+    if not data_keys or len(data_keys[-1]) != KEY_BYTES:
+        raise ValueError("holds no data key")
+    if not Vault(data_keys[-1]).is_signed(_signed_slots(slots), slots.signature):
+        raise ValueError("stands among slots that were altered")
+    return data_keys
+
+
+def sign_slots(slots: KeySlots, data_key: bytes) -> KeySlots:
+    """Return slots signed with the newest data key, so that none can be added or exchanged without it."""
+    return msgspec.structs.replace(slots, signature=Vault(data_key).sign(_signed_slots(slots)))
+
+
+def _signed_slots(slots: KeySlots) -> bytes:
+    parts = [[slot.id, slot.public, slot.locked] for slot in slots.slots]
+    return b"key slots\0" + msgspec.msgpack.encode([slots.version, slots.mode, parts])
+
+
+def _about_slot(version: int, mode: str, name: str, public: bytes) -> bytes:
+    return b"key slot\0" + msgspec.msgpack.encode([version, mode, name, public])
+
+
+def _wrapping(shared: bytes, sender: bytes, public: bytes) -> bytes:
+    return blake3(shared + sender + public, derive_key_context="holdfast 2 key slot").digest()
+
+
+class _Epoch:
+    """The keys that are derived from one data key, one for each purpose."""
+
+    def __init__(self, data_key: bytes, number: int) -> None:
+        self.cipher = _aes(_derived(data_key, "encryption"))
+        self.nonce_key = _derived(data_key, "nonce")
+        self.name_key = _derived(data_key, "chunk name")
+        self.signing_key = _derived(data_key, "signature")
+        self.listing_key = _derived(data_key, "list column")
+        self.mark = number.to_bytes((number.bit_length() + 7) // 8, "big")
+        """What names that were given in this epoch end with; nothing in the first."""
 
 
 class Vault:
-    """Encrypts, names and signs with keys derived from one data key."""
+    """Encrypts, names and signs with keys derived from a store's data keys, one for each epoch, oldest first.
 
-    def __init__(self, data_key: bytes) -> None:
-        self._cipher = _aes(_derived(data_key, "encryption"))
-        self._nonce_key = _derived(data_key, "nonce")
-        self._name_key = _derived(data_key, "chunk name")
-        self._signing_key = _derived(data_key, "signature")
+    All is written in the newest epoch, and rows are read in it alone: those are written again when a key is retired.
+    Chunks stay as they are, so their names tell the epoch that they were written in.
+    """
+
+    def __init__(self, *data_keys: bytes) -> None:
+        self._epochs = [_Epoch(data_key, number) for number, data_key in enumerate(data_keys)]
+        self._newest = self._epochs[-1]
+        self._by_mark = {epoch.mark: epoch for epoch in self._epochs}
 
     def encrypt(self, data: bytes, about: bytes) -> bytes:
         """Return the data locked and bound to what it is about; the same data gives the same bytes."""
         # The nonce follows from all that is encrypted, so that it repeats only when everything does.
-        nonce = blake3(len(about).to_bytes(8, "big") + about + data, key=self._nonce_key).digest(_NONCE_BYTES)
-        sealed: bytes = self._cipher.encrypt(nonce, data, about)
+        nonce = blake3(len(about).to_bytes(8, "big") + about + data, key=self._newest.nonce_key).digest(_NONCE_BYTES)
+        sealed: bytes = self._newest.cipher.encrypt(nonce, data, about)
         return _VERSION + nonce + sealed
 
-    def decrypt(self, data: bytes, about: bytes) -> bytes:
-        """Return the data; ValueError unless it was locked with this key and is about the same."""
+    def decrypt(self, data: bytes, about: bytes, *, named: bytes = b"") -> bytes:
+        """Return the data; ValueError unless it was locked with this key and is about the same.
+
+        With the name of a stored chunk, it is that chunk's epoch that counts.
+        """
+        epoch = self._epoch_of(named) if named else self._newest
         if data[:1] != _VERSION:
             raise ValueError("is not encrypted as this program does it")
         try:
-            opened: bytes = self._cipher.decrypt(data[1 : 1 + _NONCE_BYTES], data[1 + _NONCE_BYTES :], about)
+            opened: bytes = epoch.cipher.decrypt(data[1 : 1 + _NONCE_BYTES], data[1 + _NONCE_BYTES :], about)
         except Exception:  # noqa: BLE001 - InvalidTag, or too short to be anything
             raise ValueError("was altered or stands in another's place") from None
         return opened
 
     def hide(self, name: bytes) -> bytes:
         """Return the name under which a chunk is stored: a permutation that only the key holder can follow."""
-        left, right = name[:_HALF], name[_HALF:]
-        for number in range(_ROUNDS):
-            left, right = right, _xor(left, self._round(number, right))
-        return left + right
+        return _hidden(self._newest, name)
+
+    def hidden_names(self, name: bytes) -> list[bytes]:
+        """Return the names under which a chunk may be stored, newest epoch first."""
+        return [_hidden(epoch, name) for epoch in reversed(self._epochs)]
 
     def show(self, name: bytes) -> bytes:
-        """Return the true name of a stored chunk."""
-        left, right = name[:_HALF], name[_HALF:]
+        """Return the true name of a stored chunk; ValueError if this store gives no such name."""
+        epoch = self._epoch_of(name)
+        left, right = name[:_HALF], name[_HALF : 2 * _HALF]
         for number in reversed(range(_ROUNDS)):
-            left, right = _xor(right, self._round(number, left)), left
+            left, right = _xor(right, _round(epoch, number, left)), left
         return left + right
 
     def sign(self, data: bytes) -> bytes:
         """Return a signature that only a key holder can make."""
-        return blake3(data, key=self._signing_key).digest()
+        return blake3(data, key=self._newest.signing_key).digest()
 
     def is_signed(self, data: bytes, signature: bytes) -> bool:
         """Tell whether this is the data's signature."""
@@ -144,8 +214,26 @@ class Vault:
 
         return compare_digest(self.sign(data), signature)
 
-    def _round(self, number: int, half: bytes) -> bytes:
-        return blake3(bytes((number,)) + half, key=self._name_key).digest(_HALF)
+    def digest(self, data: bytes) -> bytes:
+        """Return what stands for a value in a list column: equal for equal values, and no signature of anything."""
+        return blake3(data, key=self._newest.listing_key).digest()
+
+    def _epoch_of(self, name: bytes) -> _Epoch:
+        epoch = self._by_mark.get(name[2 * _HALF :])
+        if epoch is None or len(name) < 2 * _HALF:
+            raise ValueError("has a name that this store does not give")
+        return epoch
+
+
+def _hidden(epoch: _Epoch, name: bytes) -> bytes:
+    left, right = name[:_HALF], name[_HALF:]
+    for number in range(_ROUNDS):
+        left, right = right, _xor(left, _round(epoch, number, right))
+    return left + right + epoch.mark
+
+
+def _round(epoch: _Epoch, number: int, half: bytes) -> bytes:
+    return blake3(bytes((number,)) + half, key=epoch.name_key).digest(_HALF)
 
 
 def _xor(one: bytes, other: bytes) -> bytes:
@@ -153,12 +241,32 @@ def _xor(one: bytes, other: bytes) -> bytes:
 
 
 def _derived(data_key: bytes, purpose: str) -> bytes:
-    return blake3(data_key, derive_key_context=f"holdfast 1 {purpose}").digest()
+    return blake3(data_key, derive_key_context=f"holdfast 2 {purpose}").digest()
+
+
+def _key_pair(key: bytes) -> Any:
+    return _private(blake3(key, derive_key_context="holdfast 2 key pair").digest())
+
+
+def _private(seed: bytes) -> Any:
+    return _x25519().X25519PrivateKey.from_private_bytes(seed)
+
+
+def _public(public: bytes) -> Any:
+    return _x25519().X25519PublicKey.from_public_bytes(public)
+
+
+def _x25519() -> Any:
+    try:
+        from cryptography.hazmat.primitives.asymmetric import x25519  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise UsageError(_NEEDS_EXTRA) from None
+    return x25519
 
 
 def _aes(key: bytes) -> Any:
     try:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - an extra
     except ImportError:
-        raise UsageError("an encrypted store needs the extra: pip install 'holdfast[crypto]'") from None
+        raise UsageError(_NEEDS_EXTRA) from None
     return AESGCM(key)

@@ -53,12 +53,6 @@ class Rope:
         self._packed = []
         return [*self._spine.entries(), *(cut.ref for cut in self.tail)]
 
-    def append(self, items: list[Any], length: int, where: str, packer: Packer, writer: Writer) -> list[Entry]:
-        """Bring the rope to the first so many items of a list that has only grown since; nothing is compared."""
-        self.shadow = None
-        self._extend(items, length, where, packer, writer, known={})
-        return [*self._spine.entries(), *(cut.ref for cut in self.tail)]
-
     def _extend(
         self, items: list[Any], length: int, where: str, packer: Packer, writer: Writer, *, known: dict[bytes, Ref]
     ) -> None:
@@ -83,12 +77,12 @@ class Rope:
 
     def _keep(self, items: list[Any], writer: Writer) -> dict[bytes, Ref]:
         """Drop the groups from the first changed one on; return them by name, in case they come again."""
-        if self.shadow is not None and _equal(items[: len(self.shadow)], self.shadow):
+        if self.shadow is not None and are_equal(items[: len(self.shadow)], self.shadow):
             return {}
         kept = position = 0
         if self.shadow is not None:
             for count in self.counts:
-                if not _equal(items[position : position + count], self.shadow[position : position + count]):
+                if not are_equal(items[position : position + count], self.shadow[position : position + count]):
                     break
                 position += count
                 kept += 1
@@ -110,8 +104,8 @@ class Rope:
         self._spine.push(ref, writer)
         if self.shadow is not None:
             try:
-                self.shadow.extend([_copy(item) for item in items])
-            except _NotPlainError:
+                self.shadow.extend([plain_copy(item) for item in items])
+            except NotPlainError:
                 self.shadow = None
 
 
@@ -144,7 +138,7 @@ def _write_group(data: bytes, writer: Writer) -> list[Ref]:
     return [writer.node(pieces), *pieces]
 
 
-def _equal(items: list[Any], known: list[Any]) -> bool:
+def are_equal(items: list[Any], known: list[Any]) -> bool:
     """Compare; values that refuse to be compared are not plain, so they are not what is known."""
     try:
         return items == known
@@ -152,20 +146,20 @@ def _equal(items: list[Any], known: list[Any]) -> bool:
         return False
 
 
-class _NotPlainError(Exception):
+class NotPlainError(Exception):
     """An item holds something whose equality is not ours to trust."""
 
 
-def _copy(value: Any) -> Any:
+def plain_copy(value: Any) -> Any:
     """Copy containers, share atoms; anything else has an equality of its own and is not compared."""
     kind = type(value)
     if kind in _ATOMS:
         return value
     if kind is dict:
-        return {key: item if type(item) in _ATOMS else _copy(item) for key, item in value.items()}
+        return {key: item if type(item) in _ATOMS else plain_copy(item) for key, item in value.items()}
     if kind is list:
-        return [item if type(item) in _ATOMS else _copy(item) for item in value]
-    raise _NotPlainError
+        return [item if type(item) in _ATOMS else plain_copy(item) for item in value]
+    raise NotPlainError
 
 
 def _ends_group(data: bytes) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from holdfast.encode.appended import Appended
 from holdfast.encode.cuts import Cut, recut
 from holdfast.encode.rope import Rope
 from holdfast.encode.tree import Ref
@@ -44,7 +43,6 @@ class SectionMemo:
         self.looked_at = 0
         self.blobs: dict[int, list[Cut]] = {}
         self.ropes: dict[tuple[str, ...], Rope] = {}
-        self.log: list[Any] | None = None
 
 
 class SectionEncoder:
@@ -87,10 +85,6 @@ class SectionEncoder:
 
     def _parts(self, name: str, value: Any, memo: SectionMemo) -> list[bytes | list[Entry]]:
         """Return the section's bytes as blobs, with the entries of long lists between them."""
-        if isinstance(value, Appended):
-            return self._log_parts(name, value, memo)
-        if memo.log is not None:
-            raise _ShapeChangedError
         if memo.shape is None:
             parts: list[bytes | list[Entry]] = [self._packer.pack(value, name)]
         else:
@@ -110,15 +104,6 @@ class SectionEncoder:
         wanted = _paths((name,), shape)
         memo.ropes = {path: rope for path, rope in memo.ropes.items() if path in wanted}
         return self._parts(name, value, memo)
-
-    def _log_parts(self, name: str, log: Appended, memo: SectionMemo) -> list[bytes | list[Entry]]:
-        """Return a list that only grows as one rope from the start."""
-        if memo.log is not log.items:
-            memo.__init__()  # type: ignore[misc]
-            memo.log = log.items
-        rope = memo.ropes.setdefault((name,), Rope())
-        entries = rope.append(log.items, log.length, name, self._packer, self._writer)
-        return [array_header(log.length), entries]
 
     def _walk(self, path: tuple[str, ...], value: Any, shape: Shape, memo: SectionMemo, parts: list[Any]) -> None:
         where = reduce(below, path)

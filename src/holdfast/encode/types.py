@@ -34,6 +34,7 @@ class TypeRegistry:
     def __init__(self, types: Iterable[type] = ()) -> None:
         self._by_name: dict[str, TypeAdapter] = {}
         self._by_class: dict[type, TypeAdapter] = {}
+        self._shows_unknown = False
         for cls in types:
             self.register(cls)
 
@@ -63,7 +64,30 @@ class TypeRegistry:
 
     def for_name(self, name: str) -> TypeAdapter | None:
         """Return the adapter registered under a stored name."""
-        return self._by_name.get(name)
+        found = self._by_name.get(name)
+        return _shown(name) if found is None and self._shows_unknown else found
+
+    def show(self, name: str) -> None:
+        """Read what is stored under a name as a mapping with that name, for looking at it; it is not stored again."""
+        self._by_name.setdefault(name, _shown(name))
+
+    def show_unknown(self) -> None:
+        """Do so with every name that is not registered: for programs that only look."""
+        self._shows_unknown = True
+
+
+def _shown(name: str) -> TypeAdapter:
+    """Return how a value of an unknown class is read: its fields, or its content, beside the name."""
+    return TypeAdapter(
+        name,
+        object,
+        _expect_registered,
+        lambda stored: {"@type": name, **(stored if type(stored) is dict else {"content": stored})},
+    )
+
+
+def _expect_registered(value: Any) -> Any:
+    raise UsageError(f"a {type(value).__qualname__} is not registered")
 
 
 def can_adapt(cls: type) -> bool:

@@ -10,9 +10,13 @@ import msgspec
 from holdfast.model.recovery import RecoveryInfo
 from holdfast.model.redaction import Redaction
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 Status = Literal["creating", "valid", "corrupted", "expired", "archived"]
+NO_RECOVERY_POINT = frozenset({"creating", "corrupted", "expired"})
+"""Checkpoints of these statuses are listed, and never offered to go back to."""
+FINISHED = frozenset({"completed", "cancelled"})
+"""The statuses of a run in which nothing is left to do: such a run expires as a whole."""
 
 
 class SectionRecord(msgspec.Struct, frozen=True, array_like=True):
@@ -48,7 +52,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     parent_checksum: bytes | None
     trigger: str
     reason: str
-    created_at: datetime
+    created_at: Annotated[datetime, msgspec.Meta(tz=True)]
     program_version: str
     sections: tuple[SectionRecord, ...]
     stored_bytes: int
@@ -70,6 +74,8 @@ class Marks(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     status: Status = "valid"
     pinned: bool = False
     label: str | None = None
+    expired_at: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
+    """When an automatic sweep found it past its age, while its status is "expired"."""
 
 
 class CheckpointRecord(msgspec.Struct, frozen=True):
@@ -78,14 +84,17 @@ class CheckpointRecord(msgspec.Struct, frozen=True):
     envelope: Envelope
     checksum: bytes
     marks: Marks
+    number: int = 0
+    """The journal number that it stands at: what the journal has up to it is in its sections."""
+    ranges: tuple[tuple[int, int], ...] = ()
+    """The journal numbers that led to it: going back to it makes them the line's again."""
+    key: str | None = None
+    """The name that its writer gave it."""
+    attributes: dict[str, str | int | float | bool | None] = {}
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """A run as a store returns it: `last_seq` never goes back, so order survives deletions and clocks.
-
-    `holds` and `holds_sum` count and add up the chunks that the run keeps alive, so that a sweep notices when that
-    bookkeeping is damaged and takes nothing away.
-    """
+    """A run as a store returns it: `last_seq` and `number` never go back, so order survives deletions and clocks."""
 
     format_version: int
     id: str
@@ -94,5 +103,9 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     checkpoints: int
     created_at: datetime
     updated_at: datetime
-    holds: int = 0
-    holds_sum: int = 0
+    number: int = 0
+    """The last journal number."""
+    chunked: int = 0
+    """The number of the last journal record that is kept in chunks."""
+    status: str | None = None
+    """How it stands, as far as it said so."""

@@ -49,12 +49,11 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class WaitsValue(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is open, what was answered, and how far the inbox was read."""
+    """What is open, and what was answered."""
 
     open: dict[str, Wait] = {}
     answered: dict[str, Reply] = {}
     signals: dict[str, list[Reply]] = {}
-    read: int = 0
 
 
 class StepLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +61,7 @@ class StepLine(msgspec.Struct, frozen=True, kw_only=True):
 
     step: str
     at: datetime
-    event: Literal["started", "done", "failed", "skipped", "withdrawn"]
+    event: Literal["started", "progress", "done", "failed", "skipped", "withdrawn", "voided"]
     input: str
     code: str
 
@@ -77,4 +76,4 @@ class JournalLine(msgspec.Struct, frozen=True, kw_only=True):
 
 RUNTIME_TYPES: dict[str, Any] = {"status": StatusValue, "waits": WaitsValue}
 LOG_TYPES: dict[str, Any] = {"steps": list[StepLine], "journal": list[JournalLine]}
-"""Logs go on in sections with a number: `steps.2`."""
+"""Views of the journal; only a fork may be given others than its origin has."""

@@ -41,6 +41,7 @@ class Workflow(SectionValue, frozen=True):
     pending_transitions: list[str] = []
     pending_triggers: dict[str, str] = {}  # what each pending one was asked by, where that is known
     earlier_visits: int = 0  # how many stays before the history are no longer listed
+    states: list[str] = []  # all that are declared, where that is known
 
 
 class TokenUsage(SectionValue, frozen=True):
@@ -221,8 +222,9 @@ class GatedTask(SectionValue, frozen=True):
     fix_attempt: int = 0
     fixes: list[Fix] = []
     error: Failure | None = None
-    fingerprint: str | None = None  # of the files, when this stage was reached
+    fingerprint: str | None = None  # of the files, when a gate last looked at them
     attempts: int = 0  # how often the worker was called
+    tries: int = 1  # how often the gates were begun, after failures that somebody wants tried again
     started_at: datetime | None = None
     updated_at: datetime | None = None
     duration_s: float = 0.0  # of the worker's call

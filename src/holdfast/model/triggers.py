@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from holdfast.errors import UsageError
+
 
 class Trigger(StrEnum):
     """Why a checkpoint was taken; stored by value."""
@@ -30,3 +32,21 @@ class Trigger(StrEnum):
     RECOVERY = "recovery"
     SHUTDOWN = "shutdown"
     MANUAL = "manual"
+
+
+TRIGGER_GROUPS: dict[str, tuple[Trigger, ...]] = {
+    "conflict_events": (Trigger.CONFLICT_START, Trigger.CONFLICT_RESOLVED),
+}
+"""Names that stand for several triggers in switches and counts."""
+
+
+def checked_trigger(trigger: Trigger | str) -> Trigger:
+    """Return the trigger, or raise UsageError with the nearest known one."""
+    try:
+        return Trigger(trigger)
+    except ValueError:
+        import difflib  # noqa: PLC0415 - only for those who mistyped something
+
+        near = difflib.get_close_matches(str(trigger), [*Trigger, *TRIGGER_GROUPS], n=1)
+        hint = f"did you mean {str(near[0])!r}?" if near else f"use one of {', '.join(Trigger)}"
+        raise UsageError(f"unknown trigger {trigger!r:.80}: {hint}") from None

@@ -1,626 +1,563 @@
-"""The files store: a folder a run, a readable document a checkpoint; for reading, for git, for small teams.
+"""The files medium: a log a run and a file a chunk, in one folder that any tool can copy.
 
-A document holds the whole content of its sections, so it costs what is there, not what changed. Sections that are no
-value (a workspace) or too large for a document are chunks in a folder beside it.
+    meta.jsonl, meta.witness    facts about the store itself
+    runs/<run>/journal.jsonl    one line a transaction: the truth (files_log.py)
+    witness/<run>               how far each log went, written after it and not synced
+    index.jsonl                 runs in the order in which they were begun, with their numbers; never the truth
+    chunks/ab/ab12...           codec, plain size, bytes
+    wakes/<run>, lock, tmp/
+
+A transaction changes the rows in memory (files_rows.py), makes its chunks durable, then writes one line and syncs it.
+Writers take turns under one lock. Readers take none: they see a log up to its last whole line, and ask for the lock
+only before they call something damaged.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import threading
-from contextlib import contextmanager
-from datetime import UTC, datetime
+import time
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from holdfast.encode import records
-from holdfast.encode.chunks import Chunk, ChunkWriter
-from holdfast.encode.compress import CodecName, Compressor
-from holdfast.encode.tree import Ref
-from holdfast.errors import (
-    CheckpointCorrupt,
-    Conflict,
-    HeadMoved,
-    IntegrityError,
-    LimitExceeded,
-    NotFound,
-    RunCorrupt,
-    StoreUnavailable,
-    UsageError,
-)
-from holdfast.model.checkpoint import CheckpointRecord, Marks, SectionRecord
-from holdfast.model.ids import make_checkpoint_id
-from holdfast.store import files_text
-from holdfast.store.api import Listing, StoreStats, StoreTraits, Tombstone
-from holdfast.store.files_chunks import ChunkFiles, is_sound
-from holdfast.store.files_counters import CounterFile
-from holdfast.store.files_disk import Disk, translated
-from holdfast.store.files_document import Content, Document, RunFacts, document_of, lines_of
-from holdfast.store.files_index import Overview
-from holdfast.store.files_lease import FileLeases
-from holdfast.store.files_names import Location, document_name, is_named_for
-from holdfast.store.files_run import (
-    ARCHIVE,
-    CHUNKS,
-    DELETED,
-    GRAVES,
-    Grave,
-    Graves,
-    RunReader,
-    RunState,
-    gaps,
-    grave_of,
-    is_document,
-    named,
-)
-from holdfast.store.files_tree import flatten
-from holdfast.store.lease import check_fence, check_terms
-from holdfast.store.prefix import id_range
+from holdfast.errors import HoldfastError, UsageError
+from holdfast.store.api import StoreTraits
+from holdfast.store.bell import CountedBell
+from holdfast.store.files_disk import ChunkFiles, Disk, Lock, translated
+from holdfast.store.files_log import Change, Line, Witness, drop_change, make_line, make_witness, put_change
+from holdfast.store.files_rows import BY_LINE, STORE, UNKNOWN, Log, LogRows, integer, names_in, stamp, status_of
+from holdfast.store.medium import Batch, MediumSizes, StaleError, apply_in
+from holdfast.store.names import run_name
+from holdfast.store.private_folder import check_private_folder
+from holdfast.store.store import Store
+from holdfast.store.tables import ACCOUNT, CHECKPOINT, FORMAT, INBOX, LINE, META, RECORD, RUN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
-    from holdfast.model.checkpoint import Envelope, RunRecord
+    from holdfast.encode.chunks import Chunk
     from holdfast.store.bell import Bell
-    from holdfast.store.files_run import Found
-    from holdfast.store.lease import Lease
+    from holdfast.store.tables import Key, Row, Table
 
-_DOCUMENT_BYTES = 8 * 1024 * 1024  # larger sections are chunks beside the document
+BUSY_TIMEOUT_S = 30.0
+_ROWS_A_LINE, _HOLDS_A_LINE = 256, 8192  # of a log that is rewritten
+_WASTE_FROM = 64  # rows: smaller logs are not worth rewriting
 
 
-class FilesStore:
-    """Runs, checkpoints and chunks as files below one folder."""
+class FilesMedium:
+    """Rows and chunks as files below one folder."""
 
-    traits = StoreTraits(durable=True, many_processes=True, readable=True)
+    traits = StoreTraits(checkpoint_bytes=1_050, durable=True, many_processes=True)
 
-    def __init__(
-        self,
-        folder: Path | str,
-        *,
-        form: files_text.Form = "yaml",
-        compression: CodecName = "none",
-        location: str = "{run}",
-        task_file: bool = False,
-        max_document_bytes: int = 64 * 1024 * 1024,
-        disk: Disk | None = None,
-    ) -> None:
-        if form not in ("yaml", "json") or compression not in files_text.SUFFIXES:
-            raise UsageError(f"form={form!r}, compression={compression!r}: use yaml or json; none, gzip, zstd or lz4")
-        self.folder = Path(folder).absolute()
-        self.own_paths = (self.folder,)
-        self.url = f"file://{self.folder}"
-        self._form: files_text.Form = form
-        self._compression: CodecName = compression
-        self._suffix = f".{form}{files_text.SUFFIXES[compression]}"
-        files_text.write({}, form, compression)  # a missing extra is named now, not at the first commit
-        self._location = Location(self.folder, location)
-        self._max_document_bytes = max_document_bytes
-        self._disk = disk or Disk(self.url)
-        self._reader = RunReader()
-        self._chunks = ChunkFiles(self._disk)
-        self._leases = FileLeases(self._disk, self._location)
-        self._counters = CounterFile(self._disk, self._location, self._leases, self._reader)
-        self._overview = Overview(self._disk, self._reader, form, task_file=task_file)
-        self._lock = threading.RLock()
-        self._closed = False
+    def __init__(self, folder: Path | str, *, busy_timeout_s: float = BUSY_TIMEOUT_S, disk: Disk | None = None) -> None:
+        self._folder = Path(folder).absolute()
+        self.folder: Path | None = self._folder
+        self.own_paths: tuple[Path, ...] = (self._folder,)
+        self.url = f"file://{self._folder}"
+        self._disk = disk or Disk()
+        self._lock = Lock(self._folder / "lock", self.url, busy_timeout_s)
+        self._rows = LogRows(self._folder, self._lock)
+        self._tmp, self._wakes = self._folder / "tmp", self._folder / "wakes"
+        self._chunks = ChunkFiles(self._folder / "chunks", self._tmp, self._disk)
+        self._calls_lock = threading.RLock()
+        self._depth = 0
+        self._is_closed = False
+        self._is_tidy = False
+        self._is_swept = False
         with translated(self.url):
-            self._disk.make_folder(self.folder)
-            if self.folder.stat().st_uid != os.geteuid():
-                raise StoreUnavailable(self.url, "belongs to another user; copy it to a place of your own")
-            self._finish_deletions()
+            self._disk.make_folder(self._folder)
+            check_private_folder(self._folder, self.url)
 
-    def commit(
-        self,
-        envelope: Envelope,
-        marks: Marks,
-        chunks: Collection[Chunk],
-        *,
-        expected_head: str | None,
-        fence: int | None = None,
-    ) -> CheckpointRecord:
-        """Write the checkpoint's document durably; it is there when its name is, and that is the last thing done."""
-        brought = {chunk.id: chunk for chunk in chunks}
-        record = CheckpointRecord(envelope, records.seal(envelope)[1], marks)
-        folder = self._location.of(envelope.run)
+    heads = None  # its own log and witnesses, or its server, answer for how far its lines had come
+
+    def fresh(self) -> AbstractContextManager[_Reader]:
+        """Look at the present moment, which every look is."""
+        return self.read()
+
+    @contextmanager
+    def read(self) -> Iterator[_Reader]:
+        """Look at one moment of each run."""
         with self._calls():
-            if expected_head is not None and not folder.is_dir():
-                raise HeadMoved(envelope.run, expected_head, None)
-            self._disk.make_folder(folder)
-            with self._disk.locked(folder, alone=True):
-                check_fence(self._leases.of(folder), envelope.run, fence, datetime.now(UTC))
-                state = self._reader.state(folder)
-                run = state.record if state else None
-                if (run.head if run else None, run.last_seq if run else 0) != (expected_head, envelope.seq - 1):
-                    raise HeadMoved(envelope.run, expected_head, run.head if run else None)
-                facts = RunFacts(state.number, state.created_at) if state else self._new_facts(envelope)
-                contents, covered = self._contents(record, brought)
-                loose = [chunk for name, chunk in brought.items() if name not in covered]
-                self._chunks.put(folder / CHUNKS, loose)
-                document = Document(record=record, facts=facts, contents=contents)
-                self._put_document(folder / document_name(envelope, self._suffix), document)
-                self._overview.refresh(folder)
-        return record
+            yield _Reader(self._rows, self._chunks)
 
-    def run(self, run: str) -> RunRecord:
-        """Return a run, NotFound if there is none."""
-        with self._reading(run) as (_, state):
-            return state.record
+    @contextmanager
+    def write(self, *, erase: bool = False) -> Iterator[_Transaction]:
+        """Begin a transaction; it may change one run, or facts about the store."""
+        with self._calls(), self._lock.hold(alone=True):
+            if self._rows.is_locked:
+                raise UsageError("a transaction is under way in this thread already")
+            transaction = _Transaction(self._rows, self._chunks, erase=erase)
+            self._rows.is_locked = True
+            self._rows.expire()
+            try:
+                self._tidy()
+                with self._rows.image.transaction():
+                    yield transaction
+                    self._commit(transaction)
+            except BaseException as error:
+                transaction.discard()
+                self._is_tidy &= isinstance(error, (HoldfastError, StaleError))
+                raise
+            finally:
+                self._rows.is_locked = False
+            self._erase_unheld(transaction)
 
-    def runs(self, *, limit: int | None = None) -> Listing[RunRecord]:
-        """Return the runs, the last begun first."""
-        states, damaged = [], []
+    def apply(self, batch: Batch) -> None:
+        """Check the guards and write everything."""
+        with self.write() as transaction:
+            apply_in(transaction, batch)
+
+    def now(self) -> float:
+        """Return this machine's time."""
+        return time.time()
+
+    def in_order_begun(self, *, limit: int | None = None) -> list[Row]:
+        """Return the rows of runs, the last begun first; for one that lost its row, one that cannot be opened."""
+        found: list[Row] = []
         with self._calls():
-            for folder in self._location.all():
-                try:
-                    state = self._state(folder)
-                except IntegrityError as error:
-                    damaged.append(RunCorrupt(str(error), folder.name))
-                    continue
-                if state is not None:
-                    states.append(state)
-        states.sort(key=lambda state: state.number, reverse=True)
-        return Listing([state.record for state in states][:limit], damaged)
-
-    def checkpoint(self, checkpoint: str) -> CheckpointRecord:
-        """Return a checkpoint whose whole document is sound, NotFound if there is none."""
-        with self._calls():
-            return self._sound(self._find(checkpoint)[1], checkpoint)
-
-    def checkpoint_at(self, run: str, seq: int) -> CheckpointRecord | None:
-        """Return the checkpoint with this number, None if it was deleted."""
-        try:
-            with self._reading(run) as (_, state):
-                if seq in state.documents:
-                    return self._sound(state.documents[seq], state.documents[seq].id)
-                if seq in state.graves:
-                    return None
-        except NotFound:
-            pass
-        raise CheckpointCorrupt("it vanished from the store without having been deleted", f"{run}@{seq}")
-
-    def checkpoints(
-        self, run: str, *, limit: int | None = None, before_seq: int | None = None
-    ) -> Listing[CheckpointRecord]:
-        """Return a run's checkpoints, highest number first; numbers that vanished are reported as damage."""
-        found: list[CheckpointRecord] = []
-        damaged: list[IntegrityError] = []
-        with self._reading(run) as (_, state):
-            upper = state.last_seq + 1 if before_seq is None else min(before_seq, state.last_seq + 1)
-            numbers = sorted((seq for seq in state.documents if seq < upper), reverse=True)
-            shown = numbers[:limit]
-            lowest = shown[-1] if shown and len(shown) < len(numbers) else 1
-            if limit != 0:
-                damaged += gaps(run, state, lowest, upper)
-            for seq in shown:
-                document = state.documents[seq]
-                if document.record is None:
-                    damaged.append(named(document.error, document.id))
-                else:
-                    found.append(document.record)
-        return Listing(found, damaged)
-
-    def fetch(self, ids: Sequence[bytes]) -> dict[bytes, Chunk]:
-        """Return those of these chunks that are there; of several copies a sound one."""
-        wanted = set(ids)
-        found: dict[bytes, Chunk] = {}
-        with self._calls():
-            for source in self._sources(wanted) if wanted else ():
-                for name in wanted & source.keys():
-                    found[name] = source[name]
-                    if is_sound(source[name]):
-                        wanted.discard(name)
-                if not wanted:
+            for run in sorted(self._rows.runs(), key=lambda run: self._rows.begun.get(run, 0), reverse=True):
+                if limit is not None and len(found) >= limit:
                     break
+                log = self._rows.refresh_one_of_many(run)
+                row = self._rows.image.get(RUN, (run,))
+                if row is None and log.damage is not None:
+                    row = (run, 0, *[None] * (len(RUN.columns) - 1), b"", b"")
+                if row is not None:
+                    found.append(row)
         return found
 
     def chunk_ids(self) -> Iterator[bytes]:
-        """Yield the name of every stored chunk."""
+        """Yield the id of every stored chunk."""
         with self._calls():
-            names = {name for folder in self._location.all() for name in self._held(folder)}
-        yield from sorted(names)
+            names = list(self._chunks.names())
+        yield from names
 
-    def find(self, prefix: str, *, limit: int) -> list[str]:
-        """Return the ids of checkpoints that begin with a prefix."""
-        bounds = id_range(prefix)
-        names: list[str] = []
-        with self._calls():
-            for folder in self._location.all() if bounds else ():
-                try:
-                    state = self._state(folder)
-                except IntegrityError:
-                    continue  # the run's list says what is wrong with it
-                names += [found.id for found in state.documents.values()] if state else []
-        return sorted(name for name in names if bounds and bounds[0] <= name <= bounds[1])[:limit]
+    def damaged_holds(self) -> Mapping[bytes, str]:
+        """Return none: there is no count; the runs whose logs say so are the holders."""
+        return {}
 
-    def mark(self, checkpoint: str, marks: Marks, *, expected: Marks | None = None) -> None:
-        """Replace a checkpoint's marks; an archived one moves to the archive folder."""
-        with self._calls():
-            folder, found = self._find(checkpoint)
-            with self._disk.locked(folder, alone=True):
-                state = self._reader.state(folder)  # it may have moved before we had the lock
-                now = state.documents.get(found.seq) if state else None
-                if now is None or now.path.name != found.path.name:
-                    raise NotFound("checkpoint", checkpoint)
-                self._put_marks(folder, now, marks, expected)
-                self._overview.refresh(folder)
-
-    def mark_many(self, run: str, changes: Mapping[str, tuple[Marks, Marks]]) -> list[str]:
-        """Replace the marks that are as expected, and return the ids of the others.
-
-        Nobody sees it half-way; a crash in between leaves some documents marked and others as they were.
-        """
-        left: list[str] = []
-        with self._writing(run) as (folder, state):
-            by_id = {found.id: found for found in state.documents.values()}
-            for checkpoint, (expected, marks) in changes.items():
-                try:
-                    self._put_marks(folder, by_id[checkpoint], marks, expected)
-                except (KeyError, Conflict, IntegrityError):
-                    left.append(checkpoint)
-            self._overview.refresh(folder)
-        return left
-
-    def _put_marks(self, folder: Path, found: Found, marks: Marks, expected: Marks | None) -> None:
-        document = self._reader.document(found.path)
-        if expected is not None and document.record.marks != expected:
-            raise Conflict(document.record.envelope.run)
-        record = CheckpointRecord(document.record.envelope, document.record.checksum, marks)
-        place = folder / ARCHIVE if marks.status == "archived" else folder
-        self._disk.make_folder(place)
-        self._put_document(place / found.path.name, msgspec.structs.replace(document, record=record))
-        if place / found.path.name != found.path:
-            self._disk.remove(found.path)
-            self._disk.sync_folder(found.path.parent)
-
-    def delete(self, run: str, checkpoints: Sequence[str], *, spare_pinned: bool = False) -> list[str]:
-        """Delete checkpoints of one run: done when the list of deleted ones names them all."""
-        with self._writing(run) as (folder, state):
-            by_id = {found.id: found for found in state.documents.values()}
-            for checkpoint in checkpoints:
-                if checkpoint not in by_id:
-                    raise NotFound("checkpoint", checkpoint)
-            asked = [by_id[checkpoint] for checkpoint in dict.fromkeys(checkpoints)]
-            spared = [one for one in asked if spare_pinned and (one.record is None or one.record.marks.pinned)]
-            doomed = [one for one in asked if one not in spared]
-            graves = [*state.graves.values(), *(grave_of(run, found, state) for found in doomed)]
-            self._put_graves(folder, state, graves)
-            self._disk.make_folder(folder / DELETED)
-            for found in doomed:
-                self._disk.move(found.path, folder / DELETED / found.path.name)
-            self._disk.sync_folder(folder / DELETED)
-            self._overview.refresh(folder)
-        return [one.id for one in spared]
-
-    def delete_run(self, run: str) -> None:
-        """Delete a run's folder: done when it has another name."""
-        with self._writing(run) as (folder, _):
-            gone = folder.with_name(f".gone-{os.urandom(8).hex()}")
-            self._disk.move(folder, gone)
-            self._disk.sync_folder(folder.parent)
-        with self._calls():
-            self._disk.meet("remove", gone)
-            shutil.rmtree(gone)
-
-    def held(self, run: str) -> set[bytes]:
-        """Return the chunks that a run holds."""
-        with self._reading(run) as (folder, _):
-            return set(self._held(folder))
-
-    def release(self, run: str, chunks: Sequence[bytes], *, expected_seq: int, created_at: datetime) -> None:
-        """Let a run's hold on chunks go: with them go deleted documents and chunk files."""
-        doomed = set(chunks)
-        with self._writing(run) as (folder, state):
-            if (state.last_seq, state.created_at) != (expected_seq, created_at):
-                raise HeadMoved(run, f"{run}@{expected_seq}", state.record.head)
-            for found in state.documents.values():
-                if found.error is None:
-                    self._drop_contents(found.path, doomed)
-            needed = set[bytes]().union(*(self._in_document(found.path) for found in state.documents.values()))
-            for path in self._deleted(folder):
-                if self._in_document(path) <= doomed | needed:
-                    self._disk.remove(path)
-            self._chunks.remove(folder / CHUNKS, doomed)
-
-    def reclaim(self) -> None:
-        """Do nothing: a removed file is gone."""
-
-    def tombstone(self, run: str, checkpoint: str) -> bytes | None:
-        """Return the checksum of a deleted checkpoint, None if none was deleted under this id."""
-        try:
-            with self._reading(run) as (_, state):
-                graves = {grave.id: grave for grave in state.graves.values()}
-        except NotFound:
-            return None
-        return bytes.fromhex(graves[checkpoint].checksum) if checkpoint in graves else None
-
-    def tombstones(self, run: str) -> list[Tombstone]:
-        """Return all that a run's deleted checkpoints left."""
-        with self._reading(run) as (_, state):
-            return [
-                Tombstone(seq=seq, id=grave.id, checksum=bytes.fromhex(grave.checksum))
-                for seq, grave in sorted(state.graves.items())
-            ]
-
-    def bury(self, run: str, tombstone: Tombstone, *, created_at: datetime) -> None:
-        """Take over a checkpoint that was deleted elsewhere as the run's next number."""
-        folder = self._location.of(run)
-        with self._calls():
-            self._disk.make_folder(folder)
-            with self._disk.locked(folder, alone=True):
-                state = self._reader.state(folder)
-                if (state.last_seq if state else 0) != tombstone.seq - 1:
-                    raise HeadMoved(run, f"{run}@{tombstone.seq - 1}", state.record.head if state else None)
-                if state is None:
-                    state = RunState(run, self._counters.count(runs=1).runs, created_at, created_at, 0, {}, {})
-                seal = records.seal_tombstone(run, tombstone.seq, tombstone.id, tombstone.checksum).hex()
-                grave = Grave(
-                    seq=tombstone.seq, id=tombstone.id, checksum=tombstone.checksum.hex(), seal=seal,
-                    created_at=state.updated_at,
-                )  # fmt: skip
-                self._put_graves(folder, state, [*state.graves.values(), grave])
-                self._overview.refresh(folder)
-
-    def migrate(self, *, progress: Callable[[str, int], None] | None = None) -> list[int]:  # noqa: ARG002
-        """Do nothing: there is one form of documents so far."""
-        return []
-
-    def accept(self, checkpoint: str) -> CheckpointRecord:
-        """Commit what somebody wrote into a document by hand as a new checkpoint on the run's head."""
-        with self._calls():
-            _, found = self._find(checkpoint)
-            document = self._reader.document(found.path)
-            head = self.run(document.record.envelope.run)
-            parent = self._find(head.head)[1].record if head.head else None
-        writer = ChunkWriter(Compressor("none"))
-        was = document.record.envelope
-        roots = []
-        for section in was.sections:
-            if section.name in document.contents:
-                data = document.contents[section.name].data
-                step = 1 << 20
-                refs = [writer.leaf(data[at : at + step]) for at in range(0, len(data), step)] or [writer.leaf(data)]
-                root = refs[0] if len(refs) == 1 else writer.node(refs)
-                roots.append(SectionRecord(section.name, root.kind, root.id, root.size))
-            elif section.name not in document.damage:
-                roots.append(section)
-            else:
-                raise CheckpointCorrupt(document.damage[section.name], checkpoint)
-        now = datetime.now(UTC)
-        envelope = msgspec.structs.replace(
-            was, id=make_checkpoint_id(int(now.timestamp() * 1000), os.urandom(10)), seq=head.last_seq + 1,
-            parent=head.head, parent_checksum=parent.checksum if parent else None, trigger="manual",
-            reason=f"edited by hand: {checkpoint}", created_at=now, sections=tuple(roots),
-            stored_bytes=sum(len(chunk.data) for chunk in writer.chunks.values()),
-        )  # fmt: skip
-        return self.commit(envelope, Marks(), list(writer.chunks.values()), expected_head=head.head)
-
-    def take_lease(self, run: str, *, owner: str, ttl_s: float) -> Lease:
-        """Take the right to move a run, LeaseHeld if another owner has it; the clock is this machine's."""
-        check_terms(owner, ttl_s)
-        with self._calls():
-            return self._leases.take(run, owner, ttl_s, lambda: self._counters.count(tokens=1).token)
-
-    def renew_lease(self, lease: Lease, *, ttl_s: float) -> Lease:
-        """Keep a lease for longer, LeaseLost if somebody took it."""
-        check_terms(lease.owner, ttl_s)
-        with self._calls():
-            return self._leases.change(lease, ttl_s)
-
-    def end_lease(self, lease: Lease) -> None:
-        """Give a lease back."""
-        with self._calls():
-            self._leases.end(lease)
-
-    def lease(self, run: str) -> Lease | None:
-        """Return the running lease of a run."""
-        with self._calls():
-            return self._leases.running(run)
+    def recount_holds(self) -> None:
+        """Do nothing: there is no count that could be wrong."""
 
     def wake(self, run: str) -> None:
-        """Ring for all who listen for a run."""
+        """Add a byte to the run's file of wakes."""
         with self._calls():
-            self._leases.ring(run)
+            self._disk.make_folder(self._wakes)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+            descriptor = os.open(self._wakes / run_name(run), flags, 0o600)
+            try:
+                os.write(descriptor, b".")
+            finally:
+                os.close(descriptor)
 
     def listen(self, run: str) -> Bell:
-        """Return a bell that hears every ring for the run from now on."""
-        return self._leases.bell(run)
+        """Return what sees the run's file of wakes grow from now on."""
+        path = self._wakes / run_name(run)
 
-    def damaged_runs(self) -> list[str]:
-        """Return none: what is kept of a run is made from its documents."""
-        return []
+        def count() -> int:
+            with self._calls():
+                status = status_of(path)
+                return status.st_size if status else 0
 
-    def rebuild(self, run: str, reach: Callable[[Sequence[CheckpointRecord]], Collection[bytes]]) -> RunRecord | None:  # noqa: ARG002
-        """Return the run as it is, None if there is none."""
-        try:
-            return self.run(run)
-        except NotFound:
-            return None
+        return CountedBell(count)
+
+    def migrate(self) -> list[int]:
+        """Do nothing: every line says its format, and there is one so far."""
+        with self._calls():
+            return []
 
     def check(self) -> Iterator[str]:
-        """Yield every document that is broken or was edited, and where."""
+        """Yield what is wrong with each log."""
         with self._calls():
-            for folder in self._location.all():
-                try:
-                    state = self._state(folder)
-                except IntegrityError as error:
-                    yield str(error)
-                    continue
-                for found in state.documents.values() if state else ():
-                    try:
-                        yield from self._reader.document(found.path).damage.values()
-                    except IntegrityError as error:
-                        yield str(error)
+            self._rows.refresh_all()
+            logs = [self._rows.refresh(STORE), *self._rows.logs.values()]
+            found = [(f"run {log.run!r}" if log.run else log.path.name, detail) for log in logs for detail in log.found]
+        yield from (f"{name}: {detail}" for name, detail in found)
 
-    def stats(self) -> StoreStats:
-        """Count what is stored; a chunk in many documents counts once, their files count whole."""
-        runs = self.runs()
+    def sizes(self) -> MediumSizes:
+        """Count what is stored, in the bytes that it takes on the disk."""
         with self._calls():
-            sizes = {
-                name: chunk.size for folder in self._location.all() for name, chunk in self._all_chunks(folder).items()
-            }
-            times = [record.envelope.created_at for run in runs for record in self.checkpoints(run.id)]
-            on_disk = sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
-        total = sum(sizes.values())
-        return StoreStats(
-            url=self.url, engine=f"files ({self._form})", runs=len(runs), checkpoints=sum(r.checkpoints for r in runs),
-            chunks=len(sizes), chunk_bytes=total, stored_bytes=total, file_bytes=on_disk,
-            oldest_at=min(times, default=None), newest_at=max(times, default=None),
-        )  # fmt: skip
+            self._rows.refresh_all()
+            chunks = [self._chunks.measured(name) for name in self._chunks.names()]
+            rows = {name: len(table.rows) for name, table in self._rows.image.tables.items()}
+            files = [status for path in self._folder.rglob("*") if (status := status_of(path)) and path.is_file()]
+            return MediumSizes(
+                engine="files", runs=rows[RUN.name], checkpoints=rows[CHECKPOINT.name], records=rows[RECORD.name],
+                chunks=len(chunks), chunk_bytes=sum(plain for plain, _ in chunks),
+                stored_bytes=sum(stored for _, stored in chunks), file_bytes=sum(file.st_size for file in files),
+            )  # fmt: skip
+
+    def reclaim(self) -> None:
+        """Rewrite logs of which most is gone, and delete chunks that a killed writer left."""
+        with self.write(erase=True) as transaction:
+            transaction.is_sweep = not self._is_swept
+            for log in list(self._rows.logs.values()):
+                self._rows.refresh(log.run)
+                if log.damage is None and self._is_wasteful(log):
+                    self._rewrite(log)
 
     def close(self) -> None:
-        """Refuse further calls; nothing is kept open."""
-        self._closed = True
+        """Refuse further calls."""
+        with self._calls_lock:
+            self._is_closed = True
+            self._lock.close()
 
     @contextmanager
     def _calls(self) -> Iterator[None]:
         """Let one thread in at a time, with the disk's errors translated."""
-        with self._lock, translated(self.url):
-            if self._closed:
+        with self._calls_lock, translated(self.url):
+            if self._is_closed:
                 raise UsageError(f"store {self.url} is closed; open it again")
-            yield
-
-    @contextmanager
-    def _reading(self, run: str, *, alone: bool = False) -> Iterator[tuple[Path, RunState]]:
-        """Give out a run's folder and what it holds, NotFound if there is none."""
-        folder = self._location.of(run)
-        with self._calls():
-            if not folder.is_dir():
-                raise NotFound("run", run)
-            with self._disk.locked(folder, alone=alone):
-                state = self._reader.state(folder)
-                if state is None:
-                    raise NotFound("run", run)
-                if state.run != run:
-                    raise RunCorrupt(f"its folder {folder.name} holds run {state.run!r}", run)
-                yield folder, state
-
-    def _writing(self, run: str) -> Any:
-        return self._reading(run, alone=True)
-
-    def _state(self, folder: Path) -> RunState | None:
-        with self._disk.locked(folder, alone=False):
-            return self._reader.state(folder)
-
-    def _find(self, checkpoint: str) -> tuple[Path, Found]:
-        """Return a checkpoint's document and its run's folder."""
-        for folder in self._location.all():
-            places = [place for place in (folder, folder / ARCHIVE) if place.is_dir()]
-            if any(is_named_for(path.name, checkpoint) for place in places for path in place.iterdir()):
-                state = self._state(folder)
-                for found in state.documents.values() if state else ():
-                    if found.id == checkpoint or (found.error and is_named_for(found.path.name, checkpoint)):
-                        return folder, found
-        raise NotFound("checkpoint", checkpoint)
-
-    def _sound(self, found: Found, checkpoint: str) -> CheckpointRecord:
-        """Return a document's record, CheckpointCorrupt if its head or any of its sections was edited."""
-        if found.record is None:
-            raise named(found.error, checkpoint)
-        damage = self._reader.document(found.path).damage
-        if damage:
-            raise CheckpointCorrupt(next(iter(damage.values())), checkpoint)
-        return found.record
-
-    def _contents(
-        self, record: CheckpointRecord, brought: Mapping[bytes, Chunk]
-    ) -> tuple[dict[str, Content], set[bytes]]:
-        """Return the sections that fit into a document, and the chunks that these cover."""
-
-        def fetch(ids: Sequence[bytes]) -> dict[bytes, Chunk]:
-            found = {name: brought[name] for name in ids if name in brought}
-            missing = [name for name in ids if name not in found]
-            return {**found, **self.fetch(missing)} if missing else found
-
-        contents: dict[str, Content] = {}
-        covered: set[bytes] = set()
-        for section in record.envelope.sections:
-            if section.size <= _DOCUMENT_BYTES and section.name != "workspace":
-                try:
-                    root = Ref(section.kind, section.size, section.root)
-                    data, outline, names = flatten(root, fetch, limit=_DOCUMENT_BYTES)
-                except (IntegrityError, ValueError):
-                    continue  # a carried-over section is damaged: its checkpoint says so, this one still has its name
-                contents[section.name] = Content(data, outline)
-                covered |= names
-        return contents, covered
-
-    def _put_document(self, path: Path, document: Document) -> None:
-        """Write a document, after it was read back and found to be the same."""
-        lines = lines_of(document)
-        data = files_text.write(lines, self._form, self._compression)
-        try:
-            sound = document_of(files_text.read(data, path.name), path.name) == document
-        except (IntegrityError, ValueError):
-            sound = False
-        if not sound:
-            lines = lines_of(document, plain=True)
-            data = files_text.write(lines, self._form, self._compression)
-        if len(data) > self._max_document_bytes:
-            limit = self._max_document_bytes
-            raise LimitExceeded("raise max_document_bytes, or use SQLite", "a document's bytes", len(data), limit)
-        self._disk.put(path, data)
-
-    def _sources(self, wanted: set[bytes]) -> Iterator[Mapping[bytes, Chunk]]:
-        """Yield mappings that may have these chunks: chunk files, documents with such a root, then all documents."""
-        folders = list(self._location.all())
-        for folder in folders:
-            yield self._chunks.get(folder / CHUNKS, wanted)
-        paths: list[Path] = []
-        likely: list[Path] = []
-        for folder in folders:
+            if not self._depth:
+                self._rows.expire()
+            self._depth += 1
             try:
-                state = self._state(folder)
-            except IntegrityError:
-                continue
-            for found in sorted(state.documents.values(), key=lambda f: -f.seq) if state else ():
-                roots = {section.root for section in found.record.envelope.sections} if found.record else set()
-                (likely if roots & wanted or found.path in self._reader else paths).append(found.path)
-            paths += self._deleted(folder)
-        for path in [*likely, *paths]:
-            yield self._reader.chunks(path)
+                yield
+            finally:
+                self._depth -= 1
 
-    def _in_document(self, path: Path) -> set[bytes]:
-        return set(self._reader.chunks(path))
+    # Writing
 
-    def _deleted(self, folder: Path) -> list[Path]:
-        place = folder / DELETED
-        return sorted(path for path in place.iterdir() if is_document(path.name)) if place.is_dir() else []
+    def _tidy(self) -> None:
+        """Remove what a killed writer left half written: nobody else writes now."""
+        if not self._is_tidy:
+            self._disk.make_folder(self._tmp)
+            for name in names_in(self._tmp):
+                self._disk.erase(self._tmp / name)
+            self._is_tidy = True
 
-    def _all_chunks(self, folder: Path) -> dict[bytes, Chunk]:
-        state = self._reader.state(folder)
-        paths = [*self._deleted(folder), *(found.path for found in state.documents.values())] if state else []
-        found = self._chunks.get(folder / CHUNKS, self._chunks.names(folder / CHUNKS))
-        for path in paths:
-            found.update(self._reader.chunks(path))
-        return found
-
-    def _held(self, folder: Path) -> Iterator[bytes]:
-        try:
-            yield from self._all_chunks(folder)
-        except IntegrityError:
+    def _commit(self, transaction: _Transaction) -> None:
+        """Make a transaction durable: its chunks, then one line."""
+        run = transaction.run
+        if run is None:
             return
+        log = self._rows.refresh(run)
+        if not transaction.is_repair:
+            log.refuse()
+        transaction.check_lines(log.lines)
+        has_begun = transaction.has_begun and self._rows.number_of(run) is not None
+        if has_begun:
+            self._rows.read_index()
+            log.begun = max(self._rows.begun.values(), default=0) + 1
+        is_indexed = not has_begun and transaction.lines <= log.lines
+        try:
+            transaction.publish()
+            if not is_indexed:
+                self._rows.adopt(log)
+            if transaction.has_dropped and next(self._rows.rows_of(log), None) is None:
+                self._remove(log)
+                return
+            if run == STORE or log.damage is not None or transaction.is_erasing or (
+                transaction.erase and self._is_wasteful(log)
+            ):  # fmt: skip
+                self._rewrite(log)
+            else:
+                self._append(log, transaction, log.begun if has_begun else 0)
+        except BaseException:
+            log.stamp = UNKNOWN
+            raise
+        if not is_indexed:
+            self._write_index(log)
 
-    def _drop_contents(self, path: Path, doomed: set[bytes]) -> None:
-        """Take sections out of a document of which a chunk was released."""
-        document = self._reader.document(path)
-        kept = {name: c for name, c in document.contents.items() if not document.chunks(name).keys() & doomed}
-        if len(kept) < len(document.contents):
-            self._put_document(path, msgspec.structs.replace(document, contents=kept, damage={}))
+    def _append(self, log: Log, transaction: _Transaction, begun: int) -> None:
+        held = self._rows.image.holds.get(transaction.holder, set())
+        line = Line(
+            holdfast=FORMAT, run=log.run, number=log.number + 1, prev=log.check, begun=begun,
+            rows=[
+                drop_change(table, prefix) if row is None else put_change(table, row)
+                for table, row, prefix in transaction.changes
+            ],
+            holder=transaction.holder, hold=sorted(name.hex() for name in transaction.touched & held),
+            release=sorted(name.hex() for name in transaction.touched - held),
+        )  # fmt: skip
+        data, check = make_line(line)
+        is_new = log.stamp is None
+        if is_new:
+            self._disk.make_folder(log.path.parent)
+        status = self._disk.append(log.path, data, log.end)
+        if is_new:
+            self._disk.sync_folder(log.path.parent)
+        log.puts += len(line.rows)
+        log.holders |= {line.holder} if line.holder else set()
+        self._written(log, line.number, check, log.end + len(data), status)
 
-    def _new_facts(self, envelope: Envelope) -> RunFacts:
-        return RunFacts(self._counters.count(runs=1).runs, envelope.created_at)
+    def _rewrite(self, log: Log) -> None:
+        """Write a log again with what there is now; its numbers continue, so that an older copy is still noticed."""
+        number = self._rows.number_of(log.run) if log.run else None
+        for holder in log.holders - {number}:
+            self._rows.end_holds(holder)
+        rows = [put_change(table, row) for table, row in self._rows.rows_of(log)]
+        held = sorted(name.hex() for name in self._rows.image.holds.get(number or 0, ()))
+        parts: list[dict[str, Any]] = [{"rows": part} for part in _parts(rows, _ROWS_A_LINE)]
+        parts += [{"holder": number, "hold": part} for part in _parts(held, _HOLDS_A_LINE)]
+        parts[0]["begun"] = log.begun
+        check, lines = log.check, []
+        for at, part in enumerate(parts, log.number + 1):
+            data, check = make_line(Line(holdfast=FORMAT, run=log.run, number=at, prev=check, **part))
+            lines.append(data)
+        whole = b"".join(lines)
+        temporary = self._tmp / os.urandom(8).hex()
+        self._disk.create(temporary, whole)
+        self._disk.sync(temporary)
+        self._disk.make_folder(log.path.parent)
+        self._disk.replace(temporary, log.path)
+        log.puts, log.damage, log.found = len(rows), None, []
+        log.holders = set() if number is None else {number}
+        self._written(log, log.number + len(parts), check, len(whole), status_of(log.path))
 
-    def _put_graves(self, folder: Path, state: RunState, graves: Sequence[Grave]) -> None:
-        ordered = sorted(graves, key=lambda grave: grave.seq)
-        whole = Graves(run=state.run, number=state.number, created_at=state.created_at, checkpoints=ordered)
-        text = msgspec.json.format(msgspec.json.encode(whole), indent=2)
-        self._disk.put(folder / GRAVES, text + b"\n")
+    def _written(self, log: Log, number: int, check: str, end: int, status: os.stat_result | None) -> None:
+        """Note how far a log goes now, and bear witness; a disk that refuses that is no failure of the call."""
+        log.number, log.check, log.end = number, check, end
+        log.stamp = None if status is None else stamp(status)
+        data = make_witness(Witness(number, end, check, log.run))
+        with suppress(OSError):
+            try:
+                self._disk.overwrite(log.witness, data)
+            except FileNotFoundError:
+                self._disk.make_folder(log.witness.parent)
+                self._disk.overwrite(log.witness, data)
 
-    def _finish_deletions(self) -> None:
-        """Remove what a deletion that was killed had only renamed."""
-        for folder in {self.folder, *(place.parent for place in self._location.all())}:
-            for gone in folder.glob(".gone-*"):
-                shutil.rmtree(gone, ignore_errors=True)
+    def _remove(self, log: Log) -> None:
+        """Delete a log of which nothing is left: first its witness, durably, so that it is not found missing."""
+        if os.path.lexists(log.witness):
+            self._disk.remove(log.witness)
+            self._disk.sync_folder(log.witness.parent)
+        if os.path.lexists(log.path):
+            gone = self._tmp / os.urandom(8).hex()
+            self._disk.rename(log.path, gone)
+            self._disk.sync_folder(log.path.parent)
+            self._disk.erase(gone)
+            self._disk.remove_folder(log.path.parent)
+        self._disk.remove(self._wakes / log.path.parent.name)
+        self._rows.begun.pop(log.run, None)
+        log.clear()
+
+    def _write_index(self, log: Log) -> None:
+        """Add a run to the index, or write all of it if it was broken; a disk that refuses that is no failure."""
+        self._rows.read_index()
+        data, end = self._rows.index_update(log)
+        try:
+            if end is None:
+                temporary = self._tmp / os.urandom(8).hex()
+                self._disk.create(temporary, data)
+                self._disk.rename(temporary, self._folder / "index.jsonl")
+            else:
+                self._disk.append(self._folder / "index.jsonl", data, end, sync=False)
+            self._rows.index_written((end or 0) + len(data))
+        except OSError:
+            self._is_tidy = False
+
+    def _is_wasteful(self, log: Log) -> bool:
+        """Tell whether half of the rows that were written are gone."""
+        return log.puts > _WASTE_FROM and log.puts > 2 * sum(1 for _ in self._rows.rows_of(log))
+
+    def _erase_unheld(self, transaction: _Transaction) -> None:
+        """Erase chunks that nobody holds any more; none while a log is damaged: it may hold them."""
+        names = set(transaction.let_go)
+        if not names and not transaction.is_sweep:
+            return
+        self._rows.refresh_all()
+        if any(log.damage is not None for log in self._rows.logs.values()):
+            return
+        if transaction.is_sweep:
+            names.update(self._chunks.names())
+            self._is_swept = True
+        is_tidy, self._is_tidy = self._is_tidy, False
+        for name in sorted(names):
+            if not self._rows.image.holders.get(name):
+                self._chunks.erase(name)
+        self._is_tidy = is_tidy
+
+
+class FilesStore(Store):
+    """A store in a folder of files; the options are those of `FilesMedium`."""
+
+    def __init__(self, folder: Path | str, **options: Any) -> None:
+        super().__init__(FilesMedium(folder, **options))
+
+
+class _Reader:
+    """Looks at rows in memory that were brought up to date first."""
+
+    _refuses = True
+
+    def __init__(self, rows: LogRows, chunks: ChunkFiles) -> None:
+        self._rows = rows
+        self._image = rows.image
+        self._chunks = chunks
+
+    def get(self, table: Table, key: Key) -> Row | None:
+        """Return the row with this key; IntegrityError if it says where a run stands and its log is damaged."""
+        log = self._rows.focus(table, key)
+        if log is not None and table in (RUN, LINE, ACCOUNT, INBOX, META):
+            log.refuse()
+        return self._image.get(table, key)
+
+    def scan(
+        self,
+        table: Table,
+        prefix: Key = (),
+        *,
+        index: str | None = None,
+        low: object = None,
+        high: object = None,
+        reverse: bool = False,
+        limit: int | None = None,
+    ) -> list[Row]:
+        """Return rows in order; of a damaged log, too, what stands for itself: lines, checkpoints, records."""
+        log = self._rows.focus(table, prefix, index)
+        if log is not None and table in (ACCOUNT, INBOX) and self._refuses:
+            log.refuse()
+        return self._image.scan(table, prefix, index=index, low=low, high=high, reverse=reverse, limit=limit)
+
+    def fetch(self, ids: Sequence[bytes]) -> dict[bytes, Chunk]:
+        """Return those of these chunks that are there."""
+        return {name: chunk for name in ids if (chunk := self._chunks.get(name)) is not None}
+
+    def held(self, run: int) -> set[bytes]:
+        """Return the ids of the chunks that a run holds."""
+        self._rows.focus(RUN, (run,), "run_n")
+        return self._image.held(run)
+
+
+class _Transaction(_Reader):
+    """Changes of one log: done to the rows in memory at once, written at the end."""
+
+    _refuses = False  # a repair looks at all that is there; whoever writes asks for the line first, which refuses
+
+    def __init__(self, rows: LogRows, chunks: ChunkFiles, *, erase: bool) -> None:
+        super().__init__(rows, chunks)
+        self.erase = erase
+        self.run: str | None = None
+        self.has_begun = False
+        self.changes: list[Change] = []
+        self.holder = 0
+        self.touched: set[bytes] = set()  # chunks that the holder holds now and did not before, or the other way round
+        self.let_go: set[bytes] = set()
+        self.is_sweep = False
+        self._brought: dict[bytes, Path] = {}
+        self._published: list[Path] = []
+
+    @property
+    def lines(self) -> set[int]:
+        """The numbers of the lines that this puts."""
+        return {integer(one.row[2]) for one in self.changes if one.table is LINE and one.row is not None}
+
+    @property
+    def has_dropped(self) -> bool:
+        """Whether there may be nothing left."""
+        return any(change.row is None for change in self.changes)
+
+    @property
+    def is_repair(self) -> bool:
+        """Whether this writes the run's own rows, whatever they were before, or drops them."""
+        if any(change.table is RUN and change.row is None for change in self.changes):
+            return True
+        return {RUN.name, LINE.name} <= {change.table.name for change in self.changes if change.row is not None}
+
+    @property
+    def is_erasing(self) -> bool:
+        """Whether rows are to be gone from the disk as well."""
+        return self.erase and any(change.table in (RECORD, RUN) for change in self.changes if change.row is None)
+
+    def lock(self, run: str) -> None:
+        """Do nothing: a transaction is alone."""
+
+    def insert(self, table: Table, row: Row) -> None:
+        """Add a row; StaleError if there is one with its key."""
+        self._turn_to(table, row)
+        if self._image.get(table, row[: len(table.key)]) is not None:
+            raise StaleError(table.name)
+        self._put(table, row)
+
+    def put(self, table: Table, row: Row) -> None:
+        """Add a row, or replace the one with its key."""
+        self._turn_to(table, row)
+        self._put(table, row)
+
+    def _put(self, table: Table, row: Row) -> None:
+        if table is RUN or table is LINE:
+            if self._rows.is_taken(table, row):
+                raise StaleError(table.name)
+            self.has_begun |= table is RUN and self._image.get(RUN, row[:1]) is None
+        self._image.put(table, row)
+        self.changes.append(Change(table, row))
+
+    def drop(self, table: Table, prefix: Key) -> None:
+        """Delete the rows whose key begins with this."""
+        self._turn_to(table, prefix)
+        self._image.drop(table, prefix)
+        self.changes.append(Change(table, None, prefix))
+
+    def hold(self, run: int, chunks: Iterable[Chunk]) -> None:
+        """Store chunks and let a run hold them."""
+        for chunk in chunks:
+            if chunk.id not in self._brought:
+                path = self._chunks.write(chunk)
+                if path is not None:
+                    self._brought[chunk.id] = path
+            self._hold(run, chunk.id)
+
+    def hold_ids(self, run: int, ids: Collection[bytes]) -> None:
+        """Let a run hold chunks that are there."""
+        for name in ids:
+            if name in self._brought or os.path.lexists(self._chunks.path(name)):
+                self._hold(run, name)
+
+    def release(self, run: int, ids: Collection[bytes] | None) -> None:
+        """End a run's hold on chunks; those that nobody holds are erased once this is committed."""
+        mine = self.held(run)
+        gone = mine if ids is None else mine & set(ids)
+        for name in gone:
+            self._image.end_hold(run, name)
+        self.holder = run
+        self.touched |= gone
+        self.let_go |= mine if ids is None else set(ids)
+        self.is_sweep |= ids is None
+        owner = self._rows.owner(RUN, (run,), "run_n")
+        if gone and owner is not None:
+            self._turn_to(RUN, (owner,))
+
+    def check_lines(self, numbers: set[int]) -> None:
+        """Refuse records of a line that is not one of the run's."""
+        changed = {(change.row or change.prefix)[0] for change in self.changes if change.table in BY_LINE}
+        if not changed <= numbers | self.lines:
+            raise UsageError("a transaction of a files store changes the records of one run only")
+
+    def publish(self) -> None:
+        """Make the chunks durable under their names."""
+        self._chunks.publish(self._brought, self._published)
+
+    def discard(self) -> None:
+        """Remove the chunks that this brought, unless its line may be there: then they are needed, or swept later."""
+        with suppress(OSError, HoldfastError):
+            for path in self._brought.values():
+                path.unlink(missing_ok=True)
+            if self.run is None or self._rows.is_as_read(self._rows.log_of(self.run)):
+                for path in self._published:
+                    path.unlink(missing_ok=True)
+
+    def _hold(self, run: int, name: bytes) -> None:
+        if name not in self._image.holds.get(run, ()):
+            self._image.add_hold(run, name)
+            self.touched.add(name)
+        self.holder = run
+
+    def _turn_to(self, table: Table, cells: Key) -> None:
+        """Bring the log of these cells up to date; UsageError if it is another than that of earlier changes."""
+        run = self._rows.owner(table, cells)
+        if run is None:
+            if table in BY_LINE:
+                return  # a new line: its row follows
+            raise UsageError("a transaction of a files store cannot change all runs at once")
+        if self.run not in (None, run):
+            raise UsageError(f"a transaction of a files store changes one run, not {self.run!r} and {run!r}")
+        self.run = run
+        self._rows.focus(table, cells)
+
+
+def _parts(items: list[Any], size: int) -> Iterator[list[Any]]:
+    for at in range(0, len(items), size):
+        yield items[at : at + size]

@@ -1,6 +1,6 @@
-"""Files that are there whole or not at all: temporary file, sync, rename, sync of the folder; one writer a folder.
+"""Calls that change a files store: each leaves a file whole or as it was, and goes through `meet`.
 
-Every call that changes the disk goes through `meet`, so that a test can stop the world at each of them.
+A test stands in for the disk by overriding `meet`: it sees every call before it is made, and can stop the world there.
 """
 
 from __future__ import annotations
@@ -9,17 +9,23 @@ import errno
 import fcntl
 import os
 import time
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from holdfast.errors import StoreBusy, StoreFull, StoreUnavailable
+from holdfast.encode.chunks import Chunk
+from holdfast.encode.documents import open_regular, read_regular
+from holdfast.errors import DocumentInvalid, StoreBusy, StoreFull, StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
-BUSY_TIMEOUT_S = 60.0
-_TEMPORARY = ".tmp"
+_HEADER_BYTES = 5
+_LARGEST_CHUNK = 16 << 20
+_NO_CODEC = 255  # a codec that does not exist: reading such a chunk says that it is damaged
+_PAUSE_S, _LONGEST_PAUSE_S = 0.0005, 0.02
+_ZEROS = bytes(1 << 16)
+_WRITE = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 @contextmanager
@@ -36,57 +42,99 @@ def translated(store: str) -> Iterator[None]:
 
 
 class Disk:
-    """The calls that change a files store."""
+    """The calls that change files below one folder."""
 
-    def __init__(self, store: str) -> None:
-        self._store = store
-        self._mine: set[Path] = set()
-
-    def meet(self, operation: str, path: Path) -> None:
+    def meet(self, operation: str, path: Path, data: bytes = b"", offset: int = 0) -> None:
         """Be told of each call before it is made."""
 
-    def put(self, path: Path, data: bytes) -> None:
-        """Write a file durably under its name, in place of any other; what fails leaves nothing."""
-        temporary = path.with_name(f".{path.name[:100]}.{os.urandom(6).hex()}{_TEMPORARY}")
+    def append(self, path: Path, data: bytes, end: int, *, sync: bool = True) -> os.stat_result:
+        """Write after the first `end` bytes of a file, cut off what follows, and sync; a failure leaves `end` bytes."""
+        descriptor = self._open(path)
         try:
-            self.meet("create", temporary)
-            descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             try:
-                os.fchmod(descriptor, 0o600)
-                self.meet("write", temporary)
-                _write_all(descriptor, data)
-                self.meet("sync", temporary)
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-            self.meet("rename", path)
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-        self.sync_folder(path.parent)
+                if os.fstat(descriptor).st_size > end:
+                    self.meet("truncate", path, offset=end)
+                    os.ftruncate(descriptor, end)
+                self._write(descriptor, path, data, end)
+                if sync:
+                    self.meet("sync", path)
+                    os.fsync(descriptor)
+            except BaseException:
+                with suppress(OSError):
+                    os.ftruncate(descriptor, end)
+                raise
+            return os.fstat(descriptor)
+        finally:
+            os.close(descriptor)
 
-    def link(self, path: Path, target: str) -> None:
-        """Point a symbolic link at a neighbour; where links are not to be had, a file holds the name."""
-        temporary = path.with_name(f".{path.name}.{os.urandom(6).hex()}{_TEMPORARY}")
-        self.meet("create", temporary)
+    def overwrite(self, path: Path, data: bytes) -> None:
+        """Write at the beginning of a small file, unsynced."""
+        descriptor = self._open(path)
         try:
-            temporary.symlink_to(target)
-        except OSError:
-            self.put(path, f"{target}\n".encode())
-            return
-        self.meet("rename", path)
-        temporary.replace(path)
+            self._write(descriptor, path, data, 0)
+        finally:
+            os.close(descriptor)
+
+    def create(self, path: Path, data: bytes) -> None:
+        """Write a new file, not yet synced; a failure leaves none."""
+        self.meet("create", path)
+        descriptor = os.open(path, _WRITE | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            os.fchmod(descriptor, 0o600)
+            self._write(descriptor, path, data, 0)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+        finally:
+            os.close(descriptor)
+
+    def sync(self, path: Path) -> None:
+        """Make a file's bytes durable."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            self.meet("sync", path)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def rename(self, path: Path, to: Path) -> None:
+        """Give a file another name, in place of any other; durable once the target's folder is synced."""
+        self.meet("rename", to, os.fsencode(path))
+        path.replace(to)
+
+    def replace(self, path: Path, to: Path) -> None:
+        """Put a synced file in the place of another, durably, and then overwrite the other's bytes."""
+        old = os.open(to, _WRITE) if to.is_file() and not to.is_symlink() else None
+        try:
+            self.rename(path, to)
+            self.sync_folder(to.parent)
+            if old is not None:
+                self._blank(old, to)
+        finally:
+            if old is not None:
+                os.close(old)
 
     def remove(self, path: Path) -> None:
         """Remove a file; one that is gone already is fine."""
-        self.meet("remove", path)
-        path.unlink(missing_ok=True)
+        if os.path.lexists(path):
+            self.meet("delete", path)
+            path.unlink(missing_ok=True)
 
-    def move(self, path: Path, to: Path) -> None:
-        """Move a file or folder within the store."""
-        self.meet("rename", to)
-        path.rename(to)
+    def remove_folder(self, path: Path) -> None:
+        """Remove a folder that is empty; one that is not stays."""
+        self.meet("delete", path)
+        with suppress(OSError):
+            path.rmdir()
+
+    def erase(self, path: Path) -> None:
+        """Overwrite a file that nobody needs any more, and remove it."""
+        with suppress(FileNotFoundError):
+            descriptor = os.open(path, _WRITE)
+            try:
+                self._blank(descriptor, path)
+            finally:
+                os.close(descriptor)
+            self.remove(path)
 
     def make_folder(self, folder: Path) -> None:
         """Make a folder and those above it for their owner only, durable up to the first that was there."""
@@ -103,56 +151,176 @@ class Disk:
 
     def sync_folder(self, folder: Path) -> None:
         """Make a folder's entries durable."""
-        self.meet("sync folder", folder)
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
+            self.meet("sync folder", folder)
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
 
-    @contextmanager
-    def locked(self, folder: Path, *, alone: bool) -> Iterator[None]:
-        """Hold a folder, with other readers or alone; the lock goes with the process that has it.
+    def _blank(self, descriptor: int, path: Path) -> None:
+        size, offset = os.fstat(descriptor).st_size, 0
+        self.meet("erase", path)
+        while offset < size:
+            offset += os.pwrite(descriptor, _ZEROS[: size - offset], offset)
+        os.fsync(descriptor)
 
-        Whoever holds it alone may ask again. A store lets one thread in at a time, so that is always the same one.
-        """
-        if folder in self._mine:
-            yield
-            return
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    def _open(self, path: Path) -> int:
         try:
-            self._lock(descriptor, alone=alone)
-            if alone:
-                self._mine.add(folder)
-                self._tidy(folder)
-            yield
+            return os.open(path, _WRITE)
+        except FileNotFoundError:
+            self.meet("create", path)
+            descriptor = os.open(path, _WRITE | os.O_CREAT, 0o600)
+            os.fchmod(descriptor, 0o600)
+            return descriptor
+
+    def _write(self, descriptor: int, path: Path, data: bytes, offset: int) -> None:
+        self.meet("write", path, data, offset)
+        view = memoryview(data)
+        while view:
+            written = os.pwrite(descriptor, view, offset)
+            view, offset = view[written:], offset + written
+
+
+class ChunkFiles:
+    """Chunks as files named by their ids: codec and plain size in five bytes, then the stored bytes."""
+
+    def __init__(self, folder: Path, temporary: Path, disk: Disk) -> None:
+        self._folder = folder
+        self._temporary = temporary
+        self._disk = disk
+
+    def path(self, name: bytes) -> Path:
+        """Return where a chunk is."""
+        text = name.hex()
+        return self._folder / text[:2] / text
+
+    def get(self, name: bytes) -> Chunk | None:
+        """Return a chunk as it is stored, an unreadable one for what is no such file, None if it is not there."""
+        try:
+            data = read_regular(self.path(name), limit=_LARGEST_CHUNK)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except DocumentInvalid:
+            data = b""
+        if len(data) < _HEADER_BYTES:
+            return Chunk(name, _NO_CODEC, 0, b"")
+        return Chunk(name, data[0], int.from_bytes(data[1:_HEADER_BYTES], "big"), data[_HEADER_BYTES:])
+
+    def measured(self, name: bytes) -> tuple[int, int]:
+        """Return how many plain and how many stored bytes a chunk has, without reading it."""
+        try:
+            descriptor, status = open_regular(self.path(name))
+        except (FileNotFoundError, DocumentInvalid):
+            return 0, 0
+        try:
+            return int.from_bytes(os.read(descriptor, _HEADER_BYTES)[1:], "big"), max(0, status.st_size - _HEADER_BYTES)
         finally:
-            self._mine.discard(folder)
             os.close(descriptor)
 
-    def _lock(self, descriptor: int, *, alone: bool) -> None:
-        kind = fcntl.LOCK_EX if alone else fcntl.LOCK_SH
-        deadline = time.monotonic() + BUSY_TIMEOUT_S
-        pause = 0.0005
+    def names(self) -> Iterator[bytes]:
+        """Yield the ids of all stored chunks."""
+        for path in sorted(self._folder.glob("[0-9a-f][0-9a-f]/*")):
+            with suppress(ValueError):
+                name = bytes.fromhex(path.name)
+                if self.path(name) == path:
+                    yield name
+
+    def write(self, chunk: Chunk) -> Path | None:
+        """Write a chunk under a temporary name; None if it is there with these bytes."""
+        if self.get(chunk.id) == chunk:
+            return None
+        path = self._temporary / os.urandom(8).hex()
+        self._disk.create(path, bytes([chunk.codec]) + chunk.size.to_bytes(4, "big") + chunk.data)
+        return path
+
+    def publish(self, written: Mapping[bytes, Path], new: list[Path]) -> None:
+        """Sync chunks and give them their names, durably; note in `new` those that were not there before."""
+        for path in written.values():
+            self._disk.sync(path)
+        for name, path in written.items():
+            place = self.path(name)
+            self._disk.make_folder(place.parent)
+            if not os.path.lexists(place):
+                new.append(place)
+            self._disk.rename(path, place)
+        for folder in {self.path(name).parent for name in written}:
+            self._disk.sync_folder(folder)
+
+    def erase(self, name: bytes) -> None:
+        """Overwrite and delete a chunk; under its own name it is whole or gone."""
+        path = self.path(name)
+        if os.path.lexists(path):
+            gone = self._temporary / os.urandom(8).hex()
+            self._disk.rename(path, gone)
+            self._disk.erase(gone)
+
+
+class Lock:
+    """One file that processes lock, each with a descriptor of its own; the lock ends with the process that has it."""
+
+    def __init__(self, path: Path, store: str, timeout_s: float) -> None:
+        self._path = path
+        self._store = store
+        self._timeout_s = timeout_s
+        self._descriptor: int | None = None
+        self._owner = 0
+        self._held = 0
+
+    @contextmanager
+    def hold(self, *, alone: bool) -> Iterator[None]:
+        """Hold the lock, alone or with others who only read; StoreBusy if it is not to be had within the time.
+
+        Whoever holds it alone may ask again; one thread at a time may ask.
+        """
+        if not self._held:
+            self._acquire(fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        self._held += 1
+        try:
+            yield
+        finally:
+            self._held -= 1
+            if not self._held and self._descriptor is not None:
+                fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Let the file go."""
+        if self._descriptor is not None and self._owner == os.getpid():
+            os.close(self._descriptor)
+        self._descriptor = None
+
+    def _acquire(self, kind: int) -> None:
+        deadline = time.monotonic() + self._timeout_s
+        pause = _PAUSE_S
         while True:
+            descriptor = self._opened()
             try:
                 fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
             except BlockingIOError:
                 if time.monotonic() > deadline:
-                    raise StoreBusy(self._store, "other processes kept it locked for too long; repeat") from None
+                    detail = (
+                        f"another process has kept it locked for {self._timeout_s:g} s; repeat, or end that process"
+                    )
+                    raise StoreBusy(self._store, detail) from None
                 time.sleep(pause)
-                pause = min(0.02, pause * 1.5)
+                pause = min(_LONGEST_PAUSE_S, pause * 1.5)
             else:
-                return
+                if self._is_there(descriptor):
+                    return
+                self.close()  # the store was deleted or replaced under us
 
-    def _tidy(self, folder: Path) -> None:
-        """Remove what a writer that was killed left half written: nobody else is writing here now."""
-        for entry in os.scandir(folder):
-            if entry.name.startswith(".") and entry.name.endswith(_TEMPORARY):
-                Path(entry.path).unlink(missing_ok=True)
+    def _opened(self) -> int:
+        if self._descriptor is not None and self._owner != os.getpid():
+            self._descriptor = None  # a fork's parent has this one: a lock on it would be shared
+        if self._descriptor is None:
+            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            self._owner = os.getpid()
+        return self._descriptor
 
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
+    def _is_there(self, descriptor: int) -> bool:
+        mine = os.fstat(descriptor)
+        try:
+            there = self._path.lstat()
+        except FileNotFoundError:
+            return False
+        return (mine.st_ino, mine.st_dev) == (there.st_ino, there.st_dev)

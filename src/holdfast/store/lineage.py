@@ -8,7 +8,7 @@ from holdfast.errors import CheckpointCorrupt, NotFound
 
 if TYPE_CHECKING:
     from holdfast.model.checkpoint import CheckpointRecord, Envelope, RunRecord
-    from holdfast.store.api import Store
+    from holdfast.store.store import Store
 
 
 def head_of(store: Store, run: RunRecord) -> CheckpointRecord | None:
@@ -32,11 +32,7 @@ def parent_checksum(store: Store, envelope: Envelope) -> bytes | None:
         return store.checkpoint(envelope.parent).checksum
     except NotFound:
         pass
-    for run in store.runs() if is_fork(envelope) else ():
-        left = store.tombstone(run.id, envelope.parent)
-        if left is not None:
-            return left
-    return None
+    return store.tombstone(None, envelope.parent) if is_fork(envelope) else None
 
 
 def is_fork(envelope: Envelope) -> bool:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from holdfast.encode.compress import Codec
 from holdfast.errors import StoreError, StoreUnavailable, UsageError
-from holdfast.store.files_names import run_name
+from holdfast.store.names import run_name
 
 try:
     import obstore
@@ -58,7 +58,7 @@ class ObjectShelf:
             next(iter(obstore.list(self._objects, "probe", chunk_size=1)), None)
 
     def put(self, tenant: str, chunks: Sequence[Chunk]) -> None:
-        """Store chunks durably; one that is there already is kept, or mended if its bytes differ."""
+        """Store chunks durably; one that is there already is kept, or replaced if its bytes differ."""
         self._each(lambda chunk: self._put(_key(tenant, chunk.id, chunk.codec), chunk.data), chunks)
 
     def get(self, tenant: str, chunks: Sequence[Chunk]) -> dict[bytes, bytes]:

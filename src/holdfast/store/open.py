@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from holdfast.errors import UsageError
 
 if TYPE_CHECKING:
-    from holdfast.store.api import Store
+    from holdfast.store.store import Store
 
 FOLDER = ".holdfast"
 FILE = "holdfast.db"
@@ -27,7 +27,7 @@ def open_store(place: str | Path | None = None, **options: Any) -> Store:
     if place is None:
         return _sqlite(Path.cwd() / FOLDER, options)
     if not isinstance(place, (str, Path)) or str(place) in {"", ":memory:"} or "\0" in unquote(str(place)):
-        raise UsageError(f"{str(place)!r} is no place for a store: give a path, sqlite:///path or memory:")
+        raise UsageError(f"{str(place)!r} is not a place for a store: give a path, sqlite:///path or memory:")
     if isinstance(place, Path) or not _URL.match(place):
         return _sqlite(Path(place), options)
     if place == "memory:":
@@ -37,7 +37,7 @@ def open_store(place: str | Path | None = None, **options: Any) -> Store:
     try:
         url = urlsplit(place)
     except ValueError as error:
-        raise UsageError(f"{_shown(place)!r} is no URL ({error})") from None
+        raise UsageError(f"{_shown(place)!r} is not a valid URL ({error})") from None
     if url.scheme == "sqlite":
         if url.netloc or url.query or url.fragment or not url.path.startswith("/") or url.path == "/":
             raise UsageError(f"{_shown(place)!r}: write it as sqlite:///absolute/path or pass a path")
@@ -69,12 +69,10 @@ def _files(place: str, options: dict[str, Any]) -> Store:
         raise UsageError(f"{_shown(place)!r}: write it as file:///absolute/folder")
     if url.path.endswith(".db"):
         raise UsageError(f"{_shown(place)!r}: a store of files is a folder; a SQLite file is sqlite://{url.path}")
-    given = dict(parse_qsl(url.query))
-    unknown = given.keys() - {"form", "compression", "location"}
-    if unknown:
-        names = ", ".join(sorted(unknown))
-        raise UsageError(f"{_shown(place)!r}: unknown {names}; known are form, compression and location")
-    return FilesStore(unquote(url.path), **{**given, **options})
+    if url.query:
+        known = "compression is a setting of its own, and readable documents are the mirror's"
+        raise UsageError(f"{_shown(place)!r}: a file URL has no options; {known}")
+    return FilesStore(unquote(url.path), **options)
 
 
 def _postgres(place: str, options: dict[str, Any]) -> Store:
@@ -82,7 +80,7 @@ def _postgres(place: str, options: dict[str, Any]) -> Store:
         from holdfast.store.postgres import PostgresStore  # noqa: PLC0415
         from holdfast.store.postgres_url import PostgresPlace  # noqa: PLC0415
     except ImportError as error:
-        if error.name not in ("psycopg", "psycopg_pool"):
+        if error.name != "psycopg":
             raise
         raise UsageError("PostgreSQL needs the extra: pip install 'holdfast[postgres]'") from None
     options = dict(options)

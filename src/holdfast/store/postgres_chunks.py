@@ -1,34 +1,46 @@
-"""Chunks as rows, and as objects outside where a shelf is given; each hold of a run on one is a row, too."""
+"""Chunks as rows, and as objects outside where a shelf is given; which run holds which is a row, too."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from psycopg import Rollback
 from psycopg.types.numeric import Int8
 
 from holdfast.encode.chunks import Chunk
 from holdfast.errors import UsageError
 from holdfast.store.named_sql import queries
+from holdfast.store.postgres_pool import Array
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from holdfast.store.objects import ObjectShelf
     from holdfast.store.postgres_pool import TimedConnection
 
+    Ask = Callable[..., list[tuple[Any, ...]]]
+
 _Q = queries("postgres.sql")
 _BATCH_BYTES = 4 * 1024 * 1024
 _BATCH_COUNT = 1000
-_MODULUS = 1 << 63
+_OBJECTS_AT_ONCE = 16
+_MOST_BYTES = 1 << 62
+
+
+class ChunkRow(NamedTuple):
+    """A chunk as a row: without its bytes where they are an object."""
+
+    id: bytes
+    codec: int
+    size: int
+    stored_size: int
+    data: bytes | None
 
 
 class Brought(NamedTuple):
-    """The chunks of one commit: their names sorted, so that two commits lock them in one order; rows in batches."""
+    """The chunks of one commit. `rows` are all of them if they fit into one statement; else they come in batches."""
 
     ids: list[bytes]
-    batches: list[list[Chunk]]
-    outside: list[Chunk]
+    rows: list[ChunkRow] | None
 
 
 class ChunkRows:
@@ -38,50 +50,52 @@ class ChunkRows:
         self._tenant = tenant
         self._shelf = shelf
 
-    def prepare(self, chunks: Collection[Chunk]) -> Brought:
-        """Sort, cut into batches, and tell what goes outside."""
-        unique = sorted({chunk.id: chunk for chunk in chunks}.values())
-        batches: list[list[Chunk]] = [[]]
+    def prepare(self, chunks: Collection[Chunk], ask: Ask) -> Brought:
+        """Look through the chunks of a commit, and make those that go outside durable before any row names them.
+
+        Chunks may come from a file or be encrypted as they are taken out: more than a batch of them is not kept.
+        """
+        rows: dict[bytes, ChunkRow] | None = {}
+        ids: dict[bytes, None] = {}
         outside: list[Chunk] = []
         size = 0
-        for chunk in unique:
-            weight = len(chunk.data)
-            if self._shelf is not None and weight >= self._shelf.from_bytes:
+        for chunk in chunks:
+            if chunk.id in ids:
+                continue
+            ids[chunk.id] = None
+            row = self._row(chunk)
+            if row.data is None:
                 outside.append(chunk)
-                weight = 0
-            if batches[-1] and (size + weight > _BATCH_BYTES or len(batches[-1]) >= _BATCH_COUNT):
-                batches.append([])
-                size = 0
-            batches[-1].append(chunk)
+                if len(outside) == _OBJECTS_AT_ONCE:
+                    self._put_objects(outside, ask)
+                    outside = []
+            size += len(row.data or b"")
+            if rows is not None:
+                rows[row.id] = row
+                if size > _BATCH_BYTES or len(rows) > _BATCH_COUNT:
+                    rows = None
+        if outside:
+            self._put_objects(outside, ask)
+        return Brought(sorted(ids), None if rows is None else [rows[name] for name in sorted(rows)])
+
+    def batches(self, chunks: Iterable[Chunk]) -> Iterator[list[ChunkRow]]:
+        """Cut chunks into batches that one statement takes; their objects are there already."""
+        batch: dict[bytes, ChunkRow] = {}
+        size = 0
+        for chunk in chunks:
+            row = self._row(chunk)
+            weight = len(row.data or b"")
+            if batch and (size + weight > _BATCH_BYTES or len(batch) >= _BATCH_COUNT):
+                yield [batch[name] for name in sorted(batch)]
+                batch, size = {}, 0
+            batch[row.id] = row
             size += weight
-        return Brought([chunk.id for chunk in unique], batches, outside)
+        if batch:
+            yield [batch[name] for name in sorted(batch)]
 
-    def put_objects(self, connection: TimedConnection, brought: Brought) -> None:
-        """Make the outside chunks durable before any row names them; takes them back from a sweep first."""
-        if brought.outside and self._shelf is not None:
-            self._on(connection, "spare", ids=[chunk.id for chunk in brought.outside])
-            self._shelf.put(self._tenant, brought.outside)
-
-    def commit(self, connection: TimedConnection, values: dict[str, Any], brought: Brought) -> str:
-        """Commit in one round trip, or in one transaction sent in batches if there are many chunks."""
-        outside = {chunk.id for chunk in brought.outside}
-        *early, last = brought.batches
-        if not early:
-            rows = self._on(connection, "commit", **values, **_columns(last, outside))
-            return str(rows[0][0])
-        with connection.transaction() as transaction:
-            self._on(connection, "lock_run", run=values["run"])
-            with connection.pipeline():
-                for batch in early:
-                    connection.execute(_Q["put_chunks"], {"tenant": self._tenant, **_columns(batch, outside)})
-            outcome = str(self._on(connection, "commit", **values, **_columns(last, outside))[0][0])
-            if outcome != "done":
-                raise Rollback(transaction)
-        return outcome
-
-    def fetch(self, connection: TimedConnection, ids: list[bytes]) -> dict[bytes, Chunk]:
+    def fetch(self, ids: list[bytes], ask: Ask) -> dict[bytes, Chunk]:
         """Return those of these chunks that are there; one whose object is gone is not."""
-        found = {row[0]: Chunk(*row) for row in self._on(connection, "fetch", ids=ids)}
+        found = {row[0]: Chunk(*row) for row in ask("fetch", ids=ids)} if ids else {}
         outside = [chunk for chunk in found.values() if chunk.data is None]
         if outside and self._shelf is None:
             raise UsageError("this store has chunks in object storage: open it with ?chunks=s3://bucket/prefix")
@@ -93,24 +107,16 @@ class ChunkRows:
                     found[chunk.id] = Chunk(chunk.id, chunk.codec, chunk.size, objects[chunk.id])
         return found
 
-    def let_go(self, connection: TimedConnection, run: int, ids: list[bytes] | None) -> list[tuple[bytes, int]]:
-        """Drop a run's holds (all, or on these), and what nobody holds then; return what was held, and how often.
-
-        The rows are locked first and looked at in a statement of their own: a writer that shares one is either seen
-        with its hold, or waits and stores the chunk anew.
-        """
-        numbers = [row[0] for row in self._on(connection, "lock_held_chunks", n=Int8(run), ids=ids)]
-        gone = self._on(connection, "drop_holds", n=Int8(run), chunks=numbers)
-        dropped = self._on(connection, "drop_unheld", chunks=numbers)
-        outside = [name for name, is_outside in dropped if is_outside]
-        if outside:
-            self._on(connection, "doom", ids=outside)
-        return [(name, times) for name, times in gone]
+    def release(self, run: int, ids: list[bytes] | None, ask: Ask) -> None:
+        """End a run's hold on chunks (None: all), and delete those that nobody holds."""
+        gone = [row[0] for row in ask("release_chunks", run=Int8(run), ids=ids)]
+        if gone:
+            ask("doom", ids=gone)
 
     def sweep_objects(self, connection: TimedConnection) -> int:
         """Delete a page of objects whose grace is over, and return how many; 0 when there are no more.
 
-        Their names stay locked meanwhile: a writer that wants one back waits, and then stores it anew.
+        Their names stay locked meanwhile: a writer that wants one back waits, and then stores it again.
         """
         if self._shelf is None:
             return 0
@@ -131,35 +137,34 @@ class ChunkRows:
         for page in self._shelf.aged(self._tenant):
             needed = {row[0] for row in self._on(connection, "named_chunks", ids=page)}
             orphans = [name for name in page if name not in needed]
-            self._on(connection, "doom", ids=orphans)
+            if orphans:
+                self._on(connection, "doom", ids=orphans)
             count += len(orphans)
         return count
+
+    def _row(self, chunk: Chunk) -> ChunkRow:
+        if not 0 <= chunk.size < _MOST_BYTES:
+            raise UsageError(f"chunk {chunk.id.hex()[:16]} has a size ({chunk.size}) that cannot be stored")
+        is_outside = self._shelf is not None and len(chunk.data) >= self._shelf.from_bytes
+        return ChunkRow(chunk.id, int(chunk.codec), chunk.size, len(chunk.data), None if is_outside else chunk.data)
+
+    def _put_objects(self, chunks: list[Chunk], ask: Ask) -> None:
+        """Store objects; they are taken back from a sweep first."""
+        ask("spare", ids=[chunk.id for chunk in chunks])
+        if self._shelf is not None:
+            self._shelf.put(self._tenant, chunks)
 
     def _on(self, connection: TimedConnection, name: str, **values: Any) -> list[tuple[Any, ...]]:
         cursor = connection.execute(_Q[name], {"tenant": self._tenant, **values}, binary=True)
         return cursor.fetchall() if cursor.description else []
 
 
-def holds_sum(before: int, holds: Iterable[tuple[bytes, int]]) -> int:
-    """Return the sum over a run's holds after some were added or taken, in any order."""
-    return (before + sum(int.from_bytes(name[:6], "big") * times for name, times in holds)) % _MODULUS
-
-
-def of_64_bits(number: int) -> Int8:
-    """Return a number as the server takes it; one beyond its range names nothing that could be there."""
-    return Int8(max(-_MODULUS, min(_MODULUS - 1, number)))
-
-
-def _array(numbers: Iterable[int]) -> str:
-    """Return numbers as the server writes an array: a tenth of what the driver's own conversion takes."""
-    return "{" + ",".join(map(str, numbers)) + "}"
-
-
-def _columns(chunks: Collection[Chunk], outside: set[bytes]) -> dict[str, Any]:
-    return {
-        "ids": [chunk.id for chunk in chunks],
-        "codecs": _array(int(chunk.codec) for chunk in chunks),
-        "sizes": _array(chunk.size for chunk in chunks),
-        "stored_sizes": _array(len(chunk.data) for chunk in chunks),
-        "datas": [None if chunk.id in outside else chunk.data for chunk in chunks],
-    }
+def columns(rows: Collection[ChunkRow]) -> list[Any]:
+    """Return chunk rows as the arrays that hold_chunks takes."""
+    return [
+        Array("blob", (row.id for row in rows)),
+        Array("int", (Int8(row.codec) for row in rows)),
+        Array("int", (Int8(row.size) for row in rows)),
+        Array("int", (Int8(row.stored_size) for row in rows)),
+        Array("blob", (row.data for row in rows)),
+    ]

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 
 import psycopg
 from psycopg import errors
-from psycopg_pool import PoolClosed, PoolTimeout
 
-from holdfast.errors import HoldfastError, StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreUnavailable, UsageError
+from holdfast.errors import HoldfastError, StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreUnavailable
+from holdfast.store.medium import RolledBack, StaleError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _GONE = ("57P01", "57P02", "57P03", "57P05")  # shut down by an administrator, crashed, starting up, idle too long
+_FORGOTTEN = "26000"  # a prepared statement that a proxy, or the driver after a rollback, dropped
 _UNDONE = ("40001", "40P01")  # rolled back for another transaction's sake
 _ALTERED = (
     errors.UndefinedTable,
@@ -25,6 +26,7 @@ _ALTERED = (
     errors.NotNullViolation,
     errors.CheckViolation,
 )
+_REFUSED = ("password", "authentication", "no pg_hba.conf entry", "does not exist")
 _READ_ONLY = ("session is read-only", "server is in hot standby mode")
 _NO_PRIMARY = (
     "this server takes no writes: it is a standby, or its transactions are read-only; nothing was written. Give the "
@@ -35,11 +37,32 @@ _NO_PRIMARY = (
 def can_be_repeated(error: psycopg.Error) -> bool:
     """Tell whether the same call may succeed on a new connection: nothing was said about the data."""
     state = error.sqlstate
-    if isinstance(error, (PoolTimeout, PoolClosed)):
-        return False
     if state is None:
         return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
-    return state.startswith("08") or state in _GONE or state in _UNDONE
+    return state.startswith("08") or state in (*_GONE, *_UNDONE, _FORGOTTEN)
+
+
+def is_lost(error: psycopg.Error) -> bool:
+    """Tell whether a connection broke, so that what became of its transaction is not known."""
+    return can_be_repeated(error) and error.sqlstate not in (*_UNDONE, _FORGOTTEN)
+
+
+def is_refused_for_good(error: psycopg.Error) -> bool:
+    """Tell whether a server that answers would refuse the same login again; libpq gives only words for it."""
+    said = str(error)
+    return error.sqlstate is None and any(words in said for words in _REFUSED) and "FATAL" in said
+
+
+@contextmanager
+def translated_in_transaction(store: str) -> Iterator[None]:
+    """Turn the driver's errors into ours; one that says nothing about the data is RolledBack, for all to repeat."""
+    try:
+        yield
+    except psycopg.Error as error:
+        ours = _ours(store, error)
+        if can_be_repeated(error) and isinstance(ours, StoreError):
+            raise RolledBack(store, ours.detail) from error
+        raise ours from error
 
 
 @contextmanager
@@ -51,10 +74,10 @@ def translated(store: str) -> Iterator[None]:
         raise _ours(store, error) from error
 
 
-def _ours(store: str, error: psycopg.Error) -> HoldfastError:
+def _ours(store: str, error: psycopg.Error) -> HoldfastError | StaleError:
     said = _first_line(error)
-    if isinstance(error, PoolClosed):
-        return UsageError(f"store {store} is closed; open it again")
+    if isinstance(error, errors.UniqueViolation):
+        return StaleError(said)
     if isinstance(error, (errors.DiskFull, errors.OutOfMemory)):
         return StoreFull(store, f"the server has no room left ({said}); nothing was written. Make room, then repeat")
     if isinstance(

@@ -11,7 +11,6 @@ from holdfast.errors import FormatTooNew, StoreCorrupt, UsageError
 from holdfast.store.named_sql import FOLDER, queries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     import psycopg
@@ -42,7 +41,7 @@ def latest_version() -> int:
 def settle(connection: psycopg.Connection[Any], schema: str, *, store: str) -> None:
     """Make or migrate the schema if need be, then compare it; FormatTooNew or StoreCorrupt if it is not ours."""
     if version(connection) < latest_version():
-        migrate(connection, schema)
+        migrate(connection, schema, store=store)
     found = version(connection)
     if found > latest_version():
         raise FormatTooNew(f"store {store}", found, latest_version())
@@ -53,30 +52,33 @@ def version(connection: psycopg.Connection[Any]) -> int:
     """Return the schema's version, 0 if there is none."""
     if not _one(connection, "has_schema"):
         return 0
-    return int(_one(connection, "schema_version"))
+    return int(_one(connection, "layout_version"))
 
 
-def migrate(
-    connection: psycopg.Connection[Any], schema: str, *, progress: Callable[[str, int], None] | None = None
-) -> list[int]:
+def migrate(connection: psycopg.Connection[Any], schema: str, *, store: str) -> list[int]:
     """Bring the schema up to date in one transaction, one process at a time; return the versions applied."""
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
         exists = connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (schema,)).fetchone()
         if exists is None:
             connection.execute(SQL("CREATE SCHEMA {}").format(Identifier(schema)))
+        if connection.info.parameter_status("server_encoding") != "UTF8":
+            raise UsageError(f"the database of {store} cannot hold every text: make one with ENCODING 'UTF8'")
+        if _one(connection, "has_format_1"):
+            raise UsageError(
+                f"schema {schema!r} of {store} holds a store of format 1, which this version of Holdfast does not "
+                "read: name another schema (?schema=holdfast2), or drop this one if its runs are no longer needed"
+            )
         present = version(connection)
         pending = [path for path in migrations() if int(path.name[:4]) > present]
         if not present and not _one(connection, "has_schema"):
-            connection.execute(queries("postgres.sql")["make_schema_version"])
+            connection.execute(queries("postgres.sql")["make_layout_version"])
             connection.execute((FOLDER / "postgres_schema.sql").read_bytes())
         else:
             for path in pending:
                 connection.execute(path.read_bytes())
         for path in pending:
             connection.execute(queries("postgres.sql")["note_version"], {"version": int(path.name[:4])})
-            if progress:
-                progress(path.stem, int(path.name[:4]))
     return [int(path.name[:4]) for path in pending]
 
 
@@ -92,7 +94,7 @@ def _compare(connection: psycopg.Connection[Any], store: str) -> None:
     missing = [line for line in wanted if line not in found]
     extra = [line for line in found if line not in wanted and not line.startswith(_HARMLESS_EXTRAS)]
     if missing or extra:
-        detail = f"lacks `{missing[0]}`" if missing else f"has `{extra[0]}`, which is none of ours"
+        detail = f"lacks `{missing[0]}`" if missing else f"has `{extra[0]}`, which Holdfast did not make"
         raise StoreCorrupt(f"its schema was altered: it {detail}. Undo that, or give it another schema", store)
 
 

@@ -36,7 +36,7 @@ class PostgresPlace(NamedTuple):
             conninfo_to_dict(conninfo)
         except (ValueError, psycopg.Error) as error:
             said = str(error).strip().splitlines()[0]
-            raise UsageError(f"this is no PostgreSQL URL ({said}): postgresql://user@host/database") from None
+            raise UsageError(f"this is not a PostgreSQL URL ({said}): postgresql://user@host/database") from None
         user = f"{parts.username}@" if parts.username else ""
         place = parts.netloc.rpartition("@")[2]
         shown = [(name, value) for name, value in theirs if name not in _SECRET]

@@ -11,7 +11,7 @@ from holdfast.errors import IntegrityError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from holdfast.store.api import Store
+    from holdfast.store.store import Store
 
 _BATCH = 256
 

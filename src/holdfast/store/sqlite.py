@@ -1,13 +1,14 @@
-"""The SQLite store: one file, a write-ahead log, one sync a commit, many processes.
+"""The SQLite medium: one file, a write-ahead log, one sync a commit, many processes.
 
-Every method is one transaction. A connection that met an I/O error is thrown away, because what the operating system
-holds after a failed sync is not what was written.
+Reads and writes have a connection each, so that a read neither waits for a sync nor sees what is not committed. A
+connection that met an I/O error is thrown away: what the operating system holds after a failed sync is not known.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+import time
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -16,65 +17,47 @@ from urllib.parse import quote
 from weakref import WeakSet
 
 import apsw
-import msgspec
 
-from holdfast.encode import records
 from holdfast.encode.chunks import Chunk
-from holdfast.errors import (
-    CheckpointCorrupt,
-    Conflict,
-    HeadMoved,
-    IntegrityError,
-    NotFound,
-    RunCorrupt,
-    StoreCorrupt,
-    StoreError,
-    StoreUnavailable,
-    UsageError,
-)
-from holdfast.model.checkpoint import CheckpointRecord, RunRecord
-from holdfast.store import sqlite_lease, sqlite_rebuild
-from holdfast.store.api import Listing, StoreStats, StoreTraits, Tombstone
+from holdfast.errors import StoreCorrupt, StoreError, StoreUnavailable, UsageError
+from holdfast.store.api import StoreTraits
 from holdfast.store.bell import CountedBell
-from holdfast.store.lease import check_terms
-from holdfast.store.prefix import id_range
-from holdfast.store.sqlite_chunks import add_chunks, bad_holds, check_holds
-from holdfast.store.sqlite_file import Durability, connect, translated
-from holdfast.store.sqlite_rows import (
-    CHECKPOINT_COLUMNS,
-    CHUNK_COLUMNS,
-    RUN_COLUMNS,
-    as_bytes,
-    as_number,
-    bad_tombstones,
-    begin_run,
-    checkpoint_of,
-    count_tombstones,
-    lost_runs,
-    may_be_pinned,
-    misnumbered,
-    opened,
-    opened_run,
-    placed,
-    put_marks,
-    put_run,
-    run_of,
-    taken_at,
-)
+from holdfast.store.heads import Heads
+from holdfast.store.medium import Batch, MediumSizes, StaleError
+from holdfast.store.sqlite_file import Durability, connect, is_same_file, translated, translation
+from holdfast.store.store import Store
+from holdfast.store.tables import RUN, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-    from datetime import datetime
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from holdfast.model.checkpoint import Envelope, Marks
     from holdfast.store.bell import Bell
-    from holdfast.store.lease import Lease
+    from holdfast.store.tables import Cell, Key, Row
 
 _FETCH_AT_ONCE = 200
 _RECLAIM_PAGES = 2_000  # pages given back in one transaction: about 10 ms for other writers to wait
+_CASTS = {"text": "BLOB", "blob": "BLOB", "int": "INTEGER", "real": "REAL"}
+# Whatever damage made of a column, it is read as its type: the checksum decides whether it is right.
+_CHUNK_ID = "coalesce(CAST(chunk.id AS BLOB), x'')"
+_CHUNK = (
+    f"{_CHUNK_ID}, coalesce(CAST(codec AS INTEGER), -1), coalesce(CAST(size AS INTEGER), -1), "
+    "coalesce(CAST(data AS BLOB), x'')"
+)
+_NUMBER_BITS = 32
+_LAST_NUMBER, _LAST_LINE = (1 << 32) - 1, (1 << 31) - 1
 
+_PARTIAL = (
+    ("run", "run_key", "key"),
+    ("run", "run_fork", "forked_from"),
+    ("record", "record_path", "path"),
+    ("record", "record_key", "key"),
+    ("checkpoint", "checkpoint_key", "key"),
+    ("inbox", "inbox_key", "key"),
+)
+_SPOILING = (apsw.IOError, apsw.FullError, apsw.CorruptError)
+"""After these a connection is thrown away."""
 
-_stores: WeakSet[SQLiteStore] = WeakSet()
+_media: WeakSet[SQLiteMedium] = WeakSet()
 
 
 @cache
@@ -84,12 +67,12 @@ def _register_at_fork() -> None:
     SQLite counts a process's locks in memory that a child inherits, so a child would believe to hold its parent's,
     and the first side to close would delete the log that the other still writes.
     """
-    held: list[SQLiteStore] = []
+    held: list[SQLiteMedium] = []
 
     def before() -> None:
-        for store in list(_stores):
-            store.lock_for_fork()
-            held.append(store)
+        for medium in list(_media):
+            medium.lock_for_fork()
+            held.append(medium)
 
     def after() -> None:
         while held:
@@ -98,10 +81,10 @@ def _register_at_fork() -> None:
     os.register_at_fork(before=before, after_in_parent=after, after_in_child=after)
 
 
-class SQLiteStore:
-    """Runs, checkpoints and chunks in one SQLite file."""
+class SQLiteMedium:
+    """Rows and chunks in one SQLite file."""
 
-    traits = StoreTraits(durable=True, many_processes=True)
+    traits = StoreTraits(checkpoint_bytes=800, durable=True, many_processes=True)
 
     def __init__(
         self, path: Path | str, *, durability: Durability = "power", read_only: bool = False, vfs: str | None = None
@@ -109,142 +92,139 @@ class SQLiteStore:
         if durability not in ("power", "process"):
             raise UsageError(f"unknown durability {durability!r}: use 'power' or 'process'")
         self.path = Path(path).absolute()
+        self._file = str(self.path)
         self.folder = self.path.parent
-        self.own_paths = tuple(Path(f"{self.path}{end}") for end in ("", "-wal", "-shm", "-journal"))
+        self.own_paths = tuple(Path(f"{self.path}{end}") for end in ("", "-wal", "-shm", "-journal", "-heads"))
         self.url = f"sqlite://{quote(str(self.path))}"
         self._durability: Durability = durability
         self._read_only = read_only
         self._vfs = vfs
-        self._lock = threading.RLock()
-        self._connection: apsw.Connection | None = None
-        self._process = os.getpid()
+        # With durability="process" a power cut may take commits that were witnessed, and that would be no damage.
+        self.heads = Heads(self.own_paths[-1], is_written=durability == "power" and not read_only)
+        self._refuse_emptied()
+        self._reads = _Connection(self)
+        self._writes = _Connection(self)
+        self._applied: list[int] = []
         self._closed = False
         _register_at_fork()
-        _stores.add(self)
-        with self._reading():
+        _media.add(self)
+        with self._reads.use():
             pass
 
-    def commit(
-        self,
-        envelope: Envelope,
-        marks: Marks,
-        chunks: Collection[Chunk],
-        *,
-        expected_head: str | None,
-        fence: int | None = None,
-    ) -> CheckpointRecord:
-        """Store chunks and checkpoint and move the head in one transaction, synced before it returns."""
-        sealed, checksum = records.seal(envelope)
-        sealed_marks, marks_checksum = records.seal_marks(envelope.id, marks)
-        with self._writing() as execute:
-            sqlite_lease.check_fenced(execute, envelope.run, fence)
-            number, run = self._run_to_extend(execute, envelope, expected_head)
-            added, added_sum = add_chunks(execute, number, chunks)
-            execute(
-                "INSERT INTO checkpoint (id, run, seq, envelope, checksum, marks, marks_checksum) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (envelope.id, envelope.run, envelope.seq, sealed, checksum, sealed_marks, marks_checksum),
-            )
-            extended = msgspec.structs.replace(
-                run,
-                head=envelope.id,
-                last_seq=envelope.seq,
-                checkpoints=run.checkpoints + 1,
-                updated_at=envelope.created_at,
-                holds=run.holds + added,
-                holds_sum=run.holds_sum + added_sum,
-            )
-            put_run(execute, number, extended)
-        return CheckpointRecord(envelope, checksum, marks)
+    def connect(self) -> apsw.Connection:
+        """Return a new connection; the first one makes or migrates the file."""
+        if self._closed:
+            raise UsageError(f"store {self.url} is closed; open it again")
+        connection, applied = connect(self.path, durability=self._durability, read_only=self._read_only, vfs=self._vfs)
+        self._applied += applied
+        return connection
 
-    def run(self, run: str) -> RunRecord:
-        """Return a run, NotFound if there is none."""
-        with self._reading() as execute:
-            return run_of(execute, run)[1]
+    def _refuse_emptied(self) -> None:
+        """Refuse to begin a new store in the place of one that was deleted or cut to nothing."""
+        try:
+            is_empty = not self.path.stat().st_size
+        except OSError:
+            is_empty = True
+        lost = self.heads.all()[0] if is_empty else []
+        if lost:
+            runs = len({head.run for head in lost})
+            raise StoreCorrupt(
+                f"the file was deleted or cut to nothing; it held {runs} runs or more ({lost[0].run!r} had come to "
+                f"checkpoint {lost[0].seq}). Restore it from a copy or a bundle, or delete {self.heads.path.name} to "
+                "begin a new store",
+                self.url,
+            )
 
-    def runs(self, *, limit: int | None = None) -> Listing[RunRecord]:
-        """Return the runs, the last begun first."""
-        with self._snapshot() as execute:
-            rows = execute(
-                f"SELECT {RUN_COLUMNS} FROM run ORDER BY n DESC LIMIT ?",  # noqa: S608 - our columns
-                (-1 if limit is None else limit,),
-            ).fetchall()
-            damaged = list(lost_runs(execute, self.url))
-        found: dict[str, RunRecord] = {}
-        for row in rows:
+    @contextmanager
+    def fresh(self) -> Iterator[_Reader]:
+        """Look at the present moment through a connection of its own."""
+        with translated(self.url):
+            connection = self.connect()
             try:
-                record = opened_run(row)
-                if found.setdefault(record.id, record) is not record:
-                    raise RunCorrupt("its record is there twice", record.id)
-            except IntegrityError as error:
-                damaged.append(error)
-        return Listing(list(found.values()), damaged)
+                yield _Reader(connection)
+            finally:
+                connection.close()
 
-    def checkpoint(self, checkpoint: str) -> CheckpointRecord:
-        """Return a checkpoint, NotFound if there is none."""
-        with self._reading() as execute:
-            return checkpoint_of(execute, checkpoint)
+    @contextmanager
+    def read(self) -> Iterator[_Reader]:
+        """Look at one moment."""
+        with translated(self.url), self._reads.use() as connection:
+            if not connection.get_autocommit():
+                yield _Reader(connection)  # inside a look of the same thread: the same moment
+                return
+            connection.execute("BEGIN")
+            try:
+                yield _Reader(connection)
+            finally:
+                self._reads.roll_back()  # there is nothing to commit
 
-    def checkpoint_at(self, run: str, seq: int) -> CheckpointRecord | None:
-        """Return the checkpoint with this number, None if it was deleted."""
-        with self._reading() as execute:
-            rows = execute(
-                f"SELECT {CHECKPOINT_COLUMNS} FROM checkpoint WHERE run = ? AND seq = ?",  # noqa: S608 - our columns
-                (run, seq),
-            ).fetchall()
-            if rows:
-                return placed(opened(rows[0]), run, seq)
-            if count_tombstones(execute, run, seq, seq):
-                return None
-        raise CheckpointCorrupt("it vanished from the store without having been deleted", f"{run}@{seq}")
+    @contextmanager
+    def write(self, *, erase: bool = False) -> Iterator[_Transaction]:
+        """Begin a transaction; the end of the block commits it, synced before it returns."""
+        self._refuse_read_only()
+        with translated(self.url), self._writes.use() as connection:
+            execute = connection.execute
+            if erase:
+                execute("PRAGMA secure_delete = ON").fetchall()
+            execute("BEGIN IMMEDIATE")
+            try:
+                yield _Transaction(connection)
+                self._check_file()
+                execute("COMMIT")
+            except BaseException:
+                self._writes.roll_back()
+                raise
+            finally:
+                if erase and self._writes.connection is not None:
+                    execute("PRAGMA secure_delete = OFF").fetchall()
 
-    def checkpoints(
-        self, run: str, *, limit: int | None = None, before_seq: int | None = None
-    ) -> Listing[CheckpointRecord]:
-        """Return a run's checkpoints, highest number first; numbers that vanished are reported as damage."""
-        with self._snapshot() as execute:
-            upper = run_of(execute, run)[1].last_seq + 1
-            damaged: list[IntegrityError] = list(misnumbered(execute, run)) if before_seq is None else []
-            upper = upper if before_seq is None else min(before_seq, upper)
-            rows = execute(
-                f"SELECT {CHECKPOINT_COLUMNS}, {as_number('seq')} FROM checkpoint WHERE run = ? AND seq < ? "  # noqa: S608
-                "ORDER BY seq DESC LIMIT ?",
-                (run, upper, -1 if limit is None else limit),
-            ).fetchall()
-            found: list[CheckpointRecord] = []
-            complete = limit is None or len(rows) < limit
-            for *row, seq in [*rows, (None, 0)] if complete else rows:
-                gap = upper - seq - 1
-                if gap and gap != count_tombstones(execute, run, seq + 1, upper - 1):
-                    name = f"{run}@{seq + 1}..{upper - 1}"
-                    damaged.append(CheckpointCorrupt("vanished from the store without having been deleted", name))
-                upper = seq
-                if seq:
-                    try:
-                        found.append(placed(opened(row), run, seq))
-                    except IntegrityError as error:
-                        damaged.append(error)
-        return Listing(found, damaged)
+    def apply(self, batch: Batch) -> None:
+        """Check the guards and write everything in one transaction."""
+        self._refuse_read_only()
+        writes = self._writes
+        try:
+            with writes.lock:  # as `write` does it, without its context managers: they cost 10 us in every commit
+                connection = writes.open()
+                try:
+                    connection.execute("BEGIN IMMEDIATE")
+                    _Transaction(connection).apply(batch)
+                    self._check_file()
+                    connection.execute("COMMIT")
+                except BaseException as error:
+                    writes.fail(error)
+                    raise
+        except (apsw.Error, UnicodeDecodeError) as error:
+            raise translation(error, self.url) from error
 
-    def fetch(self, ids: Sequence[bytes]) -> dict[bytes, Chunk]:
-        """Return those of these chunks that are there, as they are stored."""
-        found: dict[bytes, Chunk] = {}
-        with self._reading() as execute:
-            for start in range(0, len(ids), _FETCH_AT_ONCE):
-                some = ids[start : start + _FETCH_AT_ONCE]
-                marks = ",".join("?" * len(some))
-                query = f"SELECT {CHUNK_COLUMNS} FROM chunk WHERE id IN ({marks})"  # noqa: S608 - only ? marks
-                for row in execute(query, tuple(some)):
-                    found[row[0]] = Chunk(*row)
-        return found
+    def _refuse_read_only(self) -> None:
+        if self._read_only:
+            raise StoreUnavailable(self.url, "it was opened read-only; open it without read_only to write")
+
+    def _check_file(self) -> None:
+        """Refuse to write into a file that nobody will find again: it was deleted or replaced while it was open."""
+        if self._vfs is None and not is_same_file(self._file, self._writes.identity):
+            raise StoreUnavailable(
+                self.url,
+                "its file was deleted or replaced while it was open, so what is written would be lost. Stop what "
+                "deletes it (git clean, rm), bring the file back or start the run again",
+            )
+
+    def now(self) -> float:
+        """Return the time."""
+        return time.time()
+
+    def in_order_begun(self, *, limit: int | None = None) -> list[Row]:
+        """Return the rows of runs, the last begun first."""
+        with self.read() as reader:
+            return reader.begun(limit)
 
     def chunk_ids(self) -> Iterator[bytes]:
-        """Yield the name of every stored chunk, a page of them at a time."""
+        """Yield the id of every stored chunk, a page of them at a time."""
         last = -1
         while True:
-            with self._reading() as execute:
-                rows = execute(
-                    f"SELECT n, {as_bytes('id')} FROM chunk WHERE n > ? ORDER BY n LIMIT 1000",  # noqa: S608 - our column
+            with self.read() as reader:
+                rows = reader.execute(
+                    f"SELECT n, {_CHUNK_ID} FROM chunk WHERE n > ? ORDER BY n LIMIT 1000",  # noqa: S608 - our column
                     (last,),
                 ).fetchall()
             if not rows:
@@ -254,324 +234,503 @@ class SQLiteStore:
             yield from (row[1] for row in rows)
             last = rows[-1][0]
 
-    def find(self, prefix: str, *, limit: int) -> list[str]:
-        """Return the ids of checkpoints that begin with a prefix."""
-        bounds = id_range(prefix)
-        with self._reading() as execute:
-            query = "SELECT id FROM checkpoint WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?"
-            return [row[0] for row in execute(query, (*bounds, limit)).fetchall()] if bounds else []
+    def damaged_holds(self) -> Mapping[bytes, str]:
+        """Return chunks whose count of holders is not the number of runs that hold them."""
+        with self.read() as reader:
+            rows = reader.execute(
+                f"SELECT {_CHUNK_ID}, chunk.holders, count(hold.run) FROM chunk "  # noqa: S608 - our column
+                "LEFT JOIN hold ON hold.chunk = chunk.n GROUP BY chunk.n HAVING chunk.holders <> count(hold.run)"
+            ).fetchall()
+            strays = reader.execute(
+                "SELECT hold.run, hold.chunk FROM hold WHERE hold.chunk NOT IN (SELECT n FROM chunk) "
+                "OR hold.run NOT IN (SELECT n FROM run)"
+            ).fetchall()
+        found = {chunk: f"is held by {held} runs, its count says {count}" for chunk, count, held in rows}
+        for run, chunk in strays:
+            found[f"{run}/{chunk}".encode()] = "of a hold, or its run, is not there"
+        return found
 
-    def mark(self, checkpoint: str, marks: Marks, *, expected: Marks | None = None) -> None:
-        """Replace a checkpoint's marks."""
-        with self._writing() as execute:
-            if expected is not None:
-                record = checkpoint_of(execute, checkpoint)
-                if record.marks != expected:
-                    raise Conflict(record.envelope.run)
-            if not put_marks(execute, checkpoint, marks):
-                raise NotFound("checkpoint", checkpoint)
-
-    def mark_many(self, run: str, changes: Mapping[str, tuple[Marks, Marks]]) -> list[str]:
-        """Replace the marks that are as expected, and return the ids of the others."""
-        left: list[str] = []
-        with self._writing() as execute:
-            run_of(execute, run)
-            for checkpoint, (expected, marks) in changes.items():
-                try:
-                    record = checkpoint_of(execute, checkpoint)
-                    is_expected = record.envelope.run == run and record.marks == expected
-                except (NotFound, IntegrityError):
-                    is_expected = False
-                if not is_expected or not put_marks(execute, checkpoint, marks):
-                    left.append(checkpoint)
-        return left
-
-    def delete(self, run: str, checkpoints: Sequence[str], *, spare_pinned: bool = False) -> list[str]:
-        """Delete checkpoints of one run; if its head is among them, the highest one left becomes the head."""
-        with self._writing() as execute:
-            number, record = run_of(execute, run)
-            spared = [one for one in checkpoints if spare_pinned and may_be_pinned(execute, one)]
-            doomed = [one for one in checkpoints if one not in spared]
-            for checkpoint in doomed:
-                rows = execute(
-                    f"DELETE FROM checkpoint WHERE id = ? AND run = ? RETURNING seq, {as_bytes('checksum')}",  # noqa: S608
-                    (checkpoint, run),
-                ).fetchall()
-                if not rows:
-                    raise NotFound("checkpoint", checkpoint)
-                seq, checksum = rows[0]
-                execute(
-                    "INSERT INTO tombstone (run, seq, id, checksum, seal) VALUES (?, ?, ?, ?, ?)",
-                    (run, seq, checkpoint, checksum, records.seal_tombstone(run, seq, checkpoint, checksum)),
-                )
-            head = record.head
-            if head in doomed:
-                left = execute("SELECT id FROM checkpoint WHERE run = ? ORDER BY seq DESC LIMIT 1", (run,)).fetchall()
-                head = left[0][0] if left else None
-            count = record.checkpoints - len(doomed)
-            put_run(execute, number, msgspec.structs.replace(record, head=head, checkpoints=count))
-        return spared
-
-    def delete_run(self, run: str) -> None:
-        """Delete a run with all that no other run holds; what it held is overwritten, not just unlinked."""
-        with self._writing(erase=True) as execute:
-            number, _ = run_of(execute, run)
-            check_holds(execute)
-            execute("DELETE FROM checkpoint WHERE run = ?", (run,))
-            execute("DELETE FROM tombstone WHERE run = ?", (run,))
-            execute("DELETE FROM ring WHERE run = ?", (run,))
-            sqlite_lease.expire(execute, run)
-            execute(
-                "DELETE FROM chunk WHERE n IN (SELECT chunk FROM hold WHERE run = ?1) "
-                "AND NOT EXISTS (SELECT 1 FROM hold WHERE hold.chunk = chunk.n AND hold.run <> ?1)",
-                (number,),
+    def recount_holds(self) -> None:
+        """Make every chunk's count of holders the number of runs that hold it."""
+        with self.write() as transaction:
+            transaction.execute(
+                "DELETE FROM hold WHERE chunk NOT IN (SELECT n FROM chunk) OR run NOT IN (SELECT n FROM run)"
             )
-            execute("DELETE FROM hold WHERE run = ?", (number,))
-            execute("DELETE FROM run WHERE n = ?", (number,))
-        self.reclaim()
+            transaction.execute(
+                "UPDATE chunk SET holders = (SELECT count(*) FROM hold WHERE hold.chunk = chunk.n) "
+                "WHERE holders <> (SELECT count(*) FROM hold WHERE hold.chunk = chunk.n)"
+            )
 
-    def held(self, run: str) -> set[bytes]:
-        """Return the chunks that a run holds."""
-        with self._reading() as execute:
-            number, _ = run_of(execute, run)
-            return {
-                row[0]
-                for row in execute(
-                    "SELECT CAST(chunk.id AS BLOB) FROM hold JOIN chunk ON chunk.n = hold.chunk WHERE run = ?",
-                    (number,),
-                )
-            }
+    def wake(self, run: str) -> None:
+        """Wake those who listen for a run."""
+        with self.write() as transaction:
+            transaction.execute(
+                "INSERT INTO wake (run, times) VALUES (?, 1) ON CONFLICT (run) DO UPDATE SET times = times + 1", (run,)
+            )
 
-    def release(self, run: str, chunks: Sequence[bytes], *, expected_seq: int, created_at: datetime) -> None:
-        """Let a run's hold on chunks go, and delete what nobody holds."""
-        with self._writing(erase=True) as execute:
-            number, record = run_of(execute, run)
-            if (record.last_seq, record.created_at) != (expected_seq, created_at):
-                raise HeadMoved(run, f"{run}@{expected_seq}", record.head)
-            check_holds(execute)
-            holds, holds_sum = record.holds, record.holds_sum
-            for chunk in chunks:
-                gone = execute(
-                    "DELETE FROM hold WHERE run = ? AND chunk = (SELECT n FROM chunk WHERE id = ?) RETURNING chunk",
-                    (number, chunk),
-                ).fetchall()
-                for (n,) in gone:
-                    holds, holds_sum = holds - 1, holds_sum - n
-                    execute("DELETE FROM chunk WHERE n = ?1 AND NOT EXISTS (SELECT 1 FROM hold WHERE chunk = ?1)", (n,))
-            put_run(execute, number, msgspec.structs.replace(record, holds=holds, holds_sum=holds_sum))
+    def listen(self, run: str) -> Bell:
+        """Return what wakes when the run is woken from now on."""
+
+        def times() -> int:
+            with translated(self.url), self._reads.use() as connection:
+                rows = connection.execute("SELECT CAST(times AS INTEGER) FROM wake WHERE run = ?", (run,)).fetchall()
+            return int(rows[0][0] or 0) if rows else 0
+
+        return CountedBell(times)
+
+    def migrate(self) -> list[int]:
+        """Return the versions that opening the file has applied."""
+        with self._reads.use():
+            return list(self._applied)
+
+    def check(self) -> Iterator[str]:
+        """Yield what SQLite finds wrong with the file."""
+        with self.read() as reader:
+            found = [str(line) for (line,) in reader.execute("PRAGMA integrity_check").fetchall() if line != "ok"]
+            for table, index, column in _PARTIAL:
+                # SQLite does not notice rows too many in an index that leaves some out, nor a table that lost its rows.
+                counts = {
+                    reader.execute(f"SELECT {counted} WHERE {column} IS NOT NULL").fetchall()[0][0]
+                    for counted in (
+                        f"count(seal) FROM {table} NOT INDEXED",  # a column that no index has: the rows themselves
+                        f"count(*) FROM {table} INDEXED BY {index}",
+                    )
+                }
+                if len(counts) > 1:
+                    found.append(f"index {index} has other rows than {table}")
+        yield from found
+
+    def sizes(self) -> MediumSizes:
+        """Count what is stored."""
+        with self.read() as reader:
+            runs, checkpoints, records = (
+                reader.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0]  # noqa: S608 - our tables
+                for table in ("run", "checkpoint", "record")
+            )
+            chunks, plain, stored = reader.execute(
+                "SELECT count(*), coalesce(sum(size), 0), coalesce(sum(length(data)), 0) FROM chunk"
+            ).fetchall()[0]
+        size = sum(file.stat().st_size for file in (self.path, Path(f"{self.path}-wal")) if file.exists())
+        return MediumSizes(
+            engine=f"SQLite {apsw.sqlite_lib_version()}", runs=runs, checkpoints=checkpoints, records=records,
+            chunks=chunks, chunk_bytes=plain, stored_bytes=stored, file_bytes=size,
+        )  # fmt: skip
 
     def reclaim(self) -> None:
         """Give freed pages back to the file system, a slice at a time so that writers get in between."""
         while True:
-            with self._writing() as execute:
-                free = execute("PRAGMA freelist_count").fetchall()[0][0]
-                execute(f"PRAGMA incremental_vacuum({_RECLAIM_PAGES})").fetchall()
+            with self.write() as transaction:
+                free = transaction.execute("PRAGMA freelist_count").fetchall()[0][0]
+                transaction.execute(f"PRAGMA incremental_vacuum({_RECLAIM_PAGES})").fetchall()
             if free <= _RECLAIM_PAGES:
                 break
-        with self._reading() as execute:
+        with translated(self.url), self._writes.use() as connection:
             # Another process may be reading: then the log stays as it is and is reused.
-            execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-
-    def tombstone(self, run: str, checkpoint: str) -> bytes | None:
-        """Return the checksum of a deleted checkpoint, None if none was deleted under this id."""
-        with self._reading() as execute:
-            rows = execute(
-                f"SELECT seq, {as_bytes('checksum')}, seal FROM tombstone WHERE run = ? AND id = ?",  # noqa: S608
-                (run, checkpoint),
-            )
-            for seq, checksum, seal in rows.fetchall():
-                if seal != records.seal_tombstone(run, seq, checkpoint, checksum):
-                    raise CheckpointCorrupt("what it left when it was deleted does not match its checksum", checkpoint)
-                return bytes(checksum)
-        return None
-
-    def tombstones(self, run: str) -> list[Tombstone]:
-        """Return all that a run's deleted checkpoints left."""
-        with self._reading() as execute:
-            run_of(execute, run)
-            return sqlite_lease.tombstones(execute, run)
-
-    def bury(self, run: str, tombstone: Tombstone, *, created_at: datetime) -> None:
-        """Take over a checkpoint that was deleted elsewhere as the run's next number."""
-        with self._writing() as execute:
-            try:
-                number, record = run_of(execute, run)
-            except NotFound:
-                number, record = begin_run(execute, run, created_at)
-            if record.last_seq != tombstone.seq - 1:
-                raise HeadMoved(run, f"{run}@{tombstone.seq - 1}", record.head)
-            sqlite_lease.bury(execute, run, tombstone)
-            put_run(execute, number, msgspec.structs.replace(record, last_seq=tombstone.seq))
-
-    def migrate(self, *, progress: Callable[[str, int], None] | None = None) -> list[int]:  # noqa: ARG002
-        """Do nothing: there is one version of the schema so far."""
-        return []
-
-    def take_lease(self, run: str, *, owner: str, ttl_s: float) -> Lease:
-        """Take the right to move a run, LeaseHeld if another owner has it."""
-        check_terms(owner, ttl_s)
-        with self._writing() as execute:
-            return sqlite_lease.take(execute, run, owner, ttl_s)
-
-    def renew_lease(self, lease: Lease, *, ttl_s: float) -> Lease:
-        """Keep a lease for longer, LeaseLost if somebody took it."""
-        check_terms(lease.owner, ttl_s)
-        with self._writing() as execute:
-            return sqlite_lease.renew(execute, lease, ttl_s)
-
-    def end_lease(self, lease: Lease) -> None:
-        """Give a lease back."""
-        with self._writing() as execute:
-            sqlite_lease.end(execute, lease)
-
-    def lease(self, run: str) -> Lease | None:
-        """Return the running lease of a run."""
-        with self._reading() as execute:
-            return sqlite_lease.running(execute, run)
-
-    def wake(self, run: str) -> None:
-        """Ring for all who listen for a run."""
-        with self._writing() as execute:
-            sqlite_lease.ring(execute, run)
-
-    def listen(self, run: str) -> Bell:
-        """Return a bell that hears every ring for the run from now on."""
-        return CountedBell(lambda: self._rings(run))
-
-    def _rings(self, run: str) -> int:
-        with self._reading() as execute:
-            return sqlite_lease.rings(execute, run)
-
-    def check(self) -> Iterator[str]:
-        """Yield what SQLite finds wrong with the file, and whether the bookkeeping of chunks adds up."""
-        with self._snapshot() as execute:
-            found = [str(line) for (line,) in execute("PRAGMA integrity_check").fetchall() if line != "ok"]
-            found += map(str, bad_holds(execute))
-            found += bad_tombstones(execute)
-            found += [str(RunCorrupt(sqlite_lease.DAMAGED, run)) for run in sqlite_lease.damaged(execute)]
-        yield from found
-
-    def damaged_runs(self) -> list[str]:
-        """Return the runs whose record, holds or lease are not as they were written."""
-        with self._snapshot() as execute:
-            return sqlite_rebuild.damaged_runs(execute, self.url)
-
-    def rebuild(self, run: str, reach: Callable[[Sequence[CheckpointRecord]], Collection[bytes]]) -> RunRecord | None:
-        """Make a run's record anew from its checkpoints, in one transaction."""
-        with self._writing() as execute:
-            return sqlite_rebuild.rebuild(execute, self.url, run, reach)
-
-    def stats(self) -> StoreStats:
-        """Count what is stored."""
-        with self._reading() as execute:
-            runs, checkpoints = (
-                execute(f"SELECT count(*) FROM {table}").fetchall()[0][0]  # noqa: S608 - our tables
-                for table in ("run", "checkpoint")
-            )
-            chunks, plain, stored = execute(
-                "SELECT count(*), coalesce(sum(size), 0), coalesce(sum(length(data)), 0) FROM chunk"
-            ).fetchall()[0]
-            oldest, newest = (taken_at(execute, order) for order in ("ASC", "DESC"))
-        size = sum(file.stat().st_size for file in (self.path, Path(f"{self.path}-wal")) if file.exists())
-        engine = f"SQLite {apsw.sqlite_lib_version()}"
-        return StoreStats(
-            url=self.url, engine=engine, runs=runs, checkpoints=checkpoints,
-            chunks=chunks, chunk_bytes=plain, stored_bytes=stored, file_bytes=size,
-            oldest_at=oldest, newest_at=newest,
-        )  # fmt: skip
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def close(self) -> None:
-        """Close the connection; the last one to close folds the log into the file."""
-        with self._lock:
-            self._closed = True
-            self._drop()
+        """Close the connections; the last one to close merges the log into the file."""
+        self._closed = True
+        with self._writes.lock, self._reads.lock:
+            self._reads.drop()
+            self._writes.drop()
+            self.heads.close()
 
     def lock_for_fork(self) -> None:
-        """Wait for other threads' transactions, and let the connection go; the next call opens another."""
-        self._lock.acquire()
-        if self._connection is not None and self._connection.get_autocommit():
-            self._drop()
+        """Wait for other threads' transactions, and close the connections; the next call opens others."""
+        self._writes.lock.acquire()
+        self._reads.lock.acquire()
+        for one in (self._reads, self._writes):
+            if one.connection is not None and one.connection.get_autocommit():
+                one.drop()
 
     def unlock_after_fork(self) -> None:
-        """Let other threads go on."""
-        self._lock.release()
+        """Let other threads continue."""
+        self._reads.lock.release()
+        self._writes.lock.release()
+
+
+class SQLiteStore(Store):
+    """A store in one SQLite file."""
+
+    def __init__(
+        self, path: Path | str, *, durability: Durability = "power", read_only: bool = False, vfs: str | None = None
+    ) -> None:
+        super().__init__(SQLiteMedium(path, durability=durability, read_only=read_only, vfs=vfs))
+        self.path = Path(path).absolute()
+
+
+class _Connection:
+    """One connection, used by one thread at a time, opened when it is needed."""
+
+    def __init__(self, medium: SQLiteMedium) -> None:
+        self._medium = medium
+        self.lock = threading.RLock()
+        self.connection: apsw.Connection | None = None
+        self.identity: tuple[int, int] | None = None
+        self._process = os.getpid()
 
     @contextmanager
-    def _reading(self) -> Iterator[Any]:
-        """Give out `execute` on a sound connection, one thread at a time."""
-        with self._lock, translated(self.url):
-            if self._closed:
-                raise UsageError(f"store {self.url} is closed; open it again")
-            if self._process != os.getpid():
-                # A connection must not cross a fork: leave the parent's alone, without closing it.
-                self._process, self._forked, self._connection = os.getpid(), self._connection, None
-            if self._connection is None:
-                self._connection = connect(
-                    self.path, durability=self._durability, read_only=self._read_only, vfs=self._vfs
-                )
+    def use(self) -> Iterator[apsw.Connection]:
+        """Give out a sound connection."""
+        with self.lock:
+            connection = self.open()
             try:
-                yield self._connection.execute
-            except (apsw.IOError, apsw.FullError, apsw.CorruptError):
-                self._drop()
+                yield connection
+            except _SPOILING:
+                self.drop()
                 raise
 
-    @contextmanager
-    def _snapshot(self) -> Iterator[Any]:
-        """Give out `execute` inside a transaction that reads: all its looks see the store at one moment."""
-        with self._reading() as execute:
-            execute("BEGIN")
-            try:
-                yield execute
-            finally:
-                self._roll_back()  # there is nothing to commit
+    def open(self) -> apsw.Connection:
+        """Return a sound connection; the lock is held."""
+        if self._process != os.getpid():
+            # A connection must not cross a fork: leave the parent's alone, without closing it.
+            self._process, self._left, self.connection = os.getpid(), self.connection, None
+        if self.connection is None or self._medium._closed:  # noqa: SLF001 - one noun in two classes
+            self.connection = self._medium.connect()
+            status = self._medium.path.stat()
+            self.identity = status.st_dev, status.st_ino
+        return self.connection
 
-    @contextmanager
-    def _writing(self, *, erase: bool = False) -> Iterator[Any]:
-        """Give out `execute` inside a transaction that is committed at the end, or leaves nothing."""
-        if self._read_only:
-            raise StoreUnavailable(self.url, "it was opened read-only; open it without read_only to write")
-        with self._reading() as execute:
-            if erase:
-                execute("PRAGMA secure_delete = ON").fetchall()
-            execute("BEGIN IMMEDIATE")
-            try:
-                yield execute
-                execute("COMMIT")
-            except BaseException:
-                self._roll_back()
-                raise
-            finally:
-                if erase and self._connection is not None:
-                    execute("PRAGMA secure_delete = OFF").fetchall()
+    def fail(self, error: BaseException) -> None:
+        """End a transaction that met an error without effect, and throw the connection away if it is spoiled."""
+        self.roll_back()
+        if isinstance(error, _SPOILING):
+            self.drop()
 
-    def _roll_back(self) -> None:
-        connection = self._connection
-        if connection is None or connection.get_autocommit():
+    def roll_back(self) -> None:
+        """End a transaction without effect; SQLite may have done so already, on a full disk."""
+        if self.connection is None or self.connection.get_autocommit():
             return
         try:
-            connection.execute("ROLLBACK")
+            self.connection.execute("ROLLBACK")
         except apsw.Error:
-            self._drop()
+            self.drop()
 
-    def _drop(self) -> None:
+    def drop(self) -> None:
         """Throw the connection away; what it could not write is rolled back by the next one."""
-        connection, self._connection = self._connection, None
+        connection, self.connection = self.connection, None
         if connection is not None and self._process == os.getpid():
             try:
                 connection.close(True)
             except apsw.Error as error:
-                if not self._closed:
-                    return
-                raise StoreError(self.url, f"could not be closed cleanly ({error})") from error
+                if self._medium._closed:  # noqa: SLF001
+                    raise StoreError(self._medium.url, f"could not be closed cleanly ({error})") from error
 
-    def _run_to_extend(self, execute: Any, envelope: Envelope, expected_head: str | None) -> tuple[int, RunRecord]:
-        """Return the run that a commit extends, begun if it is new; HeadMoved if it is not where the writer thinks."""
+
+class _Sql:
+    """The statements of one table."""
+
+    def __init__(self, table: Table) -> None:
+        names = [column.name for column in table.all_columns]
+        self.texts = [place for place, column in enumerate(table.all_columns) if column.type == "text"]
+        casts = [f"CAST({column.name} AS {_CASTS[column.type]})" for column in table.all_columns]
+        self.columns: dict[str | None, list[str]] = {index.name: list(index.columns) for index in table.indexes}
+        self.columns[None] = [column.name for column in table.key]
+        self.is_packed = table.packed
+        if table.packed:
+            names = ["n", *names[2:]]
+            casts = ["n >> 32", "n & 4294967295", *casts[2:]]
+            self.key = "n"
+        else:
+            self.key = ", ".join(column.name for column in table.key)
+        keys = self.key.split(", ")
+        marks = ", ".join("?" * len(names))
+        sets = ", ".join(f"{name} = excluded.{name}" for name in names if name not in keys)
+        self.select = f"SELECT {', '.join(casts)} FROM {table.name}"  # noqa: S608 - our tables and columns
+        self.by_key = " AND ".join(f"{name} = ?" for name in keys)
+        self.insert = f"INSERT INTO {table.name} ({', '.join(names)}) VALUES ({marks})"  # noqa: S608
+        self.put = f"{self.insert} ON CONFLICT ({self.key}) DO UPDATE SET {sets}"
+        self.seal = f"SELECT CAST(seal AS BLOB) FROM {table.name} WHERE {self.by_key}"  # noqa: S608
+        self.get = f"{self.select} WHERE {self.by_key}"
+        self.delete = f"DELETE FROM {table.name}"  # noqa: S608
+        # What identifies a row beside its key never changes: to leave it alone spares the page of its index.
+        fixed = [name for index in table.indexes if index.unique for name in index.columns]
+        self.fixed = [place for place, name in enumerate(names) if name in keys or name in fixed]
+        self.changing = [place for place in range(len(names)) if place not in self.fixed]
+        sets = ", ".join(f"{names[place]} = ?" for place in self.changing)
+        wheres = " AND ".join(f"{names[place]} = ?" for place in self.fixed)
+        self.update = f"UPDATE {table.name} SET {sets} WHERE {wheres} AND seal = ?"  # noqa: S608
+
+    def values(self, row: Row) -> Row:
+        """Return a row's cells as they are bound."""
+        return (_packed(row[0], row[1]), *row[2:]) if self.is_packed else row
+
+    def key_values(self, key: Key) -> Key:
+        """Return a key's cells as they are bound."""
+        return (_packed(key[0], key[1]),) if self.is_packed else key
+
+    def row(self, cells: Sequence[Any]) -> Row:
+        """Return what was read as a row, text decoded; what damage left that is no text keeps its bytes, escaped."""
+        found = list(cells)
+        for place in self.texts:
+            if found[place] is not None:
+                found[place] = found[place].decode(errors="surrogateescape")
+        return tuple(found)
+
+
+@cache
+def _sql(table: str) -> _Sql:
+    from holdfast.store.tables import TABLES  # noqa: PLC0415 - by name, so that the cache holds texts only
+
+    return _Sql(next(one for one in TABLES if one.name == table))
+
+
+@cache
+def _scan_text(  # noqa: PLR0917 - the shape of a scan, as the key of a cache
+    table: str,
+    index: str | None,
+    bound: int,
+    has_low: bool,  # noqa: FBT001
+    has_high: bool,  # noqa: FBT001
+    reverse: bool,  # noqa: FBT001
+) -> str:
+    """Return the query of a scan, of which there are few: built once, it is found in SQLite's cache of statements."""
+    sql = _sql(table)
+    columns = sql.columns[index]
+    if sql.is_packed:
+        lead = columns[:-2]
+        wheres = [f"{name} = ?" for name in lead[:bound]]
+        if bound >= len(lead):
+            wheres.append("n BETWEEN ? AND ?")
+        columns = [*lead, "n"]
+    else:
+        wheres = [f"{name} = ?" for name in columns[:bound]]
+        wheres += [f"{columns[bound]} >= ?"] if has_low else []
+        wheres += [f"{columns[bound]} <= ?"] if has_high else []
+    where = f" WHERE {' AND '.join(wheres)}" if wheres else ""
+    order = ", ".join(f"{name}{' DESC' if reverse else ''}" for name in columns)
+    return f"{sql.select}{where} ORDER BY {order} LIMIT ?"
+
+
+def _raw(text: str) -> bytes:
+    try:
+        return text.encode(errors="surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode(errors="surrogatepass")  # no bytes that were ever stored: it will not be found
+
+
+def _packed(line: Cell, number: Cell) -> int:
+    return int(line) << _NUMBER_BITS | int(number)  # type: ignore[arg-type]
+
+
+def _packed_bounds(key: Sequence[Any], low: Any, high: Any) -> tuple[int, int] | None:
+    """Return the first and the last packed key that begin with these cells, None if there can be none."""
+    if len(key) > 1:
+        return (_packed(*key),) * 2
+    top = _LAST_NUMBER if key else _LAST_LINE
+    low, high = 0 if low is None else max(0, low), top if high is None else min(top, high)
+    if low > high:
+        return None
+    return (_packed(key[0], low), _packed(key[0], high)) if key else (_packed(low, 0), _packed(high, _LAST_NUMBER))
+
+
+class _Reader:
+    """Looks at one moment of the file."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._execute = connection.execute
+        self._changes = connection.changes
+
+    def execute(self, text: str, values: Sequence[Any] = ()) -> Any:
+        """Run a statement; a value that is escaped bytes and no text is compared as what it is."""
         try:
-            number, run = run_of(execute, envelope.run)
-        except NotFound:
-            if expected_head is not None:
-                raise HeadMoved(envelope.run, expected_head, None) from None
-            number, run = begin_run(execute, envelope.run, envelope.created_at)
-        if run.head != expected_head or run.last_seq != envelope.seq - 1:
-            raise HeadMoved(envelope.run, expected_head, run.head)
-        return number, run
+            return self._execute(text, values)
+        except UnicodeEncodeError:
+            raw = [_raw(one) if isinstance(one, str) else one for one in values]
+            marks = ["CAST(? AS TEXT)" if isinstance(one, str) else "?" for one in values]
+            parts = text.split("?")
+            return self._execute("".join(map("".join, zip(parts, [*marks, ""], strict=True))), raw)
+
+    def get(self, table: Table, key: Key) -> Row | None:
+        """Return the row with this key."""
+        sql = _sql(table.name)
+        rows = self.execute(sql.get, sql.key_values(key)).fetchall()
+        return sql.row(rows[0]) if rows else None
+
+    def scan(
+        self,
+        table: Table,
+        prefix: Key = (),
+        *,
+        index: str | None = None,
+        low: Any = None,
+        high: Any = None,
+        reverse: bool = False,
+        limit: int | None = None,
+    ) -> list[Row]:
+        """Return rows in the order of their key or of an index."""
+        sql = _sql(table.name)
+        given: tuple[Any, ...] = prefix
+        if sql.is_packed:
+            lead = len(sql.columns[index]) - 2
+            if len(prefix) >= lead:
+                bounds = _packed_bounds(prefix[lead:], low, high)
+                if bounds is None:
+                    return []
+                given = (*prefix[:lead], *bounds)
+        else:
+            given += () if low is None else (low,)
+            given += () if high is None else (high,)
+        text = _scan_text(table.name, index, len(prefix), low is not None, high is not None, reverse)
+        rows = self.execute(text, (*given, -1 if limit is None else limit)).fetchall()
+        if not rows and index is not None and limit != 0:
+            self._check_index(table, index, prefix)
+        return [sql.row(row) for row in rows]
+
+    def _check_index(self, table: Table, index: str, prefix: Key) -> None:
+        """Raise StoreCorrupt if a row is there that a unique index does not know: it would pass for not there."""
+        chosen = next(one for one in table.indexes if one.name == index)
+        if chosen.unique and len(prefix) == len(chosen.columns):
+            wheres = " AND ".join(f"{name} = ?" for name in chosen.columns)
+            if self.execute(f"SELECT 1 FROM {table.name} NOT INDEXED WHERE {wheres} LIMIT 1", prefix).fetchall():  # noqa: S608
+                raise StoreCorrupt(f"index {index} does not know a row that is there", "here")
+
+    def begun(self, limit: int | None) -> list[Row]:
+        """Return the rows of runs, the last begun first."""
+        sql = _sql(RUN.name)
+        rows = self.execute(f"{sql.select} ORDER BY begun DESC LIMIT ?", (-1 if limit is None else limit,)).fetchall()
+        return [sql.row(row) for row in rows]
+
+    def fetch(self, ids: Sequence[bytes]) -> dict[bytes, Chunk]:
+        """Return those of these chunks that are there, as they are stored."""
+        found: dict[bytes, Chunk] = {}
+        for start in range(0, len(ids), _FETCH_AT_ONCE):
+            some = ids[start : start + _FETCH_AT_ONCE]
+            marks = ",".join("?" * len(some))
+            query = f"SELECT {_CHUNK} FROM chunk WHERE id IN ({marks})"  # noqa: S608 - only ? marks
+            for row in self.execute(query, tuple(some)):
+                found[row[0]] = Chunk(*row)
+        return found
+
+    def held(self, run: int) -> set[bytes]:
+        """Return the ids of the chunks that a run holds."""
+        query = f"SELECT {_CHUNK_ID} FROM hold JOIN chunk ON chunk.n = hold.chunk WHERE hold.run = ?"  # noqa: S608
+        return {row[0] for row in self.execute(query, (run,))}
+
+
+class _Transaction(_Reader):
+    """Reads and writes that take effect together."""
+
+    def lock(self, run: str) -> None:
+        """Do nothing: one transaction writes at a time."""
+
+    def apply(self, batch: Batch) -> None:
+        """Carry a batch out; a row that is replaced under a guard is checked by the statement that replaces it."""
+        guards = {(table.name, key): seal for table, key, seal in batch.guards}
+        puts = []
+        for table, row in batch.puts:
+            place = table.name, row[: len(table.key)]
+            if guards.get(place) is None or not self._replaced(table, row, guards[place]):
+                puts.append((table, row))
+            else:
+                del guards[place]
+        for (name, key), seal in guards.items():
+            rows = self.execute(_sql(name).seal, _sql(name).key_values(key)).fetchall()
+            if (rows[0][0] if rows else None) != seal:
+                raise StaleError(name)
+        if batch.chunks:
+            self.hold(batch.run, batch.chunks)
+        for table, row in batch.inserts:
+            self.insert(table, row)
+        for table, row in puts:
+            self.put(table, row)
+        for table, key in batch.drops:
+            self.drop(table, key)
+
+    def _replaced(self, table: Table, row: Row, seal: bytes | None) -> bool:
+        """Replace a row that has this seal; False if there is none, or its identity is another."""
+        sql = _sql(table.name)
+        cells = sql.values(row)
+        given = [*[cells[place] for place in sql.changing], *[cells[place] for place in sql.fixed], seal]
+        self.execute(sql.update, given)
+        return bool(self._changes())
+
+    def insert(self, table: Table, row: Row) -> None:
+        """Add a row; StaleError if there is one with its key."""
+        sql = _sql(table.name)
+        try:
+            self.execute(sql.insert, sql.values(row))
+        except apsw.ConstraintError:
+            raise StaleError(table.name) from None
+
+    def put(self, table: Table, row: Row) -> None:
+        """Add a row, or replace the one with its key."""
+        sql = _sql(table.name)
+        try:
+            self.execute(sql.put, sql.values(row))
+        except apsw.ConstraintError:
+            raise StaleError(table.name) from None
+
+    def drop(self, table: Table, prefix: Key) -> None:
+        """Delete the rows whose key begins with this."""
+        sql = _sql(table.name)
+        if sql.is_packed and len(prefix) == 1:
+            bounds = _packed(prefix[0], 0), _packed(prefix[0], _LAST_NUMBER)
+            self.execute(f"{sql.delete} WHERE n BETWEEN ? AND ?", bounds)
+        elif sql.is_packed:
+            self.execute(f"{sql.delete} WHERE n = ?", sql.key_values(prefix))
+        else:
+            wheres = " AND ".join(f"{column.name} = ?" for column in table.key[: len(prefix)])
+            self.execute(f"{sql.delete} WHERE {wheres}", prefix)
+
+    def hold(self, run: int, chunks: Iterable[Chunk]) -> None:
+        """Store chunks and let a run hold them; one that is there with other bytes is replaced."""
+        execute = self.execute
+        for chunk in chunks:
+            there = execute(f"SELECT n, {_CHUNK} FROM chunk WHERE id = ?", (chunk.id,)).fetchall()  # noqa: S608
+            if not there:
+                execute("INSERT INTO chunk (id, codec, size, holders, data) VALUES (?, ?, ?, 1, ?)", tuple(chunk))
+                number = execute("SELECT last_insert_rowid()").fetchall()[0][0]
+                execute("INSERT OR IGNORE INTO hold (run, chunk) VALUES (?, ?)", (run, number))
+                continue
+            number, *stored = there[0]
+            if tuple(stored) != tuple(chunk):
+                execute(
+                    "UPDATE chunk SET codec = ?, size = ?, data = ? WHERE n = ?",
+                    (chunk.codec, chunk.size, chunk.data, number),
+                )
+            self._hold(run, number)
+
+    def _hold(self, run: int, chunk: int) -> None:
+        rows = self.execute(
+            "INSERT OR IGNORE INTO hold (run, chunk) VALUES (?, ?) RETURNING 1", (run, chunk)
+        ).fetchall()
+        if rows:
+            self.execute("UPDATE chunk SET holders = holders + 1 WHERE n = ?", (chunk,))
+
+    def hold_ids(self, run: int, ids: Collection[bytes]) -> None:
+        """Let a run hold chunks that are there."""
+        names = list(ids)
+        for start in range(0, len(names), _FETCH_AT_ONCE):
+            some = names[start : start + _FETCH_AT_ONCE]
+            marks = ",".join("?" * len(some))
+            new = self.execute(
+                f"INSERT OR IGNORE INTO hold (run, chunk) SELECT ?, n FROM chunk WHERE id IN ({marks}) RETURNING chunk",  # noqa: S608 - only ? marks
+                (run, *some),
+            ).fetchall()
+            marks = ",".join("?" * len(new))
+            self.execute(
+                f"UPDATE chunk SET holders = holders + 1 WHERE n IN ({marks})",  # noqa: S608 - only ? marks
+                tuple(number for (number,) in new),
+            )
+
+    def release(self, run: int, ids: Collection[bytes] | None) -> None:
+        """End a run's hold on chunks, and delete those whose holders are all gone, by count and by row."""
+        if ids is None:
+            gone = self.execute("DELETE FROM hold WHERE run = ? RETURNING chunk", (run,)).fetchall()
+        else:
+            gone = []
+            for name in ids:
+                gone += self.execute(
+                    "DELETE FROM hold WHERE run = ? AND chunk = (SELECT n FROM chunk WHERE id = ?) RETURNING chunk",
+                    (run, name),
+                ).fetchall()
+        for (number,) in gone:
+            self.execute("UPDATE chunk SET holders = holders - 1 WHERE n = ? AND holders > 1", (number,))
+            if not self.execute("SELECT changes()").fetchall()[0][0]:
+                self.execute(
+                    "DELETE FROM chunk WHERE n = ?1 AND holders <= 1 "
+                    "AND NOT EXISTS (SELECT 1 FROM hold WHERE chunk = ?1)",
+                    (number,),
+                )

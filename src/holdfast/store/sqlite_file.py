@@ -16,46 +16,64 @@ from typing import TYPE_CHECKING, Literal
 
 import apsw
 
-from holdfast.errors import FormatTooNew, StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreUnavailable
+from holdfast.errors import (
+    FormatTooNew,
+    HoldfastError,
+    StoreBusy,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreUnavailable,
+)
+from holdfast.store.private_folder import PROJECT_FOLDER, check_private_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SCHEMA_VERSION = 1
-APPLICATION_ID = 0x484F4C44  # "HOLD"
+APPLICATION_ID = 0x484F4C32  # "HOL2": format 2; the first format had another
 OLDEST_SQLITE = 3_051_003  # before it two connections that checkpoint at once could corrupt the file
 BUSY_TIMEOUT_MS = 60_000
 _LARGEST_VALUE = 16 * 1024 * 1024
-_SCHEMA = Path(__file__).with_name("sql") / "sqlite_schema.sql"
+_STEPS = Path(__file__).with_name("sql") / "sqlite"
+_FIRST_FORMAT = 0x484F4C44  # "HOLD"
 
 Durability = Literal["power", "process"]
 
 
 @contextmanager
 def translated(store: str) -> Iterator[None]:
-    """Turn the driver's errors into ours, each with what to do next."""
+    """Turn the driver's errors into ours."""
     try:
         yield
-    except (apsw.CorruptError, apsw.NotADBError, apsw.FormatError, UnicodeDecodeError) as error:
-        raise StoreCorrupt(
-            f"the file is damaged or is no SQLite database ({error}): bring it back from a copy or a bundle", store
-        ) from error
-    except apsw.FullError as error:
-        raise StoreFull(store, "no space left; nothing was written. Free some space, then repeat") from error
-    except (apsw.BusyError, apsw.LockedError) as error:
-        raise StoreBusy(store, "other processes kept it locked for too long; repeat the call") from error
-    except (apsw.ReadOnlyError, apsw.PermissionsError) as error:
-        raise StoreUnavailable(store, f"it cannot be written ({error}); check the permissions of its folder") from error
-    except (apsw.CantOpenError, apsw.IOError) as error:
-        raise StoreUnavailable(store, f"the disk refused ({error}); nothing was acknowledged") from error
-    except apsw.TooBigError as error:
-        raise StoreCorrupt(f"a stored value is larger than any that is ever written ({error})", store) from error
-    except apsw.Error as error:
-        raise StoreError(store, f"SQLite refused ({type(error).__name__}: {error})") from error
+    except (apsw.Error, UnicodeDecodeError) as error:
+        raise translation(error, store) from error
 
 
-def connect(path: Path, *, durability: Durability, read_only: bool, vfs: str | None = None) -> apsw.Connection:
-    """Return a connection to the store in this file, made first if it is not there; StoreError or IntegrityError."""
+def translation(error: Exception, store: str) -> HoldfastError:
+    """Return the error of ours for one of the driver's, with what to do next."""
+    match error:
+        case apsw.CorruptError() | apsw.NotADBError() | apsw.FormatError() | UnicodeDecodeError():
+            return StoreCorrupt(
+                f"the file is damaged or is not a SQLite database ({error}): restore it from a copy or a bundle", store
+            )
+        case apsw.FullError():
+            return StoreFull(store, "no space left; nothing was written. Free some space, then repeat")
+        case apsw.BusyError() | apsw.LockedError():
+            return StoreBusy(store, "other processes kept it locked for too long; repeat the call")
+        case apsw.ReadOnlyError() | apsw.PermissionsError():
+            return StoreUnavailable(store, f"it cannot be written ({error}); check the permissions of its folder")
+        case apsw.CantOpenError() | apsw.IOError():
+            return StoreUnavailable(store, f"the disk refused ({error}); nothing was acknowledged")
+        case apsw.TooBigError():
+            return StoreCorrupt(f"a stored value is larger than any that is ever written ({error})", store)
+        case _:
+            return StoreError(store, f"SQLite refused ({type(error).__name__}: {error})")
+
+
+def connect(
+    path: Path, *, durability: Durability, read_only: bool, vfs: str | None = None
+) -> tuple[apsw.Connection, list[int]]:
+    """Return a connection to the store in this file, made first if it is not there, and the migrations applied."""
     store = str(path)
     if apsw.apsw_version() and apsw.sqlite_lib_version() and _library_version() < OLDEST_SQLITE:
         raise StoreUnavailable(store, f"SQLite {apsw.sqlite_lib_version()} can corrupt it: install a newer apsw")
@@ -68,7 +86,7 @@ def connect(path: Path, *, durability: Durability, read_only: bool, vfs: str | N
             connection = _open(path, read_only=read_only, vfs=vfs)
             try:
                 _harden(connection)
-                _settle_schema(connection, store, read_only=read_only)
+                applied = _settle_schema(connection, store, read_only=read_only)
                 if not read_only:
                     _make_durable(connection, durability, store)
             except apsw.BusyError:
@@ -81,7 +99,7 @@ def connect(path: Path, *, durability: Durability, read_only: bool, vfs: str | N
                 connection.close()
                 raise
             else:
-                return connection
+                return connection, applied
 
 
 def fold_log(path: Path) -> None:
@@ -92,6 +110,7 @@ def fold_log(path: Path) -> None:
             connection.execute("PRAGMA journal_mode = DELETE").fetchall()
         finally:
             connection.close()
+    Path(f"{path}-heads").unlink(missing_ok=True)
 
 
 def can_be_written(path: Path) -> bool:
@@ -119,6 +138,9 @@ def _make_private_file(path: Path, store: str) -> None:
         for folder in reversed((path.parent, *path.parent.parents)):
             if not folder.exists():
                 _make_private_folder(folder)
+        check_private_folder(path.parent, store)
+        if path.parent.name == PROJECT_FOLDER and not path.exists():
+            _hide_from_git(path.parent)
         try:
             descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         except FileExistsError:
@@ -142,6 +164,18 @@ def _make_private_folder(folder: Path) -> None:
     except FileExistsError:
         return
     folder.chmod(0o700)  # a umask may have taken the owner's rights too
+
+
+def _hide_from_git(folder: Path) -> None:
+    """Let git ignore the folder: it would commit the store with `add -A`, and delete it with `clean -fd`."""
+    try:
+        descriptor = os.open(folder / ".gitignore", os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        return
+    try:
+        os.write(descriptor, b"*\n")
+    finally:
+        os.close(descriptor)
 
 
 def _sync_ancestors(path: Path) -> None:
@@ -168,7 +202,7 @@ def _check_owner(path: Path, store: str) -> None:
     except OSError as error:
         raise StoreUnavailable(store, f"cannot be reached ({error.strerror})") from error
     if not stat.S_ISREG(status.st_mode):
-        raise StoreUnavailable(store, "is no regular file; a store is never opened through a link")
+        raise StoreUnavailable(store, "is not a regular file; a store is never opened through a link")
     if status.st_size == 1:
         # SQLite takes a single byte for an empty file, and would begin a new store over it.
         raise StoreCorrupt("the file was cut short: it holds a single byte", store)
@@ -208,24 +242,65 @@ def _harden(connection: apsw.Connection) -> None:
     connection.execute("PRAGMA temp_store = MEMORY")
 
 
-def _settle_schema(connection: apsw.Connection, store: str, *, read_only: bool) -> None:
-    """Create the schema in an empty file, or compare it with ours."""
+def _settle_schema(connection: apsw.Connection, store: str, *, read_only: bool) -> list[int]:
+    """Create or migrate the schema, compare it with ours, and return the versions that were applied."""
+    applied: list[int] = []
     if not read_only and not _schema(connection):
         connection.execute("PRAGMA page_size = 8192")
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         with _immediate(connection):
             if not _schema(connection):
-                for statement in _statements():
-                    connection.execute(statement)
+                _apply(connection, 0)
                 connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-    if _pragma(connection, "application_id") != APPLICATION_ID:
-        raise StoreCorrupt("is no Holdfast store; choose another file", store)
-    version = _pragma(connection, "user_version")
-    if version > SCHEMA_VERSION:
-        raise FormatTooNew(f"store {store}", version, SCHEMA_VERSION)
-    if _schema(connection) != set(_statements()):
+    version, newest = _known_version(connection, store), len(_steps())
+    if version < newest:
+        if read_only:
+            raise StoreUnavailable(store, "its tables are of an older version: open it once without read_only")
+        with _immediate(connection):
+            version = _pragma(connection, "user_version")
+            if _schema(connection) != _expected(version):
+                raise StoreCorrupt("its tables are not those of a Holdfast store: it was altered or damaged", store)
+            applied = _apply(connection, version)
+    if _schema(connection) != _expected(newest):
         raise StoreCorrupt("its tables are not those of a Holdfast store: it was altered or damaged", store)
+    return applied
+
+
+def _known_version(connection: apsw.Connection, store: str) -> int:
+    """Return the version of a file's tables; StoreCorrupt or FormatTooNew unless it is one of ours."""
+    found, version = _pragma(connection, "application_id"), _pragma(connection, "user_version")
+    if found == _FIRST_FORMAT:
+        raise StoreCorrupt(
+            "is a store of the first format, which this version does not read; choose another file", store
+        )
+    if found != APPLICATION_ID:
+        raise StoreCorrupt("is not a Holdfast store; choose another file", store)
+    if version > len(_steps()):
+        raise FormatTooNew(f"store {store}", version, len(_steps()))
+    if version < 1:
+        raise StoreCorrupt(f"its version ({version}) was never given: it was altered or damaged", store)
+    return version
+
+
+def _apply(connection: apsw.Connection, version: int) -> list[int]:
+    """Apply the steps after a version, inside a transaction, and return their numbers."""
+    applied = []
+    for number, statements in enumerate(_steps(), 1):
+        if number > version:
+            for statement in statements:
+                connection.execute(statement)
+            applied.append(number)
+    connection.execute(f"PRAGMA user_version = {len(_steps())}")
+    return applied
+
+
+def is_same_file(path: str, identity: tuple[int, int] | None) -> bool:
+    """Tell whether a path still leads to the file that was opened there."""
+    try:
+        status = os.stat(path)  # noqa: PTH116 - a text: 3 us less than a Path in every commit
+    except OSError:
+        return False
+    return (status.st_dev, status.st_ino) == identity
 
 
 def _make_durable(connection: apsw.Connection, durability: Durability, store: str) -> None:
@@ -259,8 +334,23 @@ def _is_implied(sql: object, name: object) -> bool:
 
 
 @cache
-def _statements() -> tuple[str, ...]:
-    return tuple(statement.strip() for statement in _SCHEMA.read_text().split(";") if statement.strip())
+def _steps() -> tuple[tuple[str, ...], ...]:
+    """Return the statements of every step, oldest first: a new file goes through all of them."""
+    texts = [file.read_text() for file in sorted(_STEPS.glob("*.sql"))]
+    return tuple(tuple(part.strip() for part in text.split(";") if part.strip()) for text in texts)
+
+
+@cache
+def _expected(version: int) -> frozenset[str]:
+    """Return the schema that the steps up to a version make."""
+    connection = apsw.Connection(":memory:")
+    try:
+        for statements in _steps()[:version]:
+            for statement in statements:
+                connection.execute(statement)
+        return frozenset(_schema(connection))
+    finally:
+        connection.close()
 
 
 def _pragma(connection: apsw.Connection, name: str) -> int:

@@ -8,88 +8,31 @@ from __future__ import annotations
 
 import multiprocessing
 import threading
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import timedelta
+from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
 
 from holdfast.encode.chunks import Chunk
-from holdfast.encode.tree import LEAF, Ref, leaf_id
 from holdfast.errors import CheckpointCorrupt, Conflict, HeadMoved, IntegrityError, NotFound, UsageError
-from holdfast.model.checkpoint import FORMAT_VERSION, CheckpointRecord, Envelope, Marks, SectionRecord, Summary
-from holdfast.model.ids import make_checkpoint_id
-from holdfast.model.recovery import RecoveryInfo
+from holdfast.model.checkpoint import CheckpointRecord, Marks
+from holdfast.store.inspection import Inspection
+from holdfast.testing.feed_contract import FeedContract
+from holdfast.testing.journal_contract import JournalContract
+from holdfast.testing.line import NOON, Line, chunk_of
+from holdfast.testing.line_contract import LineContract
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from holdfast.store.api import Store
+    from holdfast.store.store import Store
 
-NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
-
-
-def chunk_of(text: str) -> Chunk:
-    """Return a leaf, stored as it is."""
-    data = text.encode()
-    return Chunk(leaf_id(data), 0, len(data), data)
+__all__ = ["NOON", "Line", "StoreContract", "chunk_of"]
 
 
-class Line:
-    """One writer on one run, which knows where it stands and numbers its checkpoints itself."""
-
-    def __init__(self, store: Store, run: str = "run", *, at: datetime = NOON) -> None:
-        self.store = store
-        self.run = run
-        self.at = at
-        self.head: CheckpointRecord | None = None
-        self.seq = 0
-
-    def envelope(self, chunks: Sequence[Chunk], **changes: Any) -> Envelope:
-        """Return the envelope that this writer would commit next."""
-        refs = [Ref(LEAF, chunk.size, chunk.id) for chunk in chunks]
-        entropy = leaf_id(f"{self.run} {self.seq} {id(self)}".encode())
-        envelope = Envelope(
-            format_version=FORMAT_VERSION,
-            id=make_checkpoint_id(int(self.at.timestamp() * 1000), entropy),
-            run=self.run,
-            seq=self.seq + 1,
-            parent=self.head.envelope.id if self.head else None,
-            parent_checksum=self.head.checksum if self.head else None,
-            trigger="manual",
-            reason="",
-            created_at=self.at,
-            program_version="0",
-            sections=tuple(SectionRecord(f"s{n}", ref.kind, ref.id, ref.size) for n, ref in enumerate(refs)),
-            stored_bytes=sum(chunk.size for chunk in chunks),
-            codec="none",
-            recovery=RecoveryInfo(),
-            summary=Summary(state="S", agents={"running": 1}, budget_used={"tokens": 7}),
-        )
-        return msgspec.structs.replace(envelope, **changes)
-
-    def commit(self, *chunks: Chunk, marks: Marks | None = None) -> CheckpointRecord:
-        """Commit these chunks as the next checkpoint."""
-        record = self.store.commit(
-            self.envelope(chunks), marks or Marks(), chunks, expected_head=self.head.envelope.id if self.head else None
-        )
-        self.head, self.seq = record, record.envelope.seq
-        return record
-
-    def follow(self) -> None:
-        """Go to the run's head as the store has it."""
-        record = self.store.run(self.run)
-        self.seq = record.last_seq
-        self.head = None if record.head is None else self.store.checkpoint(record.head)
-
-
-class StoreContract:
+class StoreContract(JournalContract, FeedContract, LineContract):
     """The obligations of a store; a subclass is collected by pytest."""
-
-    def open_store(self, folder: Path) -> Store:
-        """Open the store of this folder: the same one each time, if it is durable."""
-        raise NotImplementedError
 
     def raw_chunk(self, store: Store, chunk: bytes) -> Chunk | None:
         """Return a chunk as it is stored."""
@@ -126,13 +69,6 @@ class StoreContract:
     def lose_checkpoint(self, store: Store, checkpoint: str) -> None:
         """Take a checkpoint away without a trace; asked of durable stores only."""
         raise NotImplementedError
-
-    @pytest.fixture
-    def store(self, tmp_path: Path) -> Iterator[Store]:
-        """Open the store under test."""
-        store = self.open_store(tmp_path)
-        yield store
-        store.close()
 
     def test_a_commit_stores_chunks_holds_and_number_and_moves_the_head(self, store: Store) -> None:
         """Proves A10."""
@@ -527,7 +463,7 @@ class StoreContract:
         assert self.raw_chunk_ids(store) == {shared.id}
         assert store.stats().chunks == 1
 
-    def test_a_damaged_chunk_is_mended_by_the_next_commit_that_brings_it(self, store: Store) -> None:
+    def test_a_damaged_chunk_is_repaired_by_the_next_commit_that_brings_it(self, store: Store) -> None:
         """Proves X3."""
         line, chunk = Line(store), chunk_of("precious")
         line.commit(chunk)
@@ -578,7 +514,7 @@ class StoreContract:
         store.delete("run", [doomed.envelope.id])
         store.release("run", [chunk_of("one").id], expected_seq=2, created_at=NOON)
         store.reclaim()
-        assert list(store.check()) == []
+        assert list(Inspection(store).check()) == []
 
     def test_statistics_count_what_is_there(self, store: Store) -> None:
         empty = store.stats()
@@ -680,7 +616,7 @@ class StoreContract:
             assert self.raw_numbers(again, "run") == list(range(1, 25))
             everything = {chunk_of(f"{n} {turn}").id for n in range(4) for turn in range(6)}
             assert self.raw_holds(again, "run") == everything
-            assert list(again.check()) == []
+            assert list(Inspection(again).check()) == []
         finally:
             again.close()
 

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from random import Random
     from types import TracebackType
 
-Operation = Literal["create", "write", "truncate", "sync", "delete", "make folder", "sync folder", "read"]
+Operation = Literal[
+    "create", "write", "truncate", "sync", "rename", "delete", "erase", "make folder", "sync folder", "read"
+]  # fmt: skip
 SECTOR_BYTES = 512
 _SQLITE_CODES: dict[Operation, int] = {
     "create": apsw.SQLITE_CANTOPEN,
@@ -35,6 +37,8 @@ _SQLITE_CODES: dict[Operation, int] = {
 
 class Call(NamedTuple):
     """One storage call; `offset` is where a write begins or to what size a file is truncated.
+
+    A rename has the new name as its path and the old one as its data. An erased file is about to be removed.
 
     What SQLite's own VFS does as part of another call is `implied`: it is logged, but has no number.
     """
@@ -106,7 +110,8 @@ class FaultyDisk:
         self._layer.unregister()
 
     def __enter__(self) -> Self:
-        for name, layer in (("mkdir", self._mkdir), ("open", self._open), ("fsync", self._fsync)):
+        layers = {"mkdir": self._mkdir, "open": self._open, "fsync": self._fsync, "pwrite": self._pwrite}
+        for name, layer in layers.items():
             self._originals[name] = getattr(os, name)
             setattr(os, name, layer)
         return self
@@ -133,11 +138,27 @@ class FaultyDisk:
             self._descriptors.pop(descriptor, None)
         return descriptor
 
+    def _pwrite(self, descriptor: int, data: bytes, offset: int) -> Any:
+        path = self._descriptors.get(descriptor)
+        if path is not None and self._meet(Call("write", path, offset, bytes(data))) < 1.0:
+            if len(data) > SECTOR_BYTES:  # a sector is not torn
+                self._originals["pwrite"](descriptor, data[: len(data) // 2], offset)
+            kill()
+        return self._originals["pwrite"](descriptor, data, offset)
+
     def _fsync(self, descriptor: int) -> Any:
         path = self._descriptors.get(descriptor)
         if path is not None:
-            self.meet(Call("sync folder" if Path(path).is_dir() else "sync", path))
+            self._meet(Call("sync folder" if Path(path).is_dir() else "sync", path))
         return self._originals["fsync"](descriptor)
+
+    def _meet(self, call: Call) -> float:
+        """Count a call of the operating system, which fails with errors of its own."""
+        try:
+            return self.meet(call)
+        except apsw.Error as error:
+            code = self.fault.code if self.fault else errno.EIO
+            raise OSError(code, os.strerror(code), call.path) from error
 
 
 class _VFS(apsw.VFS):
@@ -256,6 +277,13 @@ class _Platter:
                 self._change(call.path, self._inodes[call.path])
             case "make folder":
                 self._change(call.path, "folder")
+            case "rename":
+                source = os.fsdecode(call.data)
+                self._change(source, None)
+                self._inodes[call.path] = self._inodes.pop(source)
+                self._change(call.path, self._inodes[call.path])
+            case "erase":
+                pass
             case "delete":
                 self._inodes.pop(call.path, None)
                 self._change(call.path, None)

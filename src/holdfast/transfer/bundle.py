@@ -1,6 +1,6 @@
 """A run as one file that can be mailed: a small store of its own, opened with the same distrust as any other.
 
-Written beside its name and renamed when it is whole; a bundle that was broken off is carried on by the next export.
+Written beside its name and renamed when it is whole; one that was interrupted is resumed by the next export.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.errors import HoldfastError, KeyRefused, NotFound, StoreUnavailable, UsageError
-from holdfast.store.sealed import read_slots, seal_store
+from holdfast.encode.documents import open_regular
+from holdfast.errors import HoldfastError, KeyRefused, NotFound, StoreCorrupt, StoreUnavailable, UsageError
+from holdfast.store.keys import has_keys, keys_of, seal_store
 from holdfast.store.sqlite import SQLiteStore
 from holdfast.store.sqlite_file import fold_log, sync_directory
 from holdfast.transfer.copy import Copied, copy_runs
@@ -18,9 +19,11 @@ from holdfast.transfer.copy import Copied, copy_runs
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from holdfast.store.api import Store
+    from holdfast.store.store import Store
 
 SUFFIX = ".holdfast"
+_HEADER_BYTES = 100
+_LARGEST_PAGE = 65_536
 
 
 def export_runs(
@@ -40,7 +43,7 @@ def export_runs(
     for name in names:
         source.run(name)  # NotFound before anything is written
     part = target.with_name(f"{target.name}.part")
-    _begin_anew_unless_ours(part, set(names))
+    _remove_unless_ours(part, set(names), source)
     bundle = SQLiteStore(part)
     try:
         copied = copy_runs(source, bundle, names, progress=progress)
@@ -54,14 +57,15 @@ def export_runs(
     return copied
 
 
-def _begin_anew_unless_ours(part: Path, names: set[str]) -> None:
-    """Throw a bundle that was broken off away if it holds a run that nobody asks for now: it is to be mailed."""
+def _remove_unless_ours(part: Path, names: set[str], source: Store) -> None:
+    """Remove an interrupted bundle if it holds a run that nobody asks for now: it is to be mailed."""
     if not part.exists():
         return
+    keys = keys_of(source)
     try:
-        bundle = SQLiteStore(part, read_only=True)
+        bundle: Store = SQLiteStore(part, read_only=True)
         try:
-            listing = bundle.runs()
+            listing = (bundle if keys is None else keys.over(bundle.medium)).runs()
         finally:
             bundle.close()
         is_ours = not listing.damaged and {run.id for run in listing} <= names
@@ -87,17 +91,27 @@ def import_runs(
     place = Path(path).absolute()
     if not place.is_file():
         raise NotFound("bundle", str(path))
+    _refuse_more(place)
     try:
         bundle = SQLiteStore(place, read_only=True)
     except StoreUnavailable as error:
         raise StoreUnavailable(error.store, f"cannot be opened as a bundle ({error.detail})") from error
     try:
-        return copy_runs(_unlocked(bundle, key), target, runs, progress=progress)
+        if key is None and has_keys(bundle):
+            raise KeyRefused(
+                "it is of an encrypted or signed store: give one of that store's keys with key=", bundle.url
+            )
+        return copy_runs(seal_store(bundle, key, sign=None), target, runs, progress=progress)
     finally:
         bundle.close()
 
 
-def _unlocked(bundle: Store, key: str | None) -> Store:
-    if key is None and read_slots(bundle) is not None:
-        raise KeyRefused("it is of an encrypted or signed store: give one of that store's keys with key=", bundle.url)
-    return seal_store(bundle, key)
+def _refuse_more(place: Path) -> None:
+    """Refuse a file with bytes after its end: SQLite would not look at them, and whoever forwards it might."""
+    with os.fdopen(open_regular(place, follow=True).descriptor, "rb") as file:
+        header = file.read(_HEADER_BYTES)
+        size = file.seek(0, os.SEEK_END)
+    page, pages = int.from_bytes(header[16:18], "big"), int.from_bytes(header[28:32], "big")
+    expected = (_LARGEST_PAGE if page == 1 else page) * pages
+    if header.startswith(b"SQLite format 3\0") and size > expected:
+        raise StoreCorrupt(f"it has {size - expected:,} bytes after its end: export the runs again", str(place))

@@ -1,4 +1,4 @@
-"""Checking a whole store: every record, chain link, head, tree and chunk; reads only."""
+"""Checking a whole store: every row, journal, chain link, head, tree, chunk and hold; reads only, once each."""
 
 from __future__ import annotations
 
@@ -7,23 +7,33 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from holdfast.encode.chunks import ChunkReader, verified
-from holdfast.encode.tree import LEAF, NODE, Ref
+from holdfast.encode.tree import LEAF, NODE, Ref, decode_node
 from holdfast.errors import ChunkCorrupt, HoldfastError, IntegrityError, NotFound
 from holdfast.model.sections import WORKSPACE
+from holdfast.store.inspection import Inspection
 from holdfast.store.lineage import is_fork, parent_checksum
 from holdfast.store.reach import Reach
+from holdfast.store.tables import Record
+from holdfast.verify.remembered import rolled_back
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Iterator
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from holdfast.model.checkpoint import CheckpointRecord, RunRecord
-    from holdfast.store.api import Listing, Store
+    from holdfast.store.api import Listing, Tombstone
+    from holdfast.store.store import Store
 
-FaultKind = Literal["store", "run", "checkpoint", "link", "head", "chunk"]
+FaultKind = Literal[
+    "store", "run", "checkpoint", "link", "head", "chunk", "journal", "tombstone", "hold", "lease", "inbox", "account"
+]
 _BATCH = 256
 _LOOKS = 5
 _BATCH_BYTES = 4 * 1024 * 1024
+_KINDS: dict[str, FaultKind] = {
+    "line": "run", "lease": "lease", "tombstone": "tombstone", "inbox": "inbox", "account": "account",
+    "record": "journal", "gap": "journal",
+}  # fmt: skip
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +45,8 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint: str | None = None
     section: str | None = None
     chunk: str | None = None
+    number: int | None = None
+    """The number in the run's journal."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,9 +65,23 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return not self.faults
 
 
-def verify(store: Store, *, progress: Callable[[str, int], None] | None = None) -> Report:
-    """Check everything in a store and name each fault; `progress` is told what was checked, and how many so far."""
-    return _Check(store, progress or (lambda _what, _count: None)).report()
+def verify(
+    store: Store,
+    *,
+    progress: Callable[[str, int], None] | None = None,
+    remembered: Mapping[str, str | tuple[int, str]] | None = None,
+) -> Report:
+    """Check everything in a store and name each fault; `progress` is told what was checked, and how many so far.
+
+    `remembered` are heads that were kept outside the store: that history still leads to them is checked as well.
+    """
+    report = _Check(store, progress or (lambda _what, _count: None)).report()
+    lost = [
+        Fault(kind="head", detail=detail, run=run, checkpoint=head if isinstance(head, str) else head[1])
+        for run, head in (remembered or {}).items()
+        if (detail := rolled_back(store, run, head)) is not None
+    ]
+    return msgspec.structs.replace(report, faults=(*report.faults, *lost)) if lost else report
 
 
 def faults_in(
@@ -106,26 +132,31 @@ class _Check:
         self._store = store
         self._progress = progress
         self._bad: dict[bytes, str | None] = {}  # a chunk, or one below it, is bad: why; None: checked and sound
+        self._below: dict[bytes, list[bytes]] = {}  # what each node refers to, for the holds of a run
         self._checkpoints = 0
         self._notes: list[str] = []
 
     def report(self) -> Report:
         """Check all there is; what cannot be read at all is a fault, and the rest is still checked."""
-        faults: list[Fault] = []
+        faults: dict[Fault, None] = {}
         runs = 0
-        try:
-            faults += [Fault(kind="store", detail=line) for line in self._store.check()]
-        except HoldfastError as error:
-            faults.append(Fault(kind="store", detail=str(error)))
+        for part in (self._medium, self._rows):
+            try:
+                faults.update(dict.fromkeys(part()))
+            except HoldfastError as error:
+                faults[Fault(kind="store", detail=str(error))] = None
         try:
             listing = self._store.runs()
             runs = len(listing)
-            faults += [Fault(kind="run", detail=str(e), run=getattr(e, "run", None)) for e in listing.damaged]
-            for run in listing:
-                faults += self._run(run)
-            faults += self._strays()
+            for damage in listing.damaged:
+                run = getattr(damage, "run", None)
+                faults[Fault(kind="run", detail=str(damage), run=run)] = None
+            for record in listing:
+                faults.update(dict.fromkeys(self._run(record.id)))
+            faults.update(dict.fromkeys(self._unlisted({record.id for record in listing})))
+            faults.update(dict.fromkeys(self._strays()))
         except HoldfastError as error:
-            faults.append(Fault(kind="store", detail=str(error)))
+            faults[Fault(kind="store", detail=str(error))] = None
         return Report(
             runs=runs,
             checkpoints=self._checkpoints,
@@ -134,34 +165,118 @@ class _Check:
             notes=tuple(self._notes),
         )
 
-    def _run(self, run: RunRecord) -> Iterator[Fault]:
+    def _medium(self) -> Iterator[Fault]:
+        for line in self._store.medium.check():
+            yield Fault(kind="store", detail=line)
+        inspection = Inspection(self._store)
+        for line in inspection.wrong_heads():
+            yield Fault(kind="store", detail=line)
+        for line in inspection.wrong_chunks():
+            yield Fault(kind="store", detail=line)
+
+    def _rows(self) -> Iterator[Fault]:
+        """Check the rows that no list of runs, checkpoints or records shows."""
+        for table, row, error in Inspection(self._store).damaged_rows():
+            kind = _KINDS.get(table.name, "store")
+            run = str(row[0]) if kind not in ("store", "journal") else None
+            yield Fault(kind=kind, detail=str(error), run=run)
+
+    def _unlisted(self, listed: Container[str]) -> Iterator[Fault]:
+        """Check the checkpoints of runs whose own row cannot be read: one bad row does not hide the others."""
+        for run in Inspection(self._store).runs_with_checkpoints():
+            if run in listed:
+                continue
+            for found in Inspection(self._store).stored_checkpoints(run):
+                if isinstance(found, IntegrityError):
+                    name = getattr(found, "checkpoint", None)
+                    yield Fault(kind="checkpoint", detail=str(found), run=run, checkpoint=name)
+                else:
+                    yield from self.sections(found)
+                    self._checkpoints += 1
+
+    def _run(self, run: str) -> Iterator[Fault]:
+        roots: list[bytes] = []
         try:
-            listing, faults = self._listed(run)
-        except IntegrityError as error:
-            yield Fault(kind="run", detail=str(error), run=run.id)
-            return
+            lines = self._store.line_names(run)
+            begun = self._store.run(run)
         except NotFound:
             return  # somebody deleted it meanwhile
+        for line in lines:
+            try:
+                yield from self._line(run, line, roots)
+            except IntegrityError as error:
+                yield Fault(kind="run", detail=str(error), run=run)
+            except NotFound:
+                return
+        yield from self._holds(begun, roots)
+        for kind, read in (("account", self._store.accounts), ("inbox", self._store.inbox)):
+            try:
+                read(run)
+            except IntegrityError as error:
+                yield Fault(kind=kind, detail=str(error), run=run)  # type: ignore[arg-type]
+
+    def _line(self, run: str, line: str, roots: list[bytes]) -> Iterator[Fault]:
+        listing, faults = self._listed(self._store.run(run, line=line), line)
         for damage in listing.damaged:
             name = getattr(damage, "checkpoint", None)
-            yield Fault(kind="checkpoint", detail=str(damage), run=run.id, checkpoint=name)
+            yield Fault(kind="checkpoint", detail=str(damage), run=run, checkpoint=name)
         yield from faults
         by_id = {record.envelope.id: record for record in listing}
         for record in listing:
             yield from self._link(record, by_id)
             yield from self.sections(record)
+            roots += [section.root for section in record.envelope.sections]
             self._checkpoints += 1
             self._progress("checkpoints", self._checkpoints)
+        head = self._store.line(run, line=line)
+        for step in self._store.journal.walk(head) if head is not None else ():
+            if step.fault is not None:
+                yield Fault(kind="journal", detail=str(step.fault), run=run, number=step.first)
+            for name in step.item.chunks if isinstance(step.item, Record) else ():
+                roots.append(name)
+                if not self._is_either(name):
+                    detail = f"chunk {name.hex()[:16]} of record #{step.first} is missing or damaged"
+                    yield Fault(kind="chunk", detail=detail, run=run, number=step.first, chunk=name.hex())
 
-    def _listed(self, run: RunRecord) -> tuple[Listing[CheckpointRecord], list[Fault]]:
-        """Return a run's checkpoints, and where they do not match its record.
+    def _is_either(self, name: bytes) -> bool:
+        """Check a chunk that is known by its name only, and what is below it."""
+        if name not in self._bad:
+            chunk = self._store.fetch([name]).get(name)
+            if _is_sound(LEAF, name, chunk):
+                self._bad[name] = None
+            elif chunk is None or not _is_sound(NODE, name, chunk):
+                self._bad[name] = "is missing or damaged"
+            else:
+                self._tree(Ref(NODE, _size_of(verified(NODE, name, chunk)), name))
+        return self._bad[name] is None
 
-        The list is newer than the record, so what does not match is looked at again if something was deleted meanwhile.
+    def _holds(self, run: RunRecord, roots: list[bytes]) -> Iterator[Fault]:
+        """Check that a run holds all that its checkpoints and records need: what nobody holds is swept away."""
+        reached: set[bytes] = set()
+        waiting = list(roots)
+        while waiting:
+            name = waiting.pop()
+            if name not in reached:
+                reached.add(name)
+                waiting += self._below.get(name, ())
+        try:
+            missing = [name for name in reached - self._store.held(run.id) if self._bad.get(name, "") is None]
+            if not missing or _deleted(self._store.run(run.id)) != _deleted(run):
+                return  # whole, or something was deleted meanwhile
+        except (NotFound, IntegrityError):
+            return
+        detail = f"{len(missing):,} chunks that it needs are not held for it: `holdfast repair` holds them again"
+        yield Fault(kind="hold", detail=detail, run=run.id, chunk=missing[0].hex())
+
+    def _listed(self, run: RunRecord, line: str) -> tuple[Listing[CheckpointRecord], list[Fault]]:
+        """Return a line's checkpoints, and where they do not match its row.
+
+        The list is newer than the row, so what does not match is looked at again if something was deleted meanwhile.
         """
         for _ in range(_LOOKS):
-            listing = self._store.checkpoints(run.id)
-            faults = list(_mismatches(run, listing))
-            now = self._store.run(run.id) if faults else run
+            listing = self._store.checkpoints(run.id, line=line)
+            faults = list(_mismatches(run, listing, self._store.tombstones(run.id, line=line)))
+            now = self._store.run(run.id, line=line) if faults else run
             if _deleted(now) == _deleted(run):
                 break
             run = now
@@ -254,7 +369,9 @@ class _Check:
             if size != ref.size:
                 raise ChunkCorrupt(f"holds {size:,} bytes, its node says {ref.size:,}", ref.id.hex())
             return []
-        return [entry for entry in reader.node(ref) if isinstance(entry, Ref)]
+        below = [entry for entry in reader.node(ref) if isinstance(entry, Ref)]
+        self._below[ref.id] = [entry.id for entry in below]
+        return below
 
     def _strays(self) -> Iterator[Fault]:
         """Check the chunks that no checkpoint reaches: damage there is damage, though nothing needs it."""
@@ -269,9 +386,17 @@ class _Check:
                     yield Fault(kind="chunk", detail="a chunk that nothing needs is damaged", chunk=name.hex())
 
 
-def _mismatches(run: RunRecord, listing: Listing[CheckpointRecord]) -> Iterator[Fault]:
-    """Compare a run's record with its checkpoints; those taken after the record was read are passed over."""
+def _mismatches(run: RunRecord, listing: Listing[CheckpointRecord], tombstones: Sequence[Tombstone]) -> Iterator[Fault]:
+    """Compare a line's row with its checkpoints and tombstones; those taken after it was read are passed over."""
     known = {record.envelope.id for record in listing if record.envelope.seq <= run.last_seq}
+    there = {record.envelope.seq for record in listing}
+    for one in tombstones:
+        if one.seq in there:
+            detail = f"checkpoint {run.id}@{one.seq} is there, and deleted as well"
+            yield Fault(kind="tombstone", detail=detail, run=run.id, checkpoint=one.id)
+        elif one.seq > run.last_seq:
+            detail = f"checkpoint {run.id}@{one.seq} is deleted, and was never taken: the last one is {run.last_seq}"
+            yield Fault(kind="tombstone", detail=detail, run=run.id, checkpoint=one.id)
     if run.head not in known and (run.head is not None or known):
         yield Fault(kind="head", detail=f"the head {run.head} is not among the sound checkpoints", run=run.id)
     if len(known) + len(listing.damaged) < run.checkpoints:
@@ -292,3 +417,11 @@ def _is_sound(kind: int, name: bytes, chunk: object) -> bool:
     except ChunkCorrupt:
         return False
     return True
+
+
+def _size_of(node: bytes) -> int:
+    """Return the size that a node states for itself; a node that cannot be read has none."""
+    try:
+        return sum(entry.size if isinstance(entry, Ref) else len(entry) for entry in decode_node(node))
+    except ValueError:
+        return 0

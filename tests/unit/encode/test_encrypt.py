@@ -1,11 +1,22 @@
 import os
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import UsageError, generate_key
-from holdfast.encode.encrypt import KeySlots, Vault, key_id, lock_slot, open_slot, parse_key
+from holdfast.encode.encrypt import (
+    SLOTS_VERSION,
+    KeySlots,
+    Vault,
+    key_id,
+    lock_slot,
+    open_slot,
+    parse_key,
+    public_key,
+    sign_slots,
+)
 
 VAULT = Vault(bytes(range(32)))
 OTHER = Vault(bytes(range(1, 33)))
@@ -53,11 +64,57 @@ def test_keys_are_read_from_text_and_nonsense_is_refused():
             parse_key(bad)
 
 
+def slots_for(keys, data_keys, mode="encrypt"):
+    made = tuple(
+        lock_slot(data_keys, name=key_id(key), public=public_key(key), mode=mode, entropy=os.urandom) for key in keys
+    )
+    return sign_slots(KeySlots(SLOTS_VERSION, mode, made), data_keys[-1])
+
+
 def test_a_slot_opens_for_its_key_and_for_no_other():
     keys = [os.urandom(32) for _ in range(3)]
-    data_key = os.urandom(32)
-    slots = KeySlots("encrypt", tuple(lock_slot(data_key, key, os.urandom) for key in keys[:2]))
-    assert [open_slot(slots, key) for key in keys] == [data_key, data_key, None]
-    forged = KeySlots("encrypt", tuple(type(slot)(key_id(keys[2]), slot.locked) for slot in slots.slots))
-    assert open_slot(forged, keys[2]) is None
-    assert open_slot(KeySlots("encrypt", (type(slots.slots[0])(key_id(keys[0]), b""),)), keys[0]) is None
+    data_keys = (os.urandom(32), os.urandom(32))
+    slots = slots_for(keys[:2], data_keys)
+    assert [open_slot(slots, key) for key in keys] == [data_keys, data_keys, None]
+
+
+def test_a_slot_that_was_altered_in_any_way_is_told_apart_from_a_missing_one():
+    """Mode, version, name and public half are bound to it, and no slot can be added or exchanged."""
+    keys = [os.urandom(32) for _ in range(3)]
+    data_keys = (os.urandom(32),)
+    slots = slots_for(keys[:2], data_keys)
+    first, second = slots.slots
+    replace = msgspec.structs.replace
+    stranger = slots_for(keys[2:], data_keys).slots[0]
+    for forged in (
+        replace(slots, mode="sign"),
+        replace(slots, version=SLOTS_VERSION + 1),
+        replace(slots, signature=b""),
+        replace(slots, slots=(replace(first, locked=b""), second)),
+        replace(slots, slots=(replace(first, locked=second.locked), second)),
+        replace(slots, slots=(first, replace(second, public=public_key(keys[2])))),
+        replace(slots, slots=(first, second, stranger)),
+        replace(slots, slots=(first,)),
+        replace(slots, slots=(replace(first, locked=first.locked[:-1] + bytes([first.locked[-1] ^ 1])), second)),
+    ):
+        with pytest.raises(ValueError, match=r"altered"):
+            open_slot(forged, keys[0])
+    assert open_slot(replace(slots, slots=(replace(first, id=key_id(keys[2])), second)), keys[0]) is None
+
+
+@given(st.binary(min_size=32, max_size=32))
+def test_chunks_of_all_epochs_are_found_and_new_ones_need_the_newest_key(name):
+    first, second, third = bytes(32), bytes([1]) * 32, bytes([2]) * 32
+    vaults = [Vault(first), Vault(first, second), Vault(first, second, third)]
+    stored = [(vault.hide(name), vault.encrypt(b"data", b"about")) for vault in vaults]
+    newest = vaults[-1]
+    assert newest.hidden_names(name) == [hidden for hidden, _ in reversed(stored)]
+    assert {newest.show(hidden) for hidden, _ in stored} == {name}
+    assert {newest.decrypt(data, b"about", named=hidden) for hidden, data in stored} == {b"data"}
+    for older in vaults[:-1]:
+        with pytest.raises(ValueError, match="does not give"):
+            older.show(stored[-1][0])
+        with pytest.raises(ValueError, match="altered"):
+            older.decrypt(stored[-1][1], b"about")
+    with pytest.raises(ValueError, match="altered"):
+        newest.decrypt(stored[0][1], b"about")

@@ -9,9 +9,9 @@ from contextlib import closing
 import pytest
 
 from holdfast.errors import LeaseHeld, LeaseLost, UsageError
-from holdfast.store.files import FilesStore
+from holdfast.model.checkpoint import Marks
 from holdfast.store.memory import MemoryStore
-from holdfast.store.postgres import PostgresStore
+from holdfast.store.open import open_store
 from holdfast.store.sqlite import SQLiteStore
 from holdfast.testing.contract import Line, chunk_of
 from postgres_server import shared_server
@@ -21,14 +21,14 @@ from postgres_server import shared_server
 def store(request, tmp_path):
     if request.param == "postgres":
         url = shared_server().database()
-        with closing(PostgresStore(url)) as store:
+        with closing(open_store(url)) as store:
             yield store
         shared_server().drop(url)
         return
     makers = {
         "memory": MemoryStore,
         "sqlite": lambda: SQLiteStore(tmp_path / "store.db"),
-        "files": lambda: FilesStore(tmp_path / "store"),
+        "files": lambda: open_store((tmp_path / "store").as_uri()),
     }
     with closing(makers[request.param]()) as store:
         yield store
@@ -37,38 +37,36 @@ def store(request, tmp_path):
 def commit(line, fence):
     envelope = line.envelope([chunk_of(f"{line.seq}")])
     head = line.head.envelope.id if line.head else None
-    from holdfast.model.checkpoint import Marks  # noqa: PLC0415
-
     line.head = line.store.commit(envelope, Marks(), [chunk_of(f"{line.seq}")], expected_head=head, fence=fence)
     line.seq = envelope.seq
 
 
 def lapse(store, lease):
     """Renew a lease for so short that it is over when the call returns, or soon after."""
-    store.renew_lease(lease, ttl_s=0.001)
-    while store.lease(lease.run) is not None:
+    store.leases.renew(lease, ttl_s=0.001)
+    while store.leases.running(lease.run) is not None:
         time.sleep(0.002)
 
 
 def test_one_owner_has_a_run_and_others_are_told_who(store):
-    lease = store.take_lease("run", owner="host-a", ttl_s=60)
-    assert store.lease("run") == lease
+    lease = store.leases.take("run", owner="host-a", ttl_s=60)
+    assert store.leases.running("run") == lease
     with pytest.raises(LeaseHeld, match="host-a"):
-        store.take_lease("run", owner="host-b", ttl_s=60)
-    store.take_lease("other", owner="host-b", ttl_s=60)
+        store.leases.take("run", owner="host-b", ttl_s=60)
+    store.leases.take("other", owner="host-b", ttl_s=60)
 
 
 def test_a_lease_may_be_taken_before_the_run_began_and_after_it_was_given_back(store):
-    lease = store.take_lease("new", owner="a", ttl_s=60)
-    store.end_lease(lease)
-    assert store.lease("new") is None
-    assert store.take_lease("new", owner="b", ttl_s=60).token > lease.token
+    lease = store.leases.take("new", owner="a", ttl_s=60)
+    store.leases.end(lease)
+    assert store.leases.running("new") is None
+    assert store.leases.take("new", owner="b", ttl_s=60).token > lease.token
     assert store.runs() == []
 
 
 def test_a_commit_under_a_lease_needs_its_token(store):
     """Proves D10."""
-    lease = store.take_lease("run", owner="a", ttl_s=60)
+    lease = store.leases.take("run", owner="a", ttl_s=60)
     line = Line(store)
     commit(line, lease.token)
     with pytest.raises(LeaseHeld):
@@ -81,35 +79,35 @@ def test_a_commit_under_a_lease_needs_its_token(store):
 
 def test_a_worker_that_slept_through_its_lease_is_fenced_off(store):
     """Proves D10."""
-    old = store.take_lease("run", owner="slow", ttl_s=60)
+    old = store.leases.take("run", owner="slow", ttl_s=60)
     line = Line(store)
     commit(line, old.token)
     lapse(store, old)
-    new = store.take_lease("run", owner="quick", ttl_s=60)
+    new = store.leases.take("run", owner="quick", ttl_s=60)
     assert new.token > old.token
     with pytest.raises(LeaseLost, match="quick"):
         commit(line, old.token)
     with pytest.raises(LeaseLost):
-        store.renew_lease(old, ttl_s=60)
-    store.end_lease(old)
-    assert store.lease("run") == new
+        store.leases.renew(old, ttl_s=60)
+    store.leases.end(old)
+    assert store.leases.running("run") == new
     commit(line, new.token)
     assert store.run("run").last_seq == 2
 
 
 def test_a_lapsed_lease_that_nobody_took_still_counts_for_its_owner(store):
-    lease = store.take_lease("run", owner="a", ttl_s=60)
+    lease = store.leases.take("run", owner="a", ttl_s=60)
     lapse(store, lease)
     commit(Line(store), lease.token)
-    assert store.renew_lease(lease, ttl_s=60).token == lease.token
+    assert store.leases.renew(lease, ttl_s=60).token == lease.token
 
 
 def test_tokens_never_go_back_when_a_run_is_deleted(store):
-    first = store.take_lease("run", owner="a", ttl_s=60)
+    first = store.leases.take("run", owner="a", ttl_s=60)
     commit(Line(store), first.token)
     store.delete_run("run")
-    assert store.lease("run") is None
-    assert store.take_lease("run", owner="b", ttl_s=60).token > first.token
+    assert store.leases.running("run") is None
+    assert store.leases.take("run", owner="b", ttl_s=60).token > first.token
 
 
 def test_of_many_who_want_a_run_one_gets_it(store):
@@ -120,7 +118,7 @@ def test_of_many_who_want_a_run_one_gets_it(store):
     def want(number):
         start.wait()
         try:
-            outcomes.append(store.take_lease("run", owner=f"worker {number}", ttl_s=60).owner)
+            outcomes.append(store.leases.take("run", owner=f"worker {number}", ttl_s=60).owner)
         except LeaseHeld as error:
             outcomes.append(error)
 
@@ -130,7 +128,7 @@ def test_of_many_who_want_a_run_one_gets_it(store):
     for thread in threads:
         thread.join()
     won = [outcome for outcome in outcomes if isinstance(outcome, str)]
-    assert won == [store.lease("run").owner]
+    assert won == [store.leases.running("run").owner]
     assert len(outcomes) == 6
 
 
@@ -139,7 +137,7 @@ def test_of_many_who_want_a_run_one_gets_it(store):
 )
 def test_terms_that_make_no_sense_are_refused(store, owner, ttl_s):
     with pytest.raises(UsageError):
-        store.take_lease("run", owner=owner, ttl_s=ttl_s)
+        store.leases.take("run", owner=owner, ttl_s=ttl_s)
 
 
 def test_a_ring_after_listening_is_heard_even_before_waiting(store):
@@ -172,7 +170,7 @@ def test_a_waiting_thread_is_woken(store):
 def test_a_bell_whose_server_restarts_rings_once_for_what_it_may_have_missed():
     """Proves E6."""
     url = shared_server().database()
-    with closing(PostgresStore(url)) as store, store.listen("run") as bell:
+    with closing(open_store(url)) as store, store.listen("run") as bell:
         shared_server().restart()
         assert bell.wait(10)
         store.wake("run")
@@ -183,7 +181,7 @@ def test_a_bell_whose_server_restarts_rings_once_for_what_it_may_have_missed():
 def test_another_tenants_ring_is_not_heard():
     """Proves E7."""
     url = shared_server().database()
-    ours, theirs = PostgresStore(url, tenant="a"), PostgresStore(url, tenant="b")
+    ours, theirs = open_store(url, tenant="a"), open_store(url, tenant="b")
     with closing(ours), closing(theirs), ours.listen("run") as bell:
         theirs.wake("run")
         assert not bell.wait(0.2)

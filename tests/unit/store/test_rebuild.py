@@ -1,4 +1,4 @@
-"""A run whose record, holds or lease are damaged gets them anew from its checkpoints."""
+"""A run whose record, holds or lease are damaged gets them rebuilt from its checkpoints."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import apsw
 import pytest
 
 from holdfast import Holdfast, generate_key
-from holdfast.errors import LeaseLost, RunCorrupt
+from holdfast.errors import LeaseLost
 from holdfast.retain.sweep import sweep
-from holdfast.store.files import FilesStore
+from holdfast.store.commit import Commit, Draft
+from holdfast.store.keys import seal_store
 from holdfast.store.memory import MemoryStore
-from holdfast.store.postgres import PostgresStore
-from holdfast.store.sealed import seal_store
-from holdfast.store.sqlite import SQLiteStore
+from holdfast.store.open import open_store
+from holdfast.store.repair import Repair
+from holdfast.store.sqlite import SQLiteMedium, SQLiteStore
 from holdfast.verify.check import verify
 from holdfast.verify.rebuild import rebuild
 from postgres_server import shared_server
@@ -27,8 +28,10 @@ class Kept:
     def __init__(self, medium, tmp_path):
         self.place = tmp_path / "x.db"
         self.url = shared_server().database() if medium == "postgres" else None
-        inner = PostgresStore(self.url) if self.url else SQLiteStore(self.place)
-        self.store = seal_store(inner, generate_key()) if medium == "sealed" else inner
+        if medium == "sealed":
+            self.store = seal_store(SQLiteMedium(self.place), generate_key())
+        else:
+            self.store = open_store(self.url) if self.url else SQLiteStore(self.place)
 
     def query(self, statement):
         if self.url:
@@ -71,12 +74,17 @@ def picture(hf):
 
 
 DAMAGE = {
-    "the record": "UPDATE run SET record = 'x' WHERE id = 'a'",
-    "every record": "UPDATE run SET record = 'x' WHERE id IN ('a', 'b')",
+    "the record": "UPDATE run SET value = 'x' WHERE id = 'a'",
+    "every record": "UPDATE run SET value = 'x' WHERE id IN ('a', 'b')",
     "the row": "DELETE FROM run WHERE id = 'a'",
     "every row": "DELETE FROM run WHERE id IN ('a', 'b')",
+    "the line": "UPDATE line SET value = 'x' WHERE run = 'a'",
+    "the line's row": "DELETE FROM line WHERE run = 'a'",
+    "every line": "DELETE FROM line",
+    "record and line": "UPDATE run SET value = 'x' WHERE id = 'a'; UPDATE line SET value = 'x' WHERE run = 'a'",
+    "every row and line": "DELETE FROM run; DELETE FROM line",
     "the holds": "DELETE FROM hold",
-    "some holds": "DELETE FROM hold WHERE chunk % 2 = 0",
+    "some holds": "DELETE FROM hold WHERE chunk > (SELECT min(chunk) FROM hold)",
     "row and holds": "DELETE FROM hold; DELETE FROM run WHERE id IN ('a', 'b')",
 }
 
@@ -86,15 +94,17 @@ def test_a_run_is_again_what_it_was(kept, damage):
     hf = fill(kept.store)
     before = picture(hf)
     for statement in DAMAGE[damage].split(";"):
-        is_blob = "'x'" in statement and kept.url is None
-        kept.query(statement.replace("'x'", "x'00'") if is_blob else statement)
+        if kept.url is None:
+            kept.query(statement.replace("'x'", "x'00'"))
+        else:
+            kept.query(statement.replace("chunk %", "get_byte(chunk, 0) %"))
     assert not verify(kept.store).sound
-    runs = kept.store.damaged_runs()
+    runs = Repair(kept.store).damaged_runs()
     assert "a" in runs
     for run in runs:
         rebuild(kept.store, run)
     assert verify(kept.store).sound
-    assert kept.store.damaged_runs() == []
+    assert Repair(kept.store).damaged_runs() == []
     after = picture(hf)
     for name in ("a", "b"):
         was, now = before[name][0], after[name][0]
@@ -112,13 +122,13 @@ def test_a_run_is_again_what_it_was(kept, damage):
 def test_a_head_that_is_damaged_with_its_record_is_the_newest_sound_one_afterwards(tmp_path):
     kept = Kept("sqlite", tmp_path)
     hf = fill(kept.store)
-    kept.query("UPDATE run SET record = x'00' WHERE id = 'a'")
-    kept.query("UPDATE checkpoint SET envelope = x'00' WHERE run = 'a' AND seq = 5")
+    kept.query("UPDATE line SET value = x'00' WHERE run = 'a'")
+    kept.query("UPDATE checkpoint SET value = x'00' WHERE run = 'a' AND seq = 5")
     made = rebuild(kept.store, "a")
     assert made is not None
     assert (made.head, made.last_seq, made.checkpoints) == (hf.find("a@4").id, 5, 4)
-    kept.query("UPDATE run SET record = x'00' WHERE id = 'a'")
-    kept.query("UPDATE checkpoint SET envelope = x'00' WHERE run = 'a'")
+    kept.query("UPDATE line SET value = x'00' WHERE run = 'a'")
+    kept.query("UPDATE checkpoint SET value = x'00' WHERE run = 'a'")
     made = rebuild(kept.store, "a")
     assert made is not None
     assert (made.head, made.last_seq, made.checkpoints) == (None, 5, 4)
@@ -126,50 +136,58 @@ def test_a_head_that_is_damaged_with_its_record_is_the_newest_sound_one_afterwar
     kept.close()
 
 
-@pytest.mark.parametrize("token", [1, 7, 999_999, 2**63 - 1, -5])
-def test_a_damaged_lease_is_nobodys_and_tokens_go_on_growing(tmp_path, token):
+@pytest.mark.parametrize("damage", ["value = x'00'", "seal = x'00'", "value = zeroblob(2000)"])
+@pytest.mark.parametrize("line", ["", "value = x'00'"])
+def test_a_damaged_lease_is_nobodys_and_tokens_go_on_growing(tmp_path, damage, line):
     kept = Kept("sqlite", tmp_path)
     hf = fill(kept.store)
     tokens = []
     for _ in range(8):
-        lease = kept.store.take_lease("a", owner="me", ttl_s=1000)
+        lease = kept.store.leases.take("a", owner="me", ttl_s=1000)
         tokens.append(lease.token)
-    kept.query(f"UPDATE lease SET token = {token}, expires_at = 9e12, seal = x'00'")
-    kept.query("INSERT INTO lease VALUES ('nowhere', '', 1, 9e12, x'00')")
-    with pytest.raises(RunCorrupt, match="holdfast repair"):
-        kept.store.take_lease("a", owner="you", ttl_s=10)
+    kept.query(f"UPDATE lease SET {damage}")
+    kept.query("INSERT INTO lease VALUES ('nowhere', 'main', x'00', x'00')")
+    if line:
+        kept.query(f"UPDATE line SET {line} WHERE run = 'a'")
+    assert kept.store.leases.running("a") is None
     assert sum("lease" in fault.detail for fault in verify(kept.store).faults) == 2
-    for run in kept.store.damaged_runs():
+    for run in Repair(kept.store).damaged_runs():
         rebuild(kept.store, run)
     assert verify(kept.store).sound
-    assert kept.store.lease("a") is None
+    assert kept.store.leases.running("a") is None
     with pytest.raises(LeaseLost):
-        kept.store.renew_lease(lease, ttl_s=10)
-    tokens.append(kept.store.take_lease("a", owner="you", ttl_s=10).token)
+        kept.store.leases.renew(lease, ttl_s=10)
+    with pytest.raises(LeaseLost):
+        kept.store.write(Commit(run="a", fence=lease.token, records=[Draft("k", "path", 0.0)]))
+    tokens.append(kept.store.leases.take("a", owner="you", ttl_s=10).token)
     assert all(one < another for one, another in pairwise(tokens))
     hf.close()
     kept.close()
 
 
-def test_a_store_that_keeps_nothing_beside_the_checkpoints_has_nothing_to_rebuild(tmp_path):
-    for store in (MemoryStore(), FilesStore(tmp_path / "files")):
+def test_a_sound_store_has_nothing_to_rebuild(tmp_path):
+    for store in (MemoryStore(), SQLiteStore(tmp_path / "x.db")):
         fill(store)
-        assert store.damaged_runs() == []
+        assert Repair(store).damaged_runs() == []
         assert rebuild(store, "a") == store.run("a")
         assert rebuild(store, "nowhere") is None
         store.close()
 
 
+NO_TEXT = "CAST(x'ff41' AS TEXT)"
 ASTRAY = {
     "a run's name": "UPDATE run SET id = 'q' WHERE id = 'a'",
-    "a run's name, no text": "UPDATE run SET id = CAST(x'ff41' AS TEXT) WHERE id = 'a'",
-    "name and record": "UPDATE run SET id = 'q', record = x'00' WHERE id = 'a'",
-    "name and record, no text": "UPDATE run SET id = CAST(x'ff41' AS TEXT), record = x'00' WHERE id = 'a'",
+    "a run's name, no text": f"UPDATE run SET id = {NO_TEXT} WHERE id = 'a'",
+    "name and record": "UPDATE run SET id = 'q', value = x'00' WHERE id = 'a'",
+    "name and record, no text": f"UPDATE run SET id = {NO_TEXT}, value = x'00' WHERE id = 'a'",
+    "a line's run": "UPDATE line SET run = 'q' WHERE run = 'a'",
+    "a line's run, no text": f"UPDATE line SET run = {NO_TEXT} WHERE run = 'a'",
     "a checkpoint's run": "UPDATE checkpoint SET run = 'q' WHERE run = 'a' AND seq = 5",
-    "a checkpoint's run, no text": "UPDATE checkpoint SET run = CAST(x'ff41' AS TEXT) WHERE run = 'a' AND seq = 3",
+    "a checkpoint's run, no text": f"UPDATE checkpoint SET run = {NO_TEXT} WHERE run = 'a' AND seq = 3",
     "a checkpoint's number": "UPDATE checkpoint SET seq = 9223372036854775807 WHERE run = 'a' AND seq = 5",
-    "a lease's owner, no text": "UPDATE lease SET owner = CAST(x'ff41' AS TEXT)",
-    "a lease's run, no text": "UPDATE lease SET run = CAST(x'ff41' AS TEXT)",
+    "a checkpoint's number, below all": "UPDATE checkpoint SET seq = -7 WHERE run = 'a' AND seq = 3",
+    "a lease's run": "UPDATE lease SET run = 'q'",
+    "a lease's run, no text": f"UPDATE lease SET run = {NO_TEXT}",
 }
 
 
@@ -178,11 +196,11 @@ def test_what_stands_under_a_wrong_name_comes_back_and_no_run_is_invented(tmp_pa
     kept = Kept("sqlite", tmp_path)
     hf = fill(kept.store)
     before = picture(hf)
-    kept.store.end_lease(kept.store.take_lease("a", owner="me", ttl_s=10))
+    kept.store.leases.end(kept.store.leases.take("a", owner="me", ttl_s=10))
     kept.query(ASTRAY[damage])
-    for run in kept.store.damaged_runs():
+    for run in Repair(kept.store).damaged_runs():
         rebuild(kept.store, run)
-    assert kept.store.damaged_runs() == []
+    assert Repair(kept.store).damaged_runs() == []
     assert verify(kept.store).sound
     assert {run.id for run in kept.store.runs()} == {"a", "b"}
     after = picture(hf)
@@ -196,8 +214,8 @@ def test_what_stands_under_a_wrong_name_comes_back_and_no_run_is_invented(tmp_pa
 def test_a_number_that_is_never_given_is_not_a_runs_last_one(tmp_path):
     kept = Kept("sqlite", tmp_path)
     hf = fill(kept.store)
-    kept.query("UPDATE checkpoint SET seq = 9223372036854775807, envelope = x'00' WHERE run = 'a' AND seq = 5")
-    kept.query("UPDATE run SET record = x'00' WHERE id = 'a'")
+    kept.query("UPDATE checkpoint SET seq = 9223372036854775807, value = x'00' WHERE run = 'a' AND seq = 5")
+    kept.query("UPDATE line SET value = x'00' WHERE run = 'a'")
     made = rebuild(kept.store, "a")
     assert made is not None
     assert (made.head, made.last_seq) == (hf.find("a@4").id, 4)
@@ -210,15 +228,16 @@ def test_a_number_that_is_never_given_is_not_a_runs_last_one(tmp_path):
 def test_a_damaged_tombstone_does_not_number_a_run(kept):
     fill(kept.store)
     kept.query("UPDATE tombstone SET seq = 9223372036854775807 WHERE run = 'a'")
-    kept.query(f"UPDATE run SET record = {'' if kept.url else 'x'}'00' WHERE id = 'a'")
+    kept.query(f"UPDATE line SET value = {'' if kept.url else 'x'}'00' WHERE run = 'a'")
     made = rebuild(kept.store, "a")
     assert made is not None
     assert made.last_seq == 5
 
 
-def test_a_run_of_which_nothing_is_left_is_not_made_anew(kept):
+def test_a_run_of_which_nothing_is_left_is_not_rebuilt(kept):
     fill(kept.store)
-    kept.query(f"UPDATE run SET record = {'' if kept.url else 'x'}'00' WHERE id = 'a'")
+    kept.query(f"UPDATE run SET value = {'' if kept.url else 'x'}'00' WHERE id = 'a'")
+    kept.query("DELETE FROM line WHERE run = 'a'")
     kept.query("DELETE FROM checkpoint WHERE run = 'a'")
     kept.query("DELETE FROM tombstone WHERE run = 'a'")
     assert rebuild(kept.store, "a") is None
@@ -228,7 +247,7 @@ def test_a_run_of_which_nothing_is_left_is_not_made_anew(kept):
 def test_a_damaged_token_does_not_hinder_other_runs(tmp_path):
     kept = Kept("sqlite", tmp_path)
     fill(kept.store)
-    kept.store.take_lease("a", owner="me", ttl_s=10)
-    kept.query("UPDATE lease SET token = 9223372036854775807")
-    assert kept.store.take_lease("b", owner="me", ttl_s=10).token == 1
+    kept.store.leases.take("a", owner="me", ttl_s=10)
+    kept.query("UPDATE lease SET value = x'00'")
+    assert kept.store.leases.take("b", owner="me", ttl_s=10).token == 1
     kept.close()

@@ -1,10 +1,15 @@
 """A store behind a key, on a real SQLite file that the tests read and damage behind its back."""
 
+import multiprocessing
 import os
+import subprocess
+import sys
 import threading
+import time
 from contextlib import closing
 
 import apsw
+import msgspec
 import pytest
 
 import holdfast
@@ -13,15 +18,17 @@ from holdfast import (
     ChunkCorrupt,
     IntegrityError,
     KeyRefused,
-    NotFound,
     Settings,
     UsageError,
     generate_key,
 )
 from holdfast.encode.tree import leaf_id
 from holdfast.errors import InvalidId
-from holdfast.store.sealed import KEYS_RUN, seal_store
+from holdfast.store.codec import RowCodec
+from holdfast.store.commit import Commit, Draft
+from holdfast.store.keys import KEYS, seal_store
 from holdfast.store.sqlite import SQLiteStore
+from holdfast.store.tables import CHECKPOINT, META, MetaRow
 
 KEY, NEW_KEY = generate_key(), generate_key()
 CANARY = "canary-4711"
@@ -83,7 +90,7 @@ def test_a_wrong_or_missing_key_is_a_clear_error(tmp_path, sign):
     filled(tmp_path, sign=sign).close()
     for key, told in ((None, "give its key with key_file="), (NEW_KEY, "does not open it; the keys [0-9a-f]{16} do")):
         with pytest.raises(KeyRefused, match=told):
-            opened(tmp_path, key=key)
+            opened(tmp_path, key=key, sign=sign)
     with pytest.raises(UsageError, match="32 random bytes"):
         opened(tmp_path, key="not a key")
 
@@ -98,20 +105,26 @@ def test_a_store_without_a_key_is_not_taken_for_an_encrypted_one(tmp_path):
 
 
 def test_keys_change_while_the_store_is_in_use(tmp_path):
-    """Rotation without downtime: the old handle goes on, the new key opens, the old one no longer does."""
+    """Rotation without downtime: whoever has a key that stays goes on, the removed one opens nothing newer."""
     hf = filled(tmp_path)
     hf.add_key(NEW_KEY)
-    with opened(tmp_path, key=NEW_KEY) as other:
+    with opened(tmp_path, key=NEW_KEY) as other, opened(tmp_path, key=NEW_KEY) as third:
         hf.run("r").checkpoint(state="after the new key")
         assert other.latest("r").section("state") == "after the new key"
         other.remove_key(KEY)
         assert len(other.key_ids()) == 1
-        hf.run("r").checkpoint(state="old handle goes on")
-        assert other.latest("r").section("state") == "old handle goes on"
+        third.run("r").checkpoint(state="a handle with the new key goes on")
+        assert other.latest("r").section("state") == "a handle with the new key goes on"
+        for call in (lambda: hf.latest("r"), lambda: hf.run("new").checkpoint(state="never written")):
+            with pytest.raises(KeyRefused, match="does not open it"):
+                call()
         with pytest.raises(UsageError, match="the only key"):
             other.remove_key(NEW_KEY)
         with pytest.raises(UsageError, match="does not open this store"):
             other.remove_key(KEY)
+        assert [run.id for run in other.runs()] == ["r"]
+        assert other.verify().sound
+        assert [cp.section("state") for cp in other.checkpoints("r")][-1]["n"] == 0
     with pytest.raises(KeyRefused):
         opened(tmp_path, key=KEY)
     hf.close()
@@ -132,44 +145,39 @@ def test_altered_or_swapped_chunks_are_refused(tmp_path, damage):
         assert not hf.verify().sound
 
 
-def reseal(place, number, change):
-    """Alter a stored envelope as someone with write access could, with a checksum that fits."""
-    from holdfast.encode import records  # noqa: PLC0415
-
-    rows = query(
-        place,
-        "SELECT id, envelope, checksum, marks, marks_checksum FROM checkpoint WHERE run = 'r' AND seq = ?",
-        number,
-    )
-    envelope = change(records.open_checkpoint(*rows[0]).envelope)
-    data, checksum = records.seal(envelope)
-    query(place, "UPDATE checkpoint SET envelope = ?, checksum = ? WHERE run = 'r' AND seq = ?", data, checksum, number)
+def put_checkpoint(place, row):
+    """Write a checkpoint's row as someone with write access could."""
+    names = [column.name for column in CHECKPOINT.all_columns]
+    sets = ", ".join(f"{name} = ?" for name in names[3:])
+    query(place, f"UPDATE checkpoint SET {sets} WHERE run = ? AND line = ? AND seq = ?", *row[3:], *row[:3])
 
 
 @pytest.mark.parametrize("sign", [False, True])
 def test_tampering_with_write_access_shows(tmp_path, sign):
-    """Threat 14: an altered record with a recomputed checksum is refused, and verify names it."""
-    import msgspec  # noqa: PLC0415
-
-    filled(tmp_path, sign=sign).close()
-    field = {"reason": "all is well"} if sign else {"sealed": b"\x01" + bytes(60)}
-    reseal(tmp_path, 5, lambda envelope: msgspec.structs.replace(envelope, **field))
-    with opened(tmp_path, key=KEY) as hf:
-        with pytest.raises(CheckpointCorrupt, match="altered"):
+    """Threat 14: an altered row with a recomputed checksum is refused, and verify names it."""
+    with filled(tmp_path, sign=sign) as hf:
+        with hf.store.medium.read() as reader:
+            value = hf.store.codec.open(CHECKPOINT, reader.get(CHECKPOINT, ("r", "main", 5)))
+        forged = msgspec.structs.replace(hf.store.checkpoint_at("r", 5).envelope, reason="all is well")
+    value = msgspec.structs.replace(value, envelope=msgspec.msgpack.encode(forged))
+    put_checkpoint(tmp_path, RowCodec().close(CHECKPOINT, value))
+    with opened(tmp_path, key=KEY, sign=sign) as hf:
+        with pytest.raises(CheckpointCorrupt):
             hf.latest("r")
         assert hf.latest("r", sound=True).seq == 4
         assert any(fault.kind == "checkpoint" for fault in hf.verify().faults)
 
 
-def test_an_envelope_in_anothers_place_is_refused(tmp_path):
+@pytest.mark.parametrize("sign", [False, True])
+def test_a_row_in_anothers_place_is_refused(tmp_path, sign):
     """Threat 14: swapped rows."""
-    import msgspec  # noqa: PLC0415
-
-    filled(tmp_path).close()
-    other = query(tmp_path, "SELECT envelope FROM checkpoint WHERE run = 'r' AND seq = 2")[0][0]
-    stolen = msgspec.msgpack.decode(other)
-    reseal(tmp_path, 4, lambda envelope: msgspec.structs.replace(envelope, sealed=stolen[15]))
-    with opened(tmp_path, key=KEY) as hf, pytest.raises(CheckpointCorrupt, match="another's place"):
+    filled(tmp_path, sign=sign).close()
+    query(
+        tmp_path,
+        "UPDATE checkpoint SET (value, seal) = (SELECT value, seal FROM checkpoint WHERE run = 'r' AND seq = 2) "
+        "WHERE run = 'r' AND seq = 4",
+    )
+    with opened(tmp_path, key=KEY, sign=sign) as hf, pytest.raises(CheckpointCorrupt):
         hf.store.checkpoint_at("r", 4)
 
 
@@ -191,28 +199,29 @@ def test_history_that_was_cut_off_shows_against_a_remembered_head(tmp_path):
 
 
 def test_damaged_key_slots_are_told_apart_from_a_wrong_key(tmp_path):
-    import msgspec  # noqa: PLC0415
-
-    from holdfast.encode import records  # noqa: PLC0415
-
     filled(tmp_path).close()
-    rows = query(
-        tmp_path, "SELECT id, envelope, checksum, marks, marks_checksum FROM checkpoint WHERE run = ?", KEYS_RUN
-    )
-    data, checksum = records.seal(msgspec.structs.replace(records.open_checkpoint(*rows[0]).envelope, reason="{"))
-    query(tmp_path, "UPDATE checkpoint SET envelope = ?, checksum = ? WHERE run = ?", data, checksum, KEYS_RUN)
-    with pytest.raises(IntegrityError, match=r"key slots .* are damaged"):
+    row = RowCodec().close(META, MetaRow(name=KEYS, body=b"{"))
+    query(tmp_path, "UPDATE meta SET value = ?, seal = ? WHERE name = ?", *row[1:], KEYS)
+    with pytest.raises(IntegrityError, match=r"key slots are damaged"):
         opened(tmp_path, key=KEY)
+
+
+@pytest.mark.parametrize("sign", [False, True])
+def test_a_store_opens_only_as_what_it_is(tmp_path, sign):
+    """Issue 18.1: a difference between the settings and the store is refused."""
+    filled(tmp_path, sign=sign).close()
+    with pytest.raises(KeyRefused, match="the settings ask for"):
+        opened(tmp_path, key=KEY, sign=not sign)
+    opened(tmp_path, key=KEY, sign=sign).close()
 
 
 def test_the_keys_are_no_run_of_the_users(tmp_path):
     with filled(tmp_path) as hf:
+        assert [run.id for run in hf.store.runs()] == ["r"]
+        assert (hf.stats().runs, hf.stats().checkpoints) == (1, 5)
         for call in (hf.latest, hf.delete_run):
             with pytest.raises(InvalidId):
-                call(KEYS_RUN)
-        for call in (hf.store.run, hf.store.delete_run, lambda run: hf.store.delete(run, [])):
-            with pytest.raises(NotFound):
-                call(KEYS_RUN)
+                call("_holdfast.keys")
 
 
 def test_two_processes_that_begin_a_store_at_once_share_one_key(tmp_path):
@@ -235,15 +244,17 @@ def test_two_processes_that_begin_a_store_at_once_share_one_key(tmp_path):
 
 def test_a_store_that_another_process_begins_between_two_looks_is_opened_with_its_key(tmp_path, monkeypatch):
     store = SQLiteStore(tmp_path / "holdfast.db")
-    listed = store.runs
+    apply = store.medium.apply
 
-    def runs(**options):
-        monkeypatch.setattr(store, "runs", listed)
-        opened(tmp_path, key=KEY).close()
-        return listed(**options)
+    def slow(batch):
+        monkeypatch.setattr(store.medium, "apply", apply)
+        with opened(tmp_path, key=KEY) as hf:
+            hf.run("r").checkpoint(state=1)
+        apply(batch)
 
-    monkeypatch.setattr(store, "runs", runs)
-    seal_store(store, KEY).close()
+    monkeypatch.setattr(store.medium, "apply", slow)
+    with closing(seal_store(store, KEY)) as sealed:
+        assert sealed.run("r").last_seq == 1
 
 
 def a_project(folder):
@@ -300,3 +311,61 @@ def test_a_locked_cache_serves_the_next_process_and_no_other_store(tmp_path):
         run = hf.run("r", workspace=project)
         assert run.workspace._capture._previous(run.head_record) is None
         assert run.checkpoint(state=2).changes(hf.get(hf.checkpoints("r")[-1].id)) == []
+
+
+def write_while_keys_change(place, key, name, count):
+    """Write records, entries and checkpoints in a process of its own; a rotation in between is not even noticed."""
+    with opened(place, key=key) as hf:
+        for number in range(count):
+            hf.store.write(Commit(run=name, records=[Draft("step", f"p{number}", 1.0)]))
+            hf.store.post(name, "signal", b"")
+            hf.store.leases.end(hf.store.leases.take(name, owner=name, ttl_s=9))
+
+
+def test_processes_that_write_while_keys_are_removed_lose_nothing(tmp_path):
+    opened(tmp_path, key=KEY).close()
+    spawn = multiprocessing.get_context("spawn")
+    writers = [spawn.Process(target=write_while_keys_change, args=(tmp_path, KEY, f"w{n}", 20)) for n in range(2)]
+    for writer in writers:
+        writer.start()
+    rotations = 0
+    with opened(tmp_path, key=KEY) as hf:
+        while any(writer.is_alive() for writer in writers):
+            hf.add_key(NEW_KEY)
+            hf.remove_key(NEW_KEY)
+            rotations += 1
+        for writer in writers:
+            writer.join()
+            assert writer.exitcode == 0
+        assert rotations > 3
+        assert hf.verify().faults == ()
+        for name in ("w0", "w1"):
+            assert [one.path for one in hf.store.journal.records(hf.store.line(name))] == [f"p{n}" for n in range(20)]
+            assert [one.number for one in hf.store.inbox(name)] == list(range(1, 21))
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.005, 0.02, 0.05, 0.1])
+def test_a_process_killed_while_it_removes_a_key_leaves_a_store_that_opens(tmp_path, after_s):
+    with opened(tmp_path, key=KEY) as hf:
+        for _ in range(10):
+            hf.store.write(Commit(run="r", records=[Draft("step", "p", 1.0, b"x" * 500)] * 200))
+    script = (
+        "import pathlib, holdfast\n"
+        f"hf = holdfast.open(pathlib.Path({str(tmp_path)!r}), settings=holdfast.Settings(), key={KEY!r})\n"
+        f"hf.add_key({NEW_KEY!r})\n"
+        "print('ready', flush=True)\n"
+        f"hf.remove_key({NEW_KEY!r})\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as child:
+        assert child.stdout.readline() == b"ready\n"
+        time.sleep(after_s)
+        child.kill()
+    with opened(tmp_path, key=KEY) as hf:
+        assert hf.verify().faults == ()
+        is_removed = len(hf.key_ids()) == 1
+        assert len(hf.store.journal.records(hf.store.line("r"))) == 2000
+    if is_removed:
+        with pytest.raises(KeyRefused):
+            opened(tmp_path, key=NEW_KEY)
+    else:
+        opened(tmp_path, key=NEW_KEY).close()

@@ -1,75 +1,175 @@
--- The whole schema, for an empty database; a test holds it equal to all migrations together.
+-- The whole schema of format 2, for an empty database; a test holds it equal to all migrations together.
+-- A row is a key, list columns that are derived from the value, the value and its seal (see store/tables.py).
+-- Texts are compared by their bytes (COLLATE "C"), as every other medium compares them.
+--
+-- Every condition on a tenant is an equality, so its collation says nothing about the outcome; but an index serves
+-- only conditions of its own collation. Keys have the default one, look-ups within a tenant "C", lists of a tenant
+-- "ucs_basic"; "POSIX" is for policies and for what no index should find by the tenant. Otherwise a plan that is made
+-- while a table is small finds rows by the tenant alone, in the narrowest index, and is kept when the table has grown.
 
-CREATE TABLE run (
-    n bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+CREATE TABLE meta (
     tenant text NOT NULL,
-    id text NOT NULL,
-    record bytea NOT NULL,
-    checksum bytea NOT NULL,
-    UNIQUE (tenant, id)
+    name text COLLATE "C" NOT NULL,
+    value bytea NOT NULL,
+    seal bytea NOT NULL,
+    PRIMARY KEY (tenant, name)
+);
+
+-- begun: the order in which runs were begun, whatever the clocks said.
+CREATE TABLE run (
+    tenant text NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    n bigint NOT NULL,
+    project text COLLATE "C" NOT NULL,
+    key text COLLATE "C",
+    status text COLLATE "C",
+    updated_at double precision NOT NULL,
+    forked_from text COLLATE "C",
+    value bytea NOT NULL,
+    seal bytea NOT NULL,
+    begun bigint GENERATED ALWAYS AS IDENTITY,
+    PRIMARY KEY (tenant, id)
+) WITH (fillfactor = 70);
+
+CREATE UNIQUE INDEX run_n ON run (n, tenant COLLATE "C");
+CREATE INDEX run_key ON run (tenant COLLATE "C", project, key NULLS FIRST, id);
+CREATE INDEX run_status ON run (tenant COLLATE "ucs_basic", status NULLS FIRST, updated_at, id);
+CREATE INDEX run_updated ON run (tenant COLLATE "ucs_basic", updated_at, id);
+CREATE INDEX run_fork ON run (forked_from, id) WHERE forked_from IS NOT NULL;
+CREATE INDEX run_begun ON run (tenant COLLATE "ucs_basic", begun);
+
+-- Half of each page stays free: an append then changes its line within the page and touches no index.
+CREATE TABLE line (
+    tenant text NOT NULL,
+    run text COLLATE "C" NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    n bigint NOT NULL,
+    value bytea NOT NULL,
+    seal bytea NOT NULL,
+    PRIMARY KEY (tenant, run, name)
 ) WITH (fillfactor = 50);
+
+CREATE UNIQUE INDEX line_n ON line (n, tenant COLLATE "C");
+
+CREATE TABLE record (
+    tenant text NOT NULL,
+    line bigint NOT NULL,
+    number bigint NOT NULL,
+    path bigint,
+    key bigint,
+    value bytea NOT NULL,
+    seal bytea NOT NULL,
+    PRIMARY KEY (tenant, line, number)
+);
+
+-- Values are compressed before they come here.
+ALTER TABLE record ALTER COLUMN value SET STORAGE EXTERNAL;
+
+-- Without the tenant, which would double them: a path is a digest of 64 bits.
+CREATE INDEX record_path ON record (path, line, number) WHERE path IS NOT NULL;
+CREATE INDEX record_key ON record (key, line, number) WHERE key IS NOT NULL;
+
+CREATE TABLE gap (
+    tenant text NOT NULL,
+    line bigint NOT NULL,
+    first bigint NOT NULL,
+    value bytea NOT NULL,
+    seal bytea NOT NULL,
+    PRIMARY KEY (tenant, line, first)
+);
 
 CREATE TABLE checkpoint (
     tenant text NOT NULL,
-    run text NOT NULL,
+    run text COLLATE "C" NOT NULL,
+    line text COLLATE "C" NOT NULL,
     seq bigint NOT NULL,
-    id text NOT NULL,
-    created_at timestamptz NOT NULL,
-    envelope bytea NOT NULL,
-    checksum bytea NOT NULL,
-    marks bytea NOT NULL,
-    marks_checksum bytea NOT NULL,
-    PRIMARY KEY (tenant, run, seq),
-    UNIQUE (tenant, id)
+    id text COLLATE "C" NOT NULL,
+    trigger text COLLATE "C" NOT NULL,
+    phase text COLLATE "C",
+    status text COLLATE "C" NOT NULL,
+    created_at double precision NOT NULL,
+    key text COLLATE "C",
+    value bytea NOT NULL,
+    seal bytea NOT NULL,
+    PRIMARY KEY (tenant, run, line, seq)
 );
 
-CREATE INDEX checkpoint_age ON checkpoint (tenant, created_at);
+ALTER TABLE checkpoint ALTER COLUMN value SET STORAGE EXTERNAL;
+
+CREATE UNIQUE INDEX checkpoint_id ON checkpoint (tenant COLLATE "C", id);
+CREATE INDEX checkpoint_trigger ON checkpoint (trigger, run, line, seq);
+CREATE INDEX checkpoint_key ON checkpoint (key, run, line, seq) WHERE key IS NOT NULL;
+CREATE INDEX checkpoint_time ON checkpoint (tenant COLLATE "ucs_basic", created_at);
 
 CREATE TABLE tombstone (
     tenant text NOT NULL,
-    run text NOT NULL,
+    run text COLLATE "C" NOT NULL,
+    line text COLLATE "C" NOT NULL,
     seq bigint NOT NULL,
-    id text NOT NULL,
-    checksum bytea NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    value bytea NOT NULL,
     seal bytea NOT NULL,
-    PRIMARY KEY (tenant, run, seq)
+    PRIMARY KEY (tenant, run, line, seq)
 );
+
+CREATE INDEX tombstone_id ON tombstone (id);
+
+CREATE TABLE lease (
+    tenant text NOT NULL,
+    run text COLLATE "C" NOT NULL,
+    line text COLLATE "C" NOT NULL,
+    value bytea NOT NULL,
+    seal bytea NOT NULL,
+    PRIMARY KEY (tenant, run, line)
+) WITH (fillfactor = 50);
+
+CREATE TABLE inbox (
+    tenant text NOT NULL,
+    run text COLLATE "C" NOT NULL,
+    number bigint NOT NULL,
+    key text COLLATE "C",
+    value bytea NOT NULL,
+    seal bytea NOT NULL,
+    PRIMARY KEY (tenant, run, number)
+);
+
+CREATE INDEX inbox_key ON inbox (key, run, number) WHERE key IS NOT NULL;
+
+CREATE TABLE account (
+    tenant text NOT NULL,
+    run text COLLATE "C" NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    value bytea NOT NULL,
+    seal bytea NOT NULL,
+    PRIMARY KEY (tenant, run, name)
+) WITH (fillfactor = 50);
 
 -- data is NULL where the bytes are an object outside the database.
 CREATE TABLE chunk (
-    n bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     tenant text NOT NULL,
     id bytea NOT NULL,
     codec smallint NOT NULL,
-    size integer NOT NULL,
-    stored_size integer NOT NULL,
+    size bigint NOT NULL,
+    stored_size bigint NOT NULL,
+    holders bigint NOT NULL,
     data bytea,
-    UNIQUE (tenant, id)
+    PRIMARY KEY (tenant, id)
 );
 
 ALTER TABLE chunk ALTER COLUMN data SET STORAGE EXTERNAL;
 
--- times: how often the run brought the chunk, so that a writer can add up its holds without asking.
+-- Finds what nobody holds without reading every chunk; empty in a sound store.
+CREATE INDEX chunk_unheld ON chunk (tenant, id) WHERE holders <= 0;
+
+-- Which runs (by their number) hold a chunk. It names the chunk by its id, so that the hold outlives a lost row.
 CREATE TABLE hold (
     tenant text NOT NULL,
+    chunk bytea NOT NULL,
     run bigint NOT NULL,
-    chunk bigint NOT NULL,
-    times integer NOT NULL,
-    PRIMARY KEY (tenant, run, chunk)
+    PRIMARY KEY (tenant, chunk, run)
 );
 
-CREATE INDEX hold_chunk ON hold (chunk);
-
-CREATE SEQUENCE lease_token;
-
-CREATE TABLE lease (
-    tenant text NOT NULL,
-    run text NOT NULL,
-    owner text NOT NULL,
-    token bigint NOT NULL,
-    expires_at timestamptz NOT NULL,
-    PRIMARY KEY (tenant, run)
-);
+CREATE INDEX hold_run ON hold (run);
 
 -- Objects whose chunk row is gone; deleted once the grace is over, unless a writer takes the name back before.
 CREATE TABLE doomed (
@@ -79,102 +179,124 @@ CREATE TABLE doomed (
     PRIMARY KEY (tenant, id)
 );
 
-ALTER TABLE run ENABLE ROW LEVEL SECURITY;
-ALTER TABLE run FORCE ROW LEVEL SECURITY;
-CREATE POLICY own_tenant ON run USING (tenant = current_setting('holdfast.tenant', true));
+-- The last transaction of each connection that committed: tells what became of a COMMIT whose answer was lost.
+CREATE TABLE writer (
+    tenant text NOT NULL,
+    id bigint NOT NULL,
+    turn bigint NOT NULL,
+    at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (tenant, id)
+) WITH (fillfactor = 50);
 
-ALTER TABLE checkpoint ENABLE ROW LEVEL SECURITY;
-ALTER TABLE checkpoint FORCE ROW LEVEL SECURITY;
-CREATE POLICY own_tenant ON checkpoint USING (tenant = current_setting('holdfast.tenant', true));
-
-ALTER TABLE tombstone ENABLE ROW LEVEL SECURITY;
-ALTER TABLE tombstone FORCE ROW LEVEL SECURITY;
-CREATE POLICY own_tenant ON tombstone USING (tenant = current_setting('holdfast.tenant', true));
-
-ALTER TABLE chunk ENABLE ROW LEVEL SECURITY;
-ALTER TABLE chunk FORCE ROW LEVEL SECURITY;
-CREATE POLICY own_tenant ON chunk USING (tenant = current_setting('holdfast.tenant', true));
-
-ALTER TABLE hold ENABLE ROW LEVEL SECURITY;
-ALTER TABLE hold FORCE ROW LEVEL SECURITY;
-CREATE POLICY own_tenant ON hold USING (tenant = current_setting('holdfast.tenant', true));
-
-ALTER TABLE lease ENABLE ROW LEVEL SECURITY;
-ALTER TABLE lease FORCE ROW LEVEL SECURITY;
-CREATE POLICY own_tenant ON lease USING (tenant = current_setting('holdfast.tenant', true));
-
-ALTER TABLE doomed ENABLE ROW LEVEL SECURITY;
-ALTER TABLE doomed FORCE ROW LEVEL SECURITY;
-CREATE POLICY own_tenant ON doomed USING (tenant = current_setting('holdfast.tenant', true));
-
--- A chunk that is there is locked even when it is left as it is: a sweep then waits, and sees the new hold.
-CREATE FUNCTION put_chunks(
-    p_tenant text, p_ids bytea[], p_codecs integer[], p_sizes integer[], p_stored_sizes integer[], p_datas bytea[]
-) RETURNS void LANGUAGE plpgsql AS $$
+-- Forced, so that it binds the owner of the tables as well; only superusers pass it.
+DO $$
+DECLARE
+    v_table text;
 BEGIN
-    INSERT INTO chunk (tenant, id, codec, size, stored_size, data)
-    SELECT p_tenant, id, codec, size, stored_size, data
-    FROM unnest(p_ids, p_codecs, p_sizes, p_stored_sizes, p_datas) AS given (id, codec, size, stored_size, data)
-    ON CONFLICT (tenant, id) DO UPDATE
-    SET codec = excluded.codec, size = excluded.size, stored_size = excluded.stored_size, data = excluded.data
-    WHERE (chunk.codec, chunk.size, chunk.stored_size, chunk.data)
-        IS DISTINCT FROM (excluded.codec, excluded.size, excluded.stored_size, excluded.data);
+    FOREACH v_table IN ARRAY ARRAY[
+        'meta', 'run', 'line', 'record', 'gap', 'checkpoint', 'tombstone', 'lease', 'inbox', 'account',
+        'chunk', 'hold', 'doomed', 'writer'
+    ] LOOP
+        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', v_table);
+        EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', v_table);
+        EXECUTE format(
+            'CREATE POLICY own_tenant ON %I USING (tenant COLLATE "POSIX" = current_setting(''holdfast.tenant'', true))', v_table
+        );
+    END LOOP;
 END
 $$;
 
--- One commit: done; again (it was done before, its answer was lost); stale (the run's record is another);
--- held (somebody has a lease and this writer has none); fenced (this writer's lease is no longer the run's).
-CREATE FUNCTION commit_checkpoint(
-    p_tenant text, p_run text, p_was bytea, p_record bytea, p_record_checksum bytea,
-    p_seq bigint, p_id text, p_created_at timestamptz,
-    p_envelope bytea, p_checksum bytea, p_marks bytea, p_marks_checksum bytea, p_fence bigint, p_held bytea[],
-    p_ids bytea[], p_codecs integer[], p_sizes integer[], p_stored_sizes integer[], p_datas bytea[]
-) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-    v_run bigint;
-    v_refusal text := 'stale';
+-- Ends a statement some of whose guards did not hold, with all that it wrote.
+CREATE FUNCTION refuse() RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
-    IF p_fence IS NULL THEN
-        PERFORM FROM lease WHERE tenant = p_tenant AND run = p_run AND expires_at > clock_timestamp();
-        IF FOUND THEN
-            v_refusal := 'held';
-        END IF;
-    ELSE
-        PERFORM FROM lease WHERE tenant = p_tenant AND run = p_run AND token = p_fence FOR SHARE;
-        IF NOT FOUND THEN
-            v_refusal := 'fenced';
-        END IF;
+    RAISE EXCEPTION 'a guard of this commit did not hold' USING ERRCODE = 'unique_violation';
+END
+$$;
+
+-- Stores chunks and lets a run hold them; returns how many were given. Rows are locked in the order of ids, those that
+-- stay as they are as well, so a release elsewhere either waits and counts this hold, or deletes first, and then the
+-- chunk is inserted again.
+CREATE FUNCTION hold_chunks(
+    p_tenant text, p_run bigint,
+    p_ids bytea[], p_codecs bigint[], p_sizes bigint[], p_stored_sizes bigint[], p_datas bytea[]
+) RETURNS integer LANGUAGE plpgsql AS $$
+BEGIN
+    WITH fresh AS (
+        INSERT INTO hold (tenant, chunk, run) SELECT p_tenant, id, p_run FROM unnest(p_ids) AS given (id)
+        ON CONFLICT DO NOTHING
+        RETURNING hold.chunk
+    )
+    INSERT INTO chunk (tenant, id, codec, size, stored_size, holders, data)
+    SELECT p_tenant, id, codec, size, stored_size, 1, data
+    FROM unnest(p_ids, p_codecs, p_sizes, p_stored_sizes, p_datas) AS given (id, codec, size, stored_size, data)
+    ORDER BY id
+    ON CONFLICT (tenant, id) DO UPDATE
+    SET codec = excluded.codec, size = excluded.size, stored_size = excluded.stored_size, data = excluded.data,
+        holders = chunk.holders + (excluded.id IN (SELECT fresh.chunk FROM fresh))::integer
+    WHERE excluded.id IN (SELECT fresh.chunk FROM fresh)
+        OR (chunk.codec, chunk.size, chunk.stored_size, chunk.data)
+        IS DISTINCT FROM (excluded.codec, excluded.size, excluded.stored_size, excluded.data);
+    RETURN cardinality(p_ids);
+END
+$$;
+
+-- Lets a run hold chunks that are there.
+CREATE FUNCTION hold_present(p_tenant text, p_run bigint, p_ids bytea[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM FROM chunk WHERE tenant = p_tenant AND id = ANY (p_ids) ORDER BY id FOR UPDATE;
+    WITH fresh AS (
+        INSERT INTO hold (tenant, chunk, run)
+        SELECT p_tenant, id, p_run FROM chunk WHERE tenant = p_tenant AND id = ANY (p_ids)
+        ON CONFLICT DO NOTHING
+        RETURNING hold.chunk
+    )
+    UPDATE chunk SET holders = holders + 1 FROM fresh WHERE chunk.tenant = p_tenant AND chunk.id = fresh.chunk;
+END
+$$;
+
+-- Ends a run's hold on chunks (NULL: on all), deletes those that nobody holds, and returns the ones whose bytes are
+-- objects. Two facts must agree for that, the count and the hold rows: one damaged row deletes nothing. The rows are
+-- locked first and looked at in a later statement, which sees the holds of every writer that came before the lock.
+CREATE FUNCTION release_chunks(p_tenant text, p_run bigint, p_ids bytea[]) RETURNS SETOF bytea LANGUAGE plpgsql AS $$
+DECLARE
+    v_ids bytea[] := p_ids;
+    v_released bytea[];
+BEGIN
+    IF v_ids IS NULL THEN
+        SELECT coalesce(array_agg(id), '{}') INTO v_ids FROM (
+            SELECT chunk FROM hold WHERE tenant COLLATE "POSIX" = p_tenant AND run = p_run
+            UNION
+            SELECT id FROM chunk WHERE tenant = p_tenant AND holders <= 0
+        ) AS doomed_or_held (id);
     END IF;
-    IF v_refusal = 'stale' THEN
-        IF p_was IS NULL THEN
-            INSERT INTO run (tenant, id, record, checksum) VALUES (p_tenant, p_run, p_record, p_record_checksum)
-            ON CONFLICT DO NOTHING RETURNING n INTO v_run;
-        ELSE
-            UPDATE run SET record = p_record, checksum = p_record_checksum
-            WHERE tenant = p_tenant AND id = p_run AND checksum = p_was RETURNING n INTO v_run;
-        END IF;
-    END IF;
-    IF v_run IS NULL THEN
-        PERFORM FROM checkpoint
-        WHERE tenant = p_tenant AND run = p_run AND seq = p_seq AND id = p_id AND checksum = p_checksum;
-        RETURN CASE WHEN FOUND THEN 'again' ELSE v_refusal END;
-    END IF;
-    IF cardinality(p_ids) > 0 THEN
-        INSERT INTO chunk (tenant, id, codec, size, stored_size, data)
-        SELECT p_tenant, id, codec, size, stored_size, data
-        FROM unnest(p_ids, p_codecs, p_sizes, p_stored_sizes, p_datas) AS given (id, codec, size, stored_size, data)
-        ON CONFLICT (tenant, id) DO UPDATE
-        SET codec = excluded.codec, size = excluded.size, stored_size = excluded.stored_size, data = excluded.data
-        WHERE (chunk.codec, chunk.size, chunk.stored_size, chunk.data)
-            IS DISTINCT FROM (excluded.codec, excluded.size, excluded.stored_size, excluded.data);
-    END IF;
-    IF cardinality(p_held) > 0 THEN
-        INSERT INTO hold (tenant, run, chunk, times)
-        SELECT p_tenant, v_run, n, 1 FROM chunk WHERE tenant = p_tenant AND id = ANY (p_held)
-        ON CONFLICT (tenant, run, chunk) DO UPDATE SET times = hold.times + 1;
-    END IF;
-    INSERT INTO checkpoint (tenant, run, seq, id, created_at, envelope, checksum, marks, marks_checksum)
-    VALUES (p_tenant, p_run, p_seq, p_id, p_created_at, p_envelope, p_checksum, p_marks, p_marks_checksum);
-    RETURN 'done';
+    PERFORM FROM chunk WHERE tenant = p_tenant AND id = ANY (v_ids) ORDER BY id FOR UPDATE;
+    WITH ended AS (
+        DELETE FROM hold WHERE tenant = p_tenant AND run = p_run AND chunk = ANY (v_ids) RETURNING chunk
+    )
+    SELECT coalesce(array_agg(chunk), '{}') INTO v_released FROM ended;
+    RETURN QUERY
+        WITH gone AS (
+            DELETE FROM chunk
+            WHERE tenant = p_tenant AND id = ANY (v_ids) AND holders - (id = ANY (v_released))::integer <= 0
+                AND NOT EXISTS (SELECT FROM hold WHERE hold.tenant = p_tenant AND hold.chunk = chunk.id)
+            RETURNING id, data IS NULL AS is_outside
+        )
+        SELECT id FROM gone WHERE is_outside;
+    UPDATE chunk SET holders = holders - 1 WHERE tenant = p_tenant AND id = ANY (v_released);
+END
+$$;
+
+-- Makes every chunk's count of holders the number of runs that hold it.
+CREATE FUNCTION recount_holders(p_tenant text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    v_ids bytea[];
+BEGIN
+    SELECT coalesce(array_agg(id), '{}') INTO v_ids FROM chunk
+    WHERE tenant = p_tenant
+        AND holders <> (SELECT count(*) FROM hold WHERE hold.tenant = p_tenant AND hold.chunk = chunk.id);
+    PERFORM FROM chunk WHERE tenant = p_tenant AND id = ANY (v_ids) ORDER BY id FOR UPDATE;
+    UPDATE chunk
+    SET holders = (SELECT count(*) FROM hold WHERE hold.tenant = p_tenant AND hold.chunk = chunk.id)
+    WHERE tenant = p_tenant AND id = ANY (v_ids);
 END
 $$;
