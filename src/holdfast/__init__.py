@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         CommandFailed,
         Conflict,
         Divergence,
+        DocumentInvalid,
         EffectUncertain,
         FlowInvalid,
         FormatTooNew,
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
         SectionInvalid,
         SessionOver,
         SettingsInvalid,
+        SettingsUntrusted,
         StepTimeout,
         StoreBusy,
         StoreCorrupt,
@@ -76,8 +78,8 @@ if TYPE_CHECKING:
     from holdfast.model.triggers import Trigger
     from holdfast.retain.policy import RetentionPolicy
     from holdfast.run import Run
+    from holdfast.runtime.calls import current_step
     from holdfast.runtime.command import Command
-    from holdfast.runtime.steps import current_step
     from holdfast.settings.values import Settings
 
 _HOMES = {
@@ -101,7 +103,7 @@ _HOMES = {
     "UnprotectedWarning": "holdfast.capture.protection",
     "When": "holdfast.capture.strategy",
     "advance": "holdfast.flow.advance",
-    "current_step": "holdfast.runtime.steps",
+    "current_step": "holdfast.runtime.calls",
     "generate_key": "holdfast.encode.encrypt",
     "load_flow": "holdfast.flow.load",
     "open": "holdfast.engine",
@@ -122,6 +124,7 @@ __all__ = [
     "Conflict",
     "DamageWarning",
     "Divergence",
+    "DocumentInvalid",
     "EffectUncertain",
     "Every",
     "FlowInvalid",
@@ -164,6 +167,7 @@ __all__ = [
     "SessionOver",
     "Settings",
     "SettingsInvalid",
+    "SettingsUntrusted",
     "StepTimeout",
     "StoreBusy",
     "StoreCorrupt",

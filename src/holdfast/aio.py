@@ -19,18 +19,19 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from holdfast import engine
 from holdfast.errors import StepTimeout, UsageError
 from holdfast.runtime.awaited import call_home
+from holdfast.runtime.calls import Call, Kept
 from holdfast.runtime.leaving import is_leaving
 from holdfast.runtime.parts import step_options
 from holdfast.runtime.patience import watch_for
-from holdfast.runtime.steps import Due, Kept, bare, takes_key
+from holdfast.runtime.steps import bare, prepared
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
     from types import TracebackType
 
     from holdfast.engine import Holdfast
     from holdfast.run import Run
-    from holdfast.runtime.steps import StepOptions, Steps
+    from holdfast.runtime.calls import Calls
 
 T = TypeVar("T")
 
@@ -39,7 +40,7 @@ _THREADS = ThreadPoolExecutor(max_workers=1000, thread_name_prefix="holdfast-aio
 _HELD = frozenset({"settings", "store", "types", "enabled", "control"})
 _RUN_VALUES = frozenset({"id", "lock", "head", "last_checkpoint_at", "protection", "unprotected_since", "triggers"})
 _RUN_PARTS = frozenset(
-    {"status", "waits", "steps", "phases", "agents", "context", "knowledge", "mailbox", "team", "subject", "budget",
+    {"status", "waits", "calls", "phases", "agents", "context", "knowledge", "mailbox", "team", "subject", "budget",
      "gates"}
 )  # fmt: skip
 _RUN_MAKES = frozenset({"phase", "declare_phases", "graph", "machine", "destructive"})  # each returns a part or block
@@ -194,6 +195,8 @@ class AsyncRun(_Block):
         on_unknown: Any = None,
         wrote_files: bool = False,
         store: Callable[[Any], Any] | None = None,
+        version: str = "",
+        after: Sequence[str] = (),
         **named: Any,
     ) -> T:
         """Do a piece of work once, as `Run.step` does; a coroutine function is awaited here, another is called aside.
@@ -213,40 +216,38 @@ class AsyncRun(_Block):
             store=store,
             phase=run.current_phase,
         )
-        steps = await settled(lambda: run.steps)
-        begun = await _begun(steps, name, call, args, named, options)
+        has_key = options.effect is not None
+        step = await settled(prepared, run, name, call, args, named, version=version, after=after, has_key=has_key)
+        begun = await _begun(run.calls, "step", name, options, **step.identity)
         if isinstance(begun, Kept):
             return begun.result  # type: ignore[no-any-return]
-        work = partial(call, *args, **named)
-        if options.effect is not None and takes_key(call):
-            work = partial(work, idempotency_key=begun.key)
-        done: T = await self._done(begun, work, options)
+        done: T = await self._done(begun, step.work)
         return done
 
-    async def _done(self, due: Due, work: Callable[[], Any], options: StepOptions) -> Any:
-        run, steps = self.sync, self.sync.steps
+    async def _done(self, call: Call, work: Callable[[], Any]) -> Any:
+        run, calls, options = self.sync, self.sync.calls, call.options
         started = run.monotonic()
         number = 0
         while True:
             number += 1
             try:
-                with steps.inside(due, number):
-                    result = await _within(work, options.timeout_s, due.name)
+                with calls.inside(call, number):
+                    result = await _within(work, options.timeout_s, call.path)
             except BaseException as error:
                 took = run.monotonic() - started
                 if not isinstance(error, Exception):
-                    steps.fail(due, error, attempts=number, duration_s=took)
+                    calls.fail(call, error, attempts=number, duration_s=took)
                     raise
                 pause = options.retry.pause_s(number, error, run.now())
                 if pause is None:
-                    await settled(steps.fail, due, error, attempts=number, duration_s=took)
+                    await settled(calls.fail, call, error, attempts=number, duration_s=took)
                     raise
-                run.note("retry", due.name, attempt=number, error=f"{type(error).__name__}: {error}", pause_s=pause)
+                run.note("retry", call.path, attempt=number, error=f"{type(error).__name__}: {error}", pause_s=pause)
             else:
                 took = run.monotonic() - started
-                with _released(steps, due.name):
-                    return await settled(steps.finish, due, result, attempts=number, duration_s=took)
-            with _released(steps, due.name):
+                with _released(calls, call):
+                    return await settled(calls.finish, call, result, attempts=number, duration_s=took)
+            with _released(calls, call):
                 await settled(run.sleep, pause)
 
     async def parallel(
@@ -288,27 +289,28 @@ class AsyncRun(_Block):
         return found if name in _RUN_VALUES or not callable(found) else partial(settled, found)
 
 
-async def _begun(steps: Steps, name: str, *given: Any) -> Kept | Due:
-    """Begin a step; if its caller is cancelled meanwhile, it did not begin."""
-    found: list[Kept | Due] = []
+async def _begun(calls: Calls, *given: Any, **named: Any) -> Kept | Call:
+    """Begin a call; if its caller is cancelled meanwhile, it did not begin."""
+    found: list[Kept | Call] = []
     try:
-        await settled(lambda: found.append(steps.begin(name, *given)))
+        await settled(lambda: found.append(calls.begin(*given, **named)))
     except asyncio.CancelledError:
-        if found and isinstance(found[0], Due):
-            steps.withdraw(found[0])
-        elif found:
-            steps.release(name)
+        for one in found:
+            if isinstance(one, Call):
+                calls.withdraw(one)
+            else:
+                calls.release(one.call)
         raise
     return found[0]
 
 
 @contextmanager
-def _released(steps: Steps, name: str) -> Iterator[None]:
-    """Let a cancelled caller come by the same name again."""
+def _released(calls: Calls, call: Call) -> Iterator[None]:
+    """Let a cancelled caller make the same call again."""
     try:
         yield
     except asyncio.CancelledError:
-        steps.release(name)
+        calls.release(call)
         raise
 
 

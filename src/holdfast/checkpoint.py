@@ -1,26 +1,36 @@
-"""A stored checkpoint, open for reading."""
+"""A stored checkpoint, open for reading; the head of a run with what its journal has since."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from holdfast.capture.delta import applied
 from holdfast.capture.sections import typed
 from holdfast.encode.section import decode_section
 from holdfast.encode.tree import Ref
 from holdfast.errors import CheckpointCorrupt, ChunkCorrupt, IntegrityError, NotFound, SectionInvalid, UsageError
+from holdfast.journal.call_record import call_lines, is_call
+from holdfast.journal.entry import body_of, changes_of, entries_of, notes_of
+from holdfast.journal.run_log import LogItems, is_log_item
 from holdfast.model.sections import WORKSPACE
-from holdfast.runtime.log import segment_names
+from holdfast.recovery.analyse import TELLING, analyse, summarise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
+    from holdfast.capture.delta import Delta
     from holdfast.encode.chunks import ChunkReader
     from holdfast.encode.values import Packer
     from holdfast.model.checkpoint import CheckpointRecord, SectionRecord, Status, Summary
     from holdfast.model.recovery import RecoveryInfo
     from holdfast.model.redaction import Redaction
+    from holdfast.store.store import Store
+    from holdfast.store.tables import LineRow, Record
     from holdfast.workspace.captured import CapturedFiles
     from holdfast.workspace.compare import Change
     from holdfast.workspace.diff import FileDiff
@@ -28,6 +38,9 @@ if TYPE_CHECKING:
     from holdfast.workspace.skips import Skips
     from holdfast.workspace.snapshot import Snapshot
     from holdfast.workspace.tree import FileRecord
+
+CALLS, NOTES = "steps", "journal"
+"""The views of the run's calls and of what it noted, as sections."""
 
 
 class Checkpoint:
@@ -40,15 +53,24 @@ class Checkpoint:
         record: CheckpointRecord,
         packer: Packer,
         reader: ChunkReader,
+        store: Store,
         *,
         max_section_bytes: int,
         get: Callable[[str], Checkpoint],
         skipped: Sequence[IntegrityError] = (),
+        since: Sequence[Record] = (),
+        ranges: tuple[tuple[int, int], ...] | None = None,
     ) -> None:
+        """Hold a record; `since` are the journal's records after it, up to the end of `ranges`."""
         self.record = record
+        self._entries = entries_of(since, store)
+        self._calls_since = sum(map(is_call, since))
+        self.ranges = record.ranges if ranges is None else ranges
+        """The journal numbers that led here."""
         self._get = get
         self._packer = packer
         self._reader = reader
+        self._store = store
         self._max_section_bytes = max_section_bytes
         self.skipped = tuple(skipped)
         """Damage that was passed over to find this one, newest first."""
@@ -57,29 +79,101 @@ class Checkpoint:
         """Return one section as a value of its own; ChunkCorrupt names checkpoint and section if it is damaged."""
         if name == WORKSPACE:
             return self.workspace
+        value = self.plain_section(name)
+        try:
+            return typed(name, value)
+        except SectionInvalid as error:
+            raise CheckpointCorrupt(f"{error}, as this program knows it", self.id) from error
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the journal tells all that happened after the stored checkpoint."""
+        return all(entry.is_whole for entry in self._entries)
+
+    @property
+    def number(self) -> int:
+        """The journal number that it stands at."""
+        return self.ranges[-1][1] if self.ranges else 0
+
+    @cached_property
+    def _journaled(self) -> dict[str, Delta]:
+        """What the journal changed about sections."""
+        names = {change.section for entry in self._entries for change in entry.parts}
+        return {name: changes_of(self._entries, name, self._packer) for name in names}
+
+    def journaled_sections(self) -> dict[str, Any]:
+        """Return the sections that the journal changed since the checkpoint was stored, as they are here."""
+        return {name: self.plain_section(name) for name in self._journaled}
+
+    def plain_section(self, name: str) -> Any:
+        """Return one section as plain data, without its type."""
+        if name == CALLS and self.summary.steps:
+            return self.calls
+        if name == NOTES:
+            return self.notes
+        changes = self._journaled.get(name)
+        if not changes:
+            return self._stored_section(name)
+        is_stored = any(record.name == name for record in self.record.envelope.sections)
+        before: Any = self._stored_section(name) if is_stored else None
+        try:
+            return applied(before, changes)
+        except IntegrityError as error:
+            raise CheckpointCorrupt(error.detail, self.id) from error
+
+    def _stored_section(self, name: str) -> Any:
         record = self._section_record(name)
         root = Ref(record.kind, record.size, record.root)
         try:
             with self._named(name):
-                value = decode_section(
+                return decode_section(
                     f"section {name}", root, self._packer, self._reader, max_bytes=self._max_section_bytes
                 )
         except ChunkCorrupt:
             raise
         except IntegrityError as error:
             raise CheckpointCorrupt(error.detail, self.id) from error
-        try:
-            return typed(name, value)
-        except SectionInvalid as error:
-            raise CheckpointCorrupt(f"{error}, as this program knows it", self.id) from error
+
+    @cached_property
+    def calls(self) -> list[dict[str, Any]]:
+        """Every record of a call up to here, oldest first: started, done, failed or skipped, with its result."""
+        return call_lines(self._records(), self._store, self._packer)
+
+    @cached_property
+    def notes(self) -> list[dict[str, Any]]:
+        """What the run noted of itself up to here, oldest first: when, what kind, what."""
+        return notes_of(entries_of(self._records(), self._store), self._packer)
+
+    def call_records(self) -> list[tuple[str, str, bytes]]:
+        """Return the records of all calls up to here: kind, path and body."""
+        return [(one.kind, one.path, body_of(one, self._store)) for one in self._records() if is_call(one)]
+
+    def _records(self) -> list[Record]:
+        """Return every record of the journal up to here."""
+        line = self._line
+        if line is None:
+            return []
+        return [one for low, high in self.ranges for one in self._store.journal.records(line, low=low, high=high)]
 
     def log(self, name: str) -> list[Any]:
-        """Return all records of a log, which may lie in several sections; none if it has none."""
-        return [record for section in segment_names(name, self.sections) for record in self.section(section)]
+        """Return all items of a log (`run.log(name)`) as they were here; of a run's own log, its records."""
+        if name == CALLS:
+            return self.calls if self.summary.steps else []
+        if name == NOTES:
+            return self.notes
+        if self._line is None:
+            return []
+        return list(LogItems(self._store, self._packer, name, lambda: self._line))
 
-    def section_size(self, name: str) -> int:
-        """Return the plain size of one section in bytes."""
-        return self._section_record(name).size
+    def log_records(self) -> list[tuple[str, str, bytes]]:
+        """Return the records of all logs up to here: kind, path and body."""
+        return [(one.kind, one.path, body_of(one, self._store)) for one in self._records() if is_log_item(one)]
+
+    @property
+    def _line(self) -> LineRow | None:
+        """The line as it was here, None if it has no journal."""
+        line = self._store.line(self.run) if self.ranges else None
+        return None if line is None else msgspec.structs.replace(line, ranges=self.ranges, number=self.number)
 
     @property
     def workspace(self) -> Snapshot:
@@ -196,17 +290,29 @@ class Checkpoint:
     @property
     def sections(self) -> tuple[str, ...]:
         """The names of its sections."""
-        return tuple(record.name for record in self.record.envelope.sections)
+        stored = tuple(record.name for record in self.record.envelope.sections)
+        views = (CALLS,) if self.summary.steps else ()
+        return (*stored, *sorted(self._journaled.keys() - set(stored)), *views)
 
     @property
     def recovery(self) -> RecoveryInfo:
-        """Whether and where the run can go on from it."""
-        return self.record.envelope.recovery
+        """Whether and where the run can continue from it."""
+        return analyse(self._telling) if self._entries else self.record.envelope.recovery
 
     @property
     def summary(self) -> Summary:
         """What a list shows of it."""
-        return self.record.envelope.summary
+        stored = self.record.envelope.summary
+        if self._entries:
+            phase = next((entry.phase for entry in reversed(self._entries) if entry.phase is not None), stored.phase)
+            now = summarise(self._telling)
+            stored = msgspec.structs.replace(now, phase=now.phase or phase, steps=stored.steps)
+        return msgspec.structs.replace(stored, steps=stored.steps + self._calls_since) if self._calls_since else stored
+
+    @cached_property
+    def _telling(self) -> dict[str, Any]:
+        there = {*(record.name for record in self.record.envelope.sections), *self._journaled}
+        return {name: self.section(name) for name in TELLING if name in there}
 
     @property
     def redacted(self) -> tuple[Redaction, ...]:

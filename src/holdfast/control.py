@@ -2,91 +2,53 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.capture.checkpointer import Checkpointer
-from holdfast.encode.section import decode_section
-from holdfast.encode.tree import Ref
-from holdfast.errors import IntegrityError, NotFound, UsageError
-from holdfast.model.checkpoint import Marks
-from holdfast.model.ids import check_run_id
+from holdfast.errors import UsageError
 from holdfast.model.runtime_sections import WaitsValue
-from holdfast.model.triggers import Trigger
-from holdfast.runtime.inbox import Item, drop, inbox_of, post, read_items
+from holdfast.runtime.inbox import Item, pack_item, read_item
 from holdfast.runtime.status import FINAL
 from holdfast.runtime.waits import is_raised
-from holdfast.store.lineage import head_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from holdfast.encode.chunks import ChunkReader
-    from holdfast.encode.compress import Compressor
+    from holdfast.checkpoint import Checkpoint
     from holdfast.encode.values import Packer
     from holdfast.model import sections
-    from holdfast.model.checkpoint import CheckpointRecord
     from holdfast.model.runtime_sections import Wait
     from holdfast.runtime.amounts import Given
     from holdfast.runtime.inbox import ItemKind
-    from holdfast.store.api import Store
-
-_SECTION = "inbox"
+    from holdfast.store.store import Store
 
 
 class Control:
     """The outside of all runs of one store."""
 
     def __init__(
-        self,
-        store: Store,
-        packer: Packer,
-        compressor: Compressor,
-        reader: ChunkReader,
-        *,
-        max_section_bytes: int,
-        clock: Callable[[], float],
-        entropy: Callable[[int], bytes],
+        self, store: Store, packer: Packer, present: Callable[[str], Checkpoint], writer: Callable[[], Packer]
     ) -> None:
         self._store = store
         self._packer = packer
-        self._compressor = compressor
-        self._reader = reader
-        self._max_section_bytes = max_section_bytes
-        self._clock = clock
-        self._entropy = entropy
+        self._present = present
+        self._writer = writer  # takes secrets out, like the journal's
 
     def reader(self, run: str) -> Callable[[int], Sequence[Item]]:
-        """Return what reads a run's inbox behind a number; it looks at stored items only when they moved."""
-        name = inbox_of(run)
-        last: tuple[str | None, list[Any]] = (None, [])
-
-        def read(after: int) -> list[Item]:
-            nonlocal last
-            try:
-                head = self._store.run(name).head
-            except NotFound:
-                return []
-            if head is None:
-                return []
-            if head != last[0]:
-                last = (head, self._section(self._store.checkpoint(head), _SECTION) or [])
-            return read_items(last[1], after)
-
-        return read
+        """Return what reads a run's inbox behind a number, and behind what the run has taken in for good."""
+        return lambda after: [read_item(row, self._packer) for row in self._store.unread(run, after=after)]
 
     def waiting(self, run: str) -> list[Wait]:
         """Return what a run waits for, as its newest checkpoint says; what was answered meanwhile is left out.
 
         A run that has ended waits for nothing, also if it came to its end past something that was never answered.
         """
-        head = self._head(run)
-        if head.envelope.summary.status in FINAL:
+        present = self._present(run)
+        if self._status(present) in FINAL:
             return []
-        value = self._waits(head)
-        items = self.reader(run)(value.read)
+        value = self._waits(present)
+        items = self.reader(run)(0)
         answered = {item.target for item in items if item.kind == "answer"}
         if any(item.kind == "resume" for item in items):
             answered |= {wait.id for wait in value.open.values() if wait.kind == "pause"}
@@ -140,6 +102,13 @@ class Control:
 
         A name is meant in the part that the run waits for, then in the run; `phase:plan/tokens` says which.
         """
+        return self._change_limits(run, "raise", more, by=by, note=note)
+
+    def set_limits(self, run: str, limits: Mapping[str, Given], *, by: str = "", note: str = "") -> list[Wait]:
+        """Set the limits of budgets, named as in `raise_budget`; return the waits that end."""
+        return self._change_limits(run, "limit", limits, by=by, note=note)
+
+    def _change_limits(self, run: str, choice: str, given: Mapping[str, Given], *, by: str, note: str) -> list[Wait]:
         from holdfast.runtime.amounts import amount_of, stored  # noqa: PLC0415 - most commands do without
         from holdfast.runtime.ledger import find_limited  # noqa: PLC0415
 
@@ -148,9 +117,9 @@ class Control:
         section = self._budget(run)
         near = waits[0].details["part"] if waits else ""
         value = {
-            find_limited(section, name, near=near): stored(amount_of(name, amount)) for name, amount in more.items()
+            find_limited(section, name, near=near): stored(amount_of(name, amount)) for name, amount in given.items()
         }
-        item = self._post(run, "budget", by=by, note=note, value=value)
+        item = self._post(run, "budget", choice=choice, by=by, note=note, value=value)
         return [wait for wait in waits if is_raised(wait, item)]
 
     def _amounts(self, run: str, wait: Wait, choice: str, value: Any) -> Any:
@@ -164,7 +133,7 @@ class Control:
         if value is None:
             raise UsageError(
                 f"{choice!r} needs an amount: give it as the answer's value (`--value 500`), or raise the budget "
-                f"with `holdfast budget {run} {budget}=MORE`"
+                f"with `holdfast budget {run} {budget}+=MORE`"
             )
         given = value if isinstance(value, dict) else {budget: value}
         section = self._budget(run)
@@ -177,79 +146,26 @@ class Control:
     def _budget(self, run: str) -> sections.Budget:
         from holdfast.capture.sections import typed  # noqa: PLC0415
 
-        section: sections.Budget = typed("budget", self._section(self._head(run), "budget") or {})
+        present = self._present(run)
+        section: sections.Budget = typed("budget", present.section("budget") if "budget" in present.sections else {})
         return section
 
-    def drop_read(self, run: str) -> None:
-        """Let go of what a run has read: set back to an earlier checkpoint, it must not hear an old answer again."""
-        try:
-            read = self._waits(self._head(run)).read
-        except (IntegrityError, NotFound):
-            return  # what a damaged head had read is not known
-        drop(lambda: _Line(self._checkpointer(run), self._section), upto=read)
-
-    def forget(self, run: str) -> None:
-        """Delete a run's inbox with the run."""
-        try:
-            self._store.delete_run(inbox_of(run))
-        except NotFound:
-            return
-
     def _post(self, run: str, kind: ItemKind, **given: Any) -> Item:
-        now = datetime.fromtimestamp(self._clock(), UTC)
-        item = post(
-            lambda: _Line(self._checkpointer(run), self._section),
-            lambda number: Item(number=number, kind=kind, at=now, **given),
-            consumed=self._waits(self._head(run)).read,
-        )
-        self._store.wake(run)
-        return item
+        from holdfast.capture.redact import RedactingPacker  # noqa: PLC0415 - only who says something pays for it
 
-    def _checkpointer(self, run: str) -> Checkpointer:
-        return Checkpointer(
-            inbox_of(run),
-            self._store,
-            self._packer,
-            self._compressor,
-            max_section_bytes=self._max_section_bytes,
-            clock=self._clock,
-            entropy=self._entropy,
-        )
+        writer = self._writer()
+        clean = writer.text if isinstance(writer, RedactingPacker) else str
+        texts = {name: clean(text) for name, text in given.items() if name != "value" and text}
+        row = self._store.post(run, kind, pack_item(writer, **given | texts))
+        return read_item(row, self._packer)
 
     def _check_alive(self, run: str) -> None:
-        status = self._head(run).envelope.summary.status
+        status = self._status(self._present(run))
         if status in FINAL:
             raise UsageError(f"run {run!r} is {status}: it takes nothing from outside any more")
 
-    def _head(self, run: str) -> CheckpointRecord:
-        record = self._store.run(check_run_id(run))
-        head = head_of(self._store, record)
-        if head is None:
-            raise NotFound("checkpoint of run", run)
-        return head
+    def _status(self, present: Checkpoint) -> str | None:
+        return present.section("status")["status"] if "status" in present.sections else None
 
-    def _waits(self, record: CheckpointRecord) -> WaitsValue:
-        stored = self._section(record, "waits")
-        return WaitsValue() if stored is None else msgspec.convert(stored, WaitsValue)
-
-    def _section(self, record: CheckpointRecord, name: str) -> Any:
-        for one in record.envelope.sections:
-            if one.name == name:
-                root = Ref(one.kind, one.size, one.root)
-                return decode_section(name, root, self._packer, self._reader, max_bytes=self._max_section_bytes)
-        return None
-
-
-class _Line:
-    """An inbox's own run, at its head."""
-
-    def __init__(self, checkpointer: Checkpointer, section: Callable[[CheckpointRecord, str], Any]) -> None:
-        self._checkpointer = checkpointer
-        self._section = section
-
-    def read(self) -> list[Any]:
-        head = self._checkpointer.head
-        return [] if head is None else self._section(head, _SECTION) or []
-
-    def write(self, items: list[Any], reason: str) -> None:
-        self._checkpointer.take({_SECTION: items}, trigger=Trigger.MANUAL.value, reason=reason, marks=Marks())
+    def _waits(self, present: Checkpoint) -> WaitsValue:
+        return msgspec.convert(present.section("waits"), WaitsValue) if "waits" in present.sections else WaitsValue()

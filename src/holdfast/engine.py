@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import time
 import warnings
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
-from weakref import WeakSet
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from weakref import WeakKeyDictionary, WeakSet
 
 import msgspec
 
@@ -21,40 +22,65 @@ from holdfast.encode.chunks import ChunkReader
 from holdfast.encode.compress import CodecName, Compressor
 from holdfast.encode.types import TypeRegistry
 from holdfast.encode.values import Packer
-from holdfast.errors import CheckpointCorrupt, ChunkCorrupt, Conflict, IntegrityError, NotFound, UsageError
+from holdfast.errors import (
+    CheckpointCorrupt,
+    ChunkCorrupt,
+    Conflict,
+    HoldfastError,
+    IntegrityError,
+    NotFound,
+    RunCorrupt,
+    UsageError,
+)
+from holdfast.journal.entry import records_since
+from holdfast.model.checkpoint import NO_RECOVERY_POINT
 from holdfast.model.ids import check_checkpoint_id, check_run_id, is_reserved
-from holdfast.recover.record import is_undo_point
-from holdfast.recovery.door import RecoveryDoor
-from holdfast.retain.policy import Decision, check_policy, decide_simply
+from holdfast.model.sections import WORKSPACE
+from holdfast.recovery.facade import RecoveryFacade
+from holdfast.recovery.record import is_undo_point
+from holdfast.retain.policy import check_policy, policy_by_hand
 from holdfast.runtime.parts import Services, Waiting
-from holdfast.settings.file import check_settings, find_settings, load_settings, located
+from holdfast.settings.file import check_settings, find_settings, load_settings, located, project_settings
 from holdfast.settings.outside import read_key, refill
 from holdfast.settings.values import Settings, merged
 from holdfast.store.api import Listing
+from holdfast.store.captures import captures_of, sweep_captures
+from holdfast.store.keys import keys_of, seal_store
 from holdfast.store.lineage import head_of
 from holdfast.store.open import open_store
-from holdfast.store.sealed import SealedStore, seal_store
+from holdfast.store.ranges import upto
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import TracebackType
 
     from holdfast.capture.protection import OnFailure
     from holdfast.capture.redact import RedactionRules
     from holdfast.capture.strategy import Condition
+    from holdfast.capture.tools import Tools
     from holdfast.capture.watch import Watch, WatchOptions
+    from holdfast.errors import LeaseLost
+    from holdfast.journal.feed import Feed
     from holdfast.model.checkpoint import CheckpointRecord, RunRecord, Status
+    from holdfast.model.verdicts import Verdict
+    from holdfast.recovery.enter import OpenRun
+    from holdfast.recovery.subject import SubjectProvider
+    from holdfast.recovery.verdict import Freshness
     from holdfast.retain.policy import RetentionPolicy
     from holdfast.retain.prune import Pruned
+    from holdfast.retain.worker import RetentionWorker
     from holdfast.run import Run
     from holdfast.runtime.audit import Event, Savings
     from holdfast.runtime.lease import LeaseKeeper
-    from holdfast.store.api import Store, StoreStats
+    from holdfast.store.api import StoreStats
+    from holdfast.store.keys import StoreKeys
+    from holdfast.store.mirror import Mirror
+    from holdfast.store.store import Store
+    from holdfast.store.tables import Record
     from holdfast.transfer.copy import Copied
-    from holdfast.verify.check import Fault, Report
+    from holdfast.verify.check import Report
     from holdfast.workspace.options import WorkspaceOptions
 
-MAX_SECTION_BYTES = 64 * 1024 * 1024
 _PAGE = 100
 _MARK_TRIES = 20
 
@@ -63,7 +89,7 @@ class DamageWarning(UserWarning):
     """A list is shorter than it should be, because some of its records are damaged."""
 
 
-class Holdfast(RecoveryDoor):
+class Holdfast(RecoveryFacade):
     """A store of runs and their checkpoints."""
 
     def __init__(
@@ -71,38 +97,40 @@ class Holdfast(RecoveryDoor):
         store: Store,
         *,
         types: Iterable[type] | TypeRegistry = (),
-        compression: CodecName = "zstd",
-        enabled: bool = True,
-        max_section_bytes: int = MAX_SECTION_BYTES,
+        compression: CodecName | None = None,
+        enabled: bool | None = None,
+        max_section_bytes: int | None = None,
         settings: Settings | None = None,
         strategy: Condition | None = None,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
         entropy: Callable[[int], bytes] = os.urandom,
+        root: Path | None = None,
     ) -> None:
-        self.settings = settings or Settings()
+        """Open a store for use; `root` is the project's directory, for what the settings place below it."""
+        self.settings = merged(settings or Settings(), compression=compression, enabled=enabled)
+        self._root = root
+        if self.settings.mirror.form != "off" and store.codec.mode == "encrypt":
+            raise UsageError(
+                "a mirror would write in plain text what this store encrypts: set mirror.form to off, or use a store "
+                "without encryption"
+            )
         self.store = store
         self.types = types if isinstance(types, TypeRegistry) else TypeRegistry(types)
         register_markers(self.types, refill(self.settings.redaction))
-        self.enabled = enabled
+        self.enabled = self.settings.enabled
         self._strategy = strategy
         self._monotonic = monotonic
         self._packer = Packer(self.types)
-        self._compressor = Compressor(compression)
+        self._compressor = Compressor(self.settings.compression)
         self._reader = ChunkReader(store.fetch)
-        self._max_section_bytes = max_section_bytes
+        self._max_section_bytes = max_section_bytes or self.settings.max_section_bytes
         self._clock = clock
         self._entropy = entropy
         self._open_runs: WeakSet[Run] = WeakSet()
-        self.control = Control(
-            store,
-            self._packer,
-            self._compressor,
-            self._reader,
-            max_section_bytes=max_section_bytes,
-            clock=clock,
-            entropy=entropy,
-        )
+        self._retention: WeakSet[RetentionWorker] = WeakSet()
+        self._freshness: WeakKeyDictionary[Run, Freshness] = WeakKeyDictionary()
+        self.control = Control(store, self._packer, self._present_of, self.journal_packer)
         """Answers, signals, pause and cancel for runs that other processes move."""
         self.waiting = self.control.waiting
         self.answer = self.control.answer
@@ -118,14 +146,21 @@ class Holdfast(RecoveryDoor):
         *,
         workspace: str | os.PathLike[str] | None = None,
         workspace_options: WorkspaceOptions | None = None,
+        subject: SubjectProvider | str | None = None,
+        verdicts: Mapping[str, Verdict] | None = None,
         waiting: Waiting = "block",
         rewinding: bool = False,
     ) -> Run:
         """Open a run at its head; a new one begins with its first checkpoint.
 
+        When it is entered, what moved outside it since (branch, program, the `subject`: an issue's file, its number, or
+        who knows it) is looked at as by a recovery: it is warned about, a person is asked, or CannotResume is raised;
+        `verdicts` and the settings say which.
+
         With a workspace, every checkpoint holds that directory's files and git position. A restore that was killed in
         it is finished or undone first. Where the run has to wait for a person or a time it blocks, or with
-        `waiting="leave"` saves and raises RunWaiting. A damaged head is refused, unless it is opened for `rewinding`.
+        `waiting="leave"` saves and raises RunWaiting, with `"decide"` only where a person has to decide. A damaged
+        head is refused, unless it is opened for `rewinding`.
         """
         check_run_id(run)
         files = None
@@ -134,11 +169,11 @@ class Holdfast(RecoveryDoor):
 
             options = workspace_options or options_of(self.settings.workspace)
             files = open_files(self.store, self._reader, workspace, options)
-        from holdfast.capture.checkpointer import Checkpointer  # noqa: PLC0415 - loaded when it is used
         from holdfast.capture.redact import RedactingPacker  # noqa: PLC0415
+        from holdfast.capture.writer import Writer  # noqa: PLC0415 - loaded when it is used
         from holdfast.run import Run  # noqa: PLC0415
 
-        checkpointer = Checkpointer(
+        writer = Writer(
             run,
             self.store,
             self._packer,
@@ -150,11 +185,15 @@ class Holdfast(RecoveryDoor):
             files=files,
             rewinding=rewinding,
         )
-        opened = Run(self, run, checkpointer, waiting=waiting)
+        opened = Run(self, run, writer, waiting=waiting)
         self._open_runs.add(opened)
-        head = checkpointer.head
+        if subject is not None or verdicts is not None:
+            from holdfast.recovery.verdict import Freshness, freshness_of  # noqa: PLC0415
+
+            self._freshness[opened] = freshness_of(self, Freshness(), subject, verdicts)
+        head = writer.head
         if head is not None and not rewinding and is_undo_point(head):
-            from holdfast.recovery.carry_out import finish_interrupted  # noqa: PLC0415 - after a recovery only
+            from holdfast.recovery.finish import finish_interrupted  # noqa: PLC0415 - after a recovery only
 
             finish_interrupted(self, opened)
         return opened
@@ -171,26 +210,46 @@ class Holdfast(RecoveryDoor):
         from holdfast.retain.reader import second_way_in  # noqa: PLC0415
         from holdfast.retain.worker import RetentionWorker  # noqa: PLC0415
 
-        retention = self.settings.retention
+        worker, name = None, run.id
+        if self.settings.retention.enabled and self.settings.automatic and self.enabled:
+            worker = RetentionWorker(
+                self.store,
+                name,
+                self.settings.policy,
+                clock=self._clock,
+                monotonic=self._monotonic,
+                open_reader=lambda: second_way_in(self.store),
+                after=lambda: self._tidy_mirror(name),
+            )
+            self._retention.add(worker)
         return Watch(
             run.id,
             self._watch_options,
             take=run.take,
+            append=run._append,  # noqa: SLF001 - the run's own watch
             head=lambda: run.head_record,
             clock=self._clock,
             monotonic=self._monotonic,
             clean=RedactingPacker(self.types, self._rules).text if self._rules is not None else str,
-            housekeeper=RetentionWorker(
-                self.store,
-                run.id,
-                self.settings.policy,
-                clock=self._clock,
-                open_reader=lambda: second_way_in(self.store),
-            )
-            if retention.enabled and self.enabled
-            else None,
+            housekeeper=worker,
+            entry_check=lambda: self._entered(run),
             has_workspace=run.has_workspace,
+            stored=lambda record: self._stamp(run, record),
         )
+
+    def _stamp(self, run: Run, record: CheckpointRecord) -> None:
+        """Note in which directory a run works, and the files of which checkpoint it has."""
+        if run.has_workspace and run.workspace.capture.is_at(record):
+            from holdfast.run_files import stamp  # noqa: PLC0415 - only runs with files pay for it
+
+            stamp(self.store, record, str(run.workspace.path))
+
+    def _entered(self, run: Run) -> OpenRun:
+        from holdfast.recovery.enter import OpenRun  # noqa: PLC0415 - loaded when a run is entered
+        from holdfast.recovery.verdict import Freshness, freshness_of  # noqa: PLC0415
+
+        freshness = self._freshness.get(run) or freshness_of(self, Freshness())
+        return OpenRun(self, run, freshness=freshness, calls=run.calls_under_way)
 
     def services(self, run: str) -> Services:
         """Return what the parts of a run need of the engine."""
@@ -205,6 +264,99 @@ class Holdfast(RecoveryDoor):
             wake=lambda: self.store.wake(run),
             max_section_bytes=self._max_section_bytes,
         )
+
+    def mirror(self, checkpoint: Checkpoint) -> None:
+        """Write a checkpoint's readable document, where the settings ask for one; what goes wrong is warned about."""
+        if self._mirror is None:
+            return
+        from holdfast.store.mirror import document_of, entry_of, read_sections  # noqa: PLC0415 - few have a mirror
+
+        record = checkpoint.record
+        try:
+            files = _modified(checkpoint) if WORKSPACE in checkpoint.sections else []
+            views = {name: lines for name in ("steps", "journal") if (lines := checkpoint.log(name))}
+            document = document_of(record, read_sections(self.store, record) | views, files_modified=files)
+            problem = self._mirror.write(document, entry_of(record, self._mirror.options))
+        except HoldfastError as error:
+            problem = error
+        if problem is not None:
+            warnings.warn(f"checkpoint {record.envelope.id} is stored, its mirror is not: {problem}", stacklevel=2)
+
+    def _tidy_mirror(self, run: str) -> None:
+        """Remove the documents of checkpoints that are deleted; they are plain text."""
+        if self._mirror is None:
+            return
+        try:
+            kept = [one.envelope.id for one in self.store.checkpoints(run)]
+        except NotFound:
+            kept = []
+        problem = self._mirror.keep_only(run, kept)
+        if problem is not None:
+            warnings.warn(f"documents of deleted checkpoints of {run} may be left: {problem}", stacklevel=2)
+
+    @cached_property
+    def _mirror(self) -> Mirror | None:
+        if self.settings.mirror.form == "off":
+            return None
+        from holdfast.store.mirror import Mirror, MirrorOptions  # noqa: PLC0415 - few have a mirror
+
+        root = self._root or Path.cwd()
+        return Mirror(
+            MirrorOptions(
+                root=root,
+                form=self.settings.mirror.form,
+                location=self.settings.mirror.location,
+                project=root.name,
+            )
+        )
+
+    def _clean(self, text: str) -> str:
+        """Return a text without secrets, where these are taken out."""
+        from holdfast.capture.redact import RedactingPacker  # noqa: PLC0415 - loaded when it is used
+
+        return text if self._rules is None else RedactingPacker(self.types, self._rules).text(text)
+
+    def journal_packer(self) -> Packer:
+        """Return what packs a run's journal: without secrets, where these are taken out."""
+        from holdfast.capture.redact import RedactingPacker  # noqa: PLC0415 - loaded when it is used
+
+        return self._packer if self._rules is None else RedactingPacker(self.types, self._rules)
+
+    def present(self, run: str, head: CheckpointRecord | None) -> Checkpoint:
+        """Return a run's head with what its journal has since; a run without a checkpoint has an empty one below."""
+        line = self.store.line(run)
+        if line is None:
+            return self.opened(_nothing_of(run))
+        since = records_since(self.store, line, head.number if head is not None else 0)
+        return self.opened(head or _nothing_of(run), since=since, ranges=line.ranges)
+
+    def reached(
+        self, record: CheckpointRecord, number: int | None, skipped: Iterable[IntegrityError] = ()
+    ) -> Checkpoint:
+        """Return a checkpoint with what the journal has after it, up to a number; None is the end of the journal.
+
+        A number that the line no longer leads through gives the checkpoint alone; so does a journal that does not tell
+        all that happened since.
+        """
+        line = self.store.line(record.envelope.run)
+        last = line.number if line is not None and number is None else number or 0
+        try:
+            ranges = upto(line, last) if line is not None and last > record.number else None
+            if line is None or ranges is None or upto(line, record.number) != record.ranges:
+                return self.opened(record, skipped)
+            if any(gap.first <= last and gap.last > record.number for gap in self.store.journal.gaps(line)):
+                return self.opened(record, skipped)  # compaction took a part of what came since
+        except NotFound:
+            return self.opened(record, skipped)
+        since = records_since(self.store, msgspec.structs.replace(line, ranges=ranges), record.number)
+        found = self.opened(record, skipped, since=since, ranges=ranges)
+        # What came in between only a later checkpoint has, where the journal does not tell all of it.
+        return found if found.is_whole else self.opened(record, skipped)
+
+    def _present_of(self, run: str) -> Checkpoint:
+        """Return how a run stands now; NotFound if there is none."""
+        record = self.store.run(check_run_id(run))
+        return self.present(run, head_of(self.store, record))
 
     def read_back(self, record: CheckpointRecord) -> None:
         """Read what a commit stored, as it is stored, and check it; CheckpointCorrupt if it is not what was meant.
@@ -225,12 +377,25 @@ class Holdfast(RecoveryDoor):
         if faults:
             raise CheckpointCorrupt(f"it was read back damaged: {faults[0].detail}", envelope.id)
 
-    def lease_keeper(self, run: str) -> LeaseKeeper:
-        """Return what holds a run's lease for one handle of this process."""
-        from holdfast.runtime.lease import LeaseKeeper, owner_name  # noqa: PLC0415 - loaded when it is used
+    def lease_keeper(self, run: str, lost: Callable[[LeaseLost], object]) -> LeaseKeeper:
+        """Return what holds a run's lease for one handle of this process; `lost` hears that it is lost."""
+        from holdfast.runtime.lease import LeaseKeeper  # noqa: PLC0415 - loaded when it is used
+        from holdfast.store.owner import owner_name  # noqa: PLC0415
 
         now = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="seconds")
-        return LeaseKeeper(self.store, run, owner=owner_name(now, self._entropy))
+        return LeaseKeeper(
+            self.store, run, owner=owner_name(now, self._entropy), ttl_s=self.settings.lease_s, lost=lost
+        )
+
+    @cached_property
+    def tools(self) -> Tools:
+        """What adapters make commits of their own with."""
+        from holdfast.capture.tools import Tools  # noqa: PLC0415 - loaded when it is used
+
+        return Tools(
+            self.types, self._rules, self._compressor, self._reader, self._clock, self._entropy,
+            self._max_section_bytes,
+        )  # fmt: skip
 
     @cached_property
     def _rules(self) -> RedactionRules | None:
@@ -268,10 +433,12 @@ class Holdfast(RecoveryDoor):
 
         Archived ones are left out unless asked for.
         """
-        check_run_id(run)
+        self._finish_retention(check_run_id(run))
         wanted = _checked_limit(limit)
         found: list[CheckpointRecord] = []
         damaged: list[IntegrityError] = []
+        if before_seq is None:
+            found += [one.record for one in captures_of(self.store, run)]
         while True:
             listing = self.store.checkpoints(run, limit=wanted, before_seq=before_seq)
             if wanted is not None and listing.damaged and not listing:
@@ -290,14 +457,30 @@ class Holdfast(RecoveryDoor):
         return self.opened(self.store.checkpoint(check_checkpoint_id(checkpoint)))
 
     def latest(self, run: str, *, sound: bool = False) -> Checkpoint:
-        """Return a run's newest checkpoint; with `sound`, the newest that is whole, with what it `skipped`."""
-        record = self.store.run(check_run_id(run))
+        """Return a run's newest checkpoint; with `sound`, the newest that is whole, with what it `skipped`.
+
+        One that is marked as corrupted or expired is passed over.
+        """
+        try:
+            record = self.store.run(check_run_id(run))
+        except RunCorrupt as error:
+            if not sound:
+                raise
+            return self._newest_sound_stored(run, error)
         if sound and record.head is not None:
             return self._newest_sound(record)
         head = head_of(self.store, record)
         if head is None:
             raise NotFound("checkpoint of run", run)
-        return self.opened(head)
+        if head.marks.status not in NO_RECOVERY_POINT:
+            return self.present(run, head)
+        before_seq: int | None = None
+        while listing := self.store.checkpoints(run, limit=_PAGE, before_seq=before_seq):
+            for one in listing:
+                if one.marks.status not in NO_RECOVERY_POINT:
+                    return self.reached(one, None)
+            before_seq = listing[-1].envelope.seq
+        raise NotFound("checkpoint of run", run, "all that it has are expired or damaged; hf.checkpoints(run) has them")
 
     def _newest_sound(self, run: RunRecord) -> Checkpoint:
         from holdfast.verify.check import faults_in  # noqa: PLC0415 - loaded when it is used
@@ -306,30 +489,52 @@ class Holdfast(RecoveryDoor):
         for seq in range(run.last_seq, 0, -1):
             try:
                 record = self.store.checkpoint_at(run.id, seq)
-                if record is None:
+                if record is None or record.marks.status == "expired":
                     continue
                 faults = faults_in(self.store, record)
             except IntegrityError as error:
                 skipped.append(error)
                 continue
             if not faults:
+                has_files = any(section.name == WORKSPACE for section in record.envelope.sections)
+                if skipped and has_files:
+                    return self.opened(record, skipped)
+                try:
+                    return self.reached(record, None, skipped)
+                except IntegrityError as error:  # its journal is damaged behind it: the checkpoint itself is whole
+                    return self.opened(record, [*skipped, error])
+            first = faults[0]
+            skipped.append(ChunkCorrupt(first.detail, first.chunk or "", record.envelope.id, first.section))
+            with suppress(HoldfastError):  # in a store that is read only it stays as it is
+                self.mark(record.envelope.id, status="corrupted")
+        raise IntegrityError(f"run {run.id!r} has no sound checkpoint left: all {len(skipped)} are damaged")
+
+    def _newest_sound_stored(self, run: str, damage: RunCorrupt) -> Checkpoint:
+        """Return the newest whole checkpoint of a run whose own row or line is damaged."""
+        from holdfast.verify.check import faults_in  # noqa: PLC0415 - loaded when it is used
+
+        listing = self.store.checkpoints(run)
+        skipped: list[IntegrityError] = list(listing.damaged) or [damage]
+        for record in listing:
+            faults = faults_in(self.store, record)
+            if not faults:
                 return self.opened(record, skipped)
             first = faults[0]
             skipped.append(ChunkCorrupt(first.detail, first.chunk or "", record.envelope.id, first.section))
-        raise IntegrityError(f"run {run.id!r} has no sound checkpoint left: all {len(skipped)} are damaged")
+        raise damage
 
     def events(self, run: str) -> list[Event]:
         """Return what happened in a run, oldest first: what, when, by whom, how long."""
         from holdfast.runtime.audit import events  # noqa: PLC0415 - only who asks pays for loading it
 
-        head = self.latest(run)
-        return events(head.log("journal"), head.log("steps"))
+        present = self._present_of(run)
+        return events(present.log("journal"), present.log("steps"))
 
     def savings(self, run: str) -> Savings:
         """Return what resuming a run saved: work that was neither done nor paid for again."""
         from holdfast.runtime.audit import savings  # noqa: PLC0415
 
-        head = self.latest(run)
+        head = self._present_of(run)
         agents = head.section("agents") if "agents" in head.sections else ()
         return savings(head.log("journal"), head.log("steps"), agents)
 
@@ -348,7 +553,7 @@ class Holdfast(RecoveryDoor):
         given: dict[str, Any] = {"status": status, "pinned": pinned}
         changes = {name: value for name, value in given.items() if value is not None}
         if label is not msgspec.UNSET:
-            changes["label"] = label
+            changes["label"] = self._clean(label) if isinstance(label, str) else label
         for tries_left in range(_MARK_TRIES, 0, -1):
             record = self.store.checkpoint(check_checkpoint_id(checkpoint))
             marks = checked_marks(msgspec.structs.replace(record.marks, **changes))
@@ -370,6 +575,7 @@ class Holdfast(RecoveryDoor):
         for run, doomed in by_run.items():
             self.store.delete(run, doomed)
             self._reload(run)
+            self._tidy_mirror(run)
             try:
                 sweep(self.store, run)
             except IntegrityError as error:
@@ -390,8 +596,9 @@ class Holdfast(RecoveryDoor):
     def delete_run(self, run: str) -> None:
         """Delete a run, all its checkpoints and every chunk that no other run holds."""
         self.store.delete_run(check_run_id(run))
-        self.control.forget(run)
+        sweep_captures(self.store, run, datetime.max.replace(tzinfo=UTC))
         self._reload(run)
+        self._tidy_mirror(run)
 
     def prune(
         self,
@@ -404,71 +611,52 @@ class Holdfast(RecoveryDoor):
     ) -> Pruned:
         """Delete and archive by the settings' retention, or by `policy`; return what and why. None is every run.
 
-        With `keep` or `older_than`, delete all but the newest so many, and those older, of one run instead. The head,
-        pinned ones and all that a recovery needs stay.
+        With `keep` or `older_than`, delete all but the newest so many, and those older, instead. The head, pinned ones
+        and all that a recovery needs stay. Over every run, one that finished before that goes as a whole, but for pins.
         """
-        from holdfast.retain.prune import Pruned, carry_out, plan  # noqa: PLC0415 - loaded when it is used
+        from holdfast.retain.compact import compact  # noqa: PLC0415 - loaded when it is used
+        from holdfast.retain.prune import Pruned, carry_out, plan_all  # noqa: PLC0415
 
-        if keep is not None or older_than is not None:
-            return self._prune_simply(run, keep, older_than, dry_run=dry_run)
-        checked = check_policy(policy or self.settings.policy)
-        runs = [check_run_id(run)] if run is not None else [record.id for record in self.runs()]
-        decisions: list[Decision] = []
-        for one in runs:
-            decided = plan(self.store, one, checked, self._clock())
-            decisions += decided
-            if not dry_run:
-                carry_out(self.store, one, decided)
-        return Pruned(decisions)
+        by_hand = keep is not None or older_than is not None
+        chosen = policy_by_hand(keep, older_than) if by_hand else check_policy(policy or self.settings.policy)
+        chosen = msgspec.structs.replace(chosen, expires_runs=run is None)
+        now = datetime.fromtimestamp(self._clock(), UTC)
+        for opened in {one.run for one in self._retention} if run is None else {check_run_id(run)}:
+            self._finish_retention(opened)
+        runs = self.runs() if run is None else [self.store.run(run)]
+        pruned = Pruned(plan_all(self.store, chosen, now, runs))
+        for one in () if dry_run else pruned.plans:
+            if not one.is_whole and not by_hand:
+                compact(self.store, one.run.id, chosen, now)
+            if self.store.leases.running(one.run.id) is None:
+                sweep_captures(self.store, one.run.id, now)
+            if one.is_whole or one.changes:
+                carry_out(self.store, one, now=now)
+                if any(gone.id == one.run.head for gone in one.changes):
+                    self._reload(one.run.id)
+                self._tidy_mirror(one.run.id)
+        return pruned
 
-    def _prune_simply(
-        self, run: str | None, keep: int | None, older_than: timedelta | None, *, dry_run: bool
-    ) -> Pruned:
-        from holdfast.retain.prune import Pruned, fork_points  # noqa: PLC0415 - loaded when it is used
-
-        before = None if older_than is None else datetime.fromtimestamp(self._clock(), UTC) - older_than
-        name = check_run_id(run)
-        record = self.store.run(name)
-        listing = _warned(self.store.checkpoints(name))
-        needed = fork_points(self.store, name)
-        decisions = decide_simply(listing, head=record.head, keep=keep, before=before, needed=needed)
-        doomed = [one.id for one in decisions if one.action == "delete"]
-        if doomed and not dry_run:
-            self.delete(*doomed)
-        return Pruned(decisions)
+    def _finish_retention(self, run: str) -> None:
+        """Let retention do what is due after commits of this process, so that what is read is as it will be."""
+        for worker in list(self._retention):
+            if worker.run == run:
+                worker.flush()
 
     def verify(
-        self, *, progress: Callable[[str, int], None] | None = None, remembered: Mapping[str, str] | None = None
+        self,
+        *,
+        progress: Callable[[str, int], None] | None = None,
+        remembered: Mapping[str, str | tuple[int, str]] | None = None,
     ) -> Report:
-        """Check every record, link, head and chunk, and name each fault; changes nothing.
+        """Check every row, journal, link, head and chunk, and name each fault; changes nothing.
 
-        With `remembered` heads (run to checkpoint id, kept outside the store), history that was cut off or rolled back
-        is a fault, too.
+        With `remembered` heads, kept outside the store (run to checkpoint id, or to its number and id), history that
+        was cut off, rolled back or went another way is a fault, too.
         """
         from holdfast.verify.check import verify  # noqa: PLC0415 - loaded when it is used
 
-        report = verify(self.store, progress=progress)
-        lost = [fault for run, head in (remembered or {}).items() if (fault := self._rolled_back(run, head))]
-        return msgspec.structs.replace(report, faults=(*report.faults, *lost)) if lost else report
-
-    def _rolled_back(self, run: str, remembered: str) -> Fault | None:
-        """Return a fault if a checkpoint that was once the head is neither there nor deleted by us."""
-        from holdfast.verify.check import Fault  # noqa: PLC0415 - loaded when it is used
-
-        try:
-            record = self.store.checkpoint(check_checkpoint_id(remembered))
-            if record.envelope.run == run and record.envelope.seq <= self.store.run(run).last_seq:
-                return None
-        except NotFound:
-            try:
-                if self.store.tombstone(check_run_id(run), remembered) is not None:
-                    return None
-            except NotFound:
-                pass
-        except IntegrityError as error:
-            return Fault(kind="head", detail=str(error), run=run, checkpoint=remembered)
-        detail = f"the remembered head {remembered} is gone: history was cut off or rolled back"
-        return Fault(kind="head", detail=detail, run=run, checkpoint=remembered)
+        return verify(self.store, progress=progress, remembered=remembered)
 
     def copy_to(
         self,
@@ -512,26 +700,40 @@ class Holdfast(RecoveryDoor):
 
         return import_runs(path, self.store, runs or None, key=key, progress=progress)
 
+    def follow(
+        self, runs: str | Iterable[str] | None = None, after: str | None = None, *, wait_s: float | None = None
+    ) -> Feed:
+        """Return committed records and checkpoints of any process, as they come: all runs, or some.
+
+        `after` is the `cursor` of an earlier feed, `"end"` for what comes from now on, None for all that is there.
+        It waits for more without an end, or ends when nothing came for `wait_s` (0: with what is there).
+        """
+        from holdfast.journal.feed import Feed  # noqa: PLC0415 - only who follows pays for loading it
+
+        return Feed(self.store, [runs] if isinstance(runs, str) else runs, after, wait_s=wait_s)
+
     def migrate(self, *, progress: Callable[[str, int], None] | None = None) -> list[int]:
         """Bring the store's schema up to date and return the versions applied; opening it does so, too."""
         return self.store.migrate(progress=progress)
 
     def add_key(self, key: str) -> None:
-        """Let one more key open this encrypted store; those in use go on, so keys change without downtime."""
-        self._sealed().add_key(key)
+        """Let one more key open this encrypted or signed store; those in use stay, so keys change without downtime."""
+        self._keys().add(key)
 
     def remove_key(self, key: str) -> None:
-        """Let a key (its text or its id) open this store no longer; the last one stays."""
-        self._sealed().remove_key(key)
+        """Retire a key (its text or its id): it opens nothing that is written from now on; the last one stays."""
+        self._keys().remove(key)
 
     def key_ids(self) -> list[str]:
         """Return the names of all keys that open this store; none if it is neither encrypted nor signed."""
-        return self.store.key_ids() if isinstance(self.store, SealedStore) else []
+        keys = keys_of(self.store)
+        return keys.ids() if keys is not None else []
 
-    def _sealed(self) -> SealedStore:
-        if not isinstance(self.store, SealedStore):
+    def _keys(self) -> StoreKeys:
+        keys = keys_of(self.store)
+        if keys is None:
             raise UsageError("this store has no key: a new one gets it with holdfast.open(place, key_file=...)")
-        return self.store
+        return keys
 
     def stats(self) -> StoreStats:
         """Count what is stored, and say what stores it; inboxes are no runs of their own."""
@@ -539,21 +741,33 @@ class Holdfast(RecoveryDoor):
         hidden = sum(is_reserved(record.id) for record in self.store.runs())
         return msgspec.structs.replace(stats, runs=stats.runs - hidden)
 
-    def opened(self, record: CheckpointRecord, skipped: Iterable[IntegrityError] = ()) -> Checkpoint:
-        """Return a record as a checkpoint that can be read."""
+    def opened(
+        self,
+        record: CheckpointRecord,
+        skipped: Iterable[IntegrityError] = (),
+        *,
+        since: Sequence[Record] = (),
+        ranges: tuple[tuple[int, int], ...] | None = None,
+    ) -> Checkpoint:
+        """Return a record as a checkpoint that can be read, with the journal's records that came after it."""
         return Checkpoint(
             record,
             self._packer,
             self._reader,
+            self.store,
             max_section_bytes=self._max_section_bytes,
             get=self.get,
             skipped=tuple(skipped),
+            since=since,
+            ranges=ranges,
         )
 
     def close(self) -> None:
         """Close open runs and the store; closing twice is fine."""
         for run in list(self._open_runs):
             run.close()
+        for worker in list(self._retention):
+            worker.stop()
         self.store.close()
 
     def _reload(self, run: str) -> None:
@@ -590,14 +804,18 @@ def open(  # noqa: A001 - holdfast.open() reads well, and nothing here opens fil
 ) -> Holdfast:
     """Open a store: None is `.holdfast/` in this directory; or a path, `sqlite:///path`, `memory:`.
 
-    Settings come from `holdfast.yaml` or `[tool.holdfast]` in pyproject.toml of this directory, unless given as a path
-    or a value; what is given here wins. A key (its text, a file or an environment variable) switches encryption on.
+    Settings come from `holdfast.yaml` or `[tool.holdfast]` in pyproject.toml of this directory, over the user's own
+    file, unless given as a path or a value; what is given here wins. What a file of this directory may not say without
+    `holdfast trust` raises SettingsUntrusted. A key (its text, file or environment variable) switches encryption on.
     SQLite takes `durability="process"` (faster, and a power cut may lose the last commits) and `read_only=True`.
     """
     file: Path | None = None
     if not isinstance(settings, Settings):
         file = find_settings(Path.cwd()) if settings is None else Path(settings)
-        settings = load_settings(file) if file is not None else Settings()
+        if settings is None:
+            settings = project_settings(file, is_located=place is not None)
+        else:
+            settings = load_settings(Path(settings))
     settings = merged(
         settings,
         compression=compression,
@@ -614,14 +832,41 @@ def open(  # noqa: A001 - holdfast.open() reads well, and nothing here opens fil
     return Holdfast(
         store,
         types=types,
-        compression=settings.compression,
-        enabled=settings.enabled,
-        max_section_bytes=int(settings.max_section_mb * 1024 * 1024)
-        if max_section_bytes is None
-        else max_section_bytes,
+        max_section_bytes=max_section_bytes,
         settings=settings,
         strategy=strategy,
+        root=Path(file).absolute().parent if file is not None else Path.cwd(),
     )
+
+
+def _nothing_of(run: str) -> CheckpointRecord:
+    """Return what stands below the journal of a run that has no checkpoint yet."""
+    from holdfast.model.checkpoint import FORMAT_VERSION, CheckpointRecord, Envelope, Marks, Summary  # noqa: PLC0415
+    from holdfast.model.recovery import RecoveryInfo  # noqa: PLC0415
+
+    envelope = Envelope(
+        format_version=FORMAT_VERSION, id="", run=run, seq=0, parent=None, parent_checksum=None, trigger="", reason="",
+        created_at=datetime.fromtimestamp(0, UTC), program_version="", sections=(), stored_bytes=0, codec="none",
+        recovery=RecoveryInfo(), summary=Summary(),
+    )  # fmt: skip
+    return CheckpointRecord(envelope, b"", Marks())
+
+
+class _Modified(NamedTuple):
+    """A file that the readable form lists."""
+
+    path: str
+    status: str
+    staged: bool
+
+
+def _modified(checkpoint: Checkpoint) -> list[_Modified]:
+    """Return the files that differ from the commit, or, without a repository, from the checkpoint before."""
+    position = checkpoint.git
+    if position.head == "none":
+        return [_Modified(change.path, change.status, staged=False) for change in checkpoint.changes()]
+    staged = [_Modified(one.path, one.status, staged=True) for one in position.staged]
+    return [*staged, *(_Modified(one.path, one.status, staged=False) for one in position.unstaged)]
 
 
 def _checked_limit(limit: int | None) -> int | None:

@@ -10,6 +10,7 @@ HoldfastError
 │   ├── RestoreRefused    a restore that could not be safe
 │   ├── CaptureFailed     a registered object that gave no snapshot, or took none back
 │   ├── SettingsInvalid   a settings file that cannot be followed
+│   │   └── SettingsUntrusted  a repository's settings that need `holdfast trust`
 │   ├── KeyRefused        an encrypted store without its key, or a key without its store
 │   ├── Ambiguous         a name that fits several checkpoints
 │   ├── IllegalTransition  a state that cannot be reached from the present one
@@ -28,6 +29,7 @@ HoldfastError
 │   ├── CheckpointCorrupt
 │   ├── RunCorrupt
 │   ├── StoreCorrupt
+│   ├── DocumentInvalid   a JSON or YAML file that cannot be read, or is larger than it may be
 │   └── FormatTooNew
 ├── StoreError            the medium refused: mend it, then repeat
 │   ├── StoreUnavailable
@@ -318,6 +320,17 @@ class StoreCorrupt(IntegrityError):
 
 
 @dataclass(eq=False)
+class DocumentInvalid(IntegrityError):
+    """A JSON or YAML file that is not one, or is larger, deeper or fuller than it may be."""
+
+    file: str
+
+    def sentence(self) -> str:
+        """Name the file and what is wrong with it."""
+        return f"{self.file} {self.detail}"
+
+
+@dataclass(eq=False)
 class FormatTooNew(IntegrityError):
     """Written by a newer version of Holdfast."""
 
@@ -419,6 +432,20 @@ class SettingsInvalid(UsageError):
     def sentence(self) -> str:
         """Name the file and the place in it."""
         return f"{self.file}: {self.detail}"
+
+
+@dataclass(eq=False)
+class SettingsUntrusted(SettingsInvalid):
+    """A settings file that may come with a repository asks for what only its user may say."""
+
+    wishes: tuple[str, ...]
+
+    def sentence(self) -> str:
+        """List what is asked for, and how to allow or avoid it."""
+        return (
+            f"{self.file} {self.detail}: {'; '.join(self.wishes)}. If you wrote or checked it, allow it with "
+            "`holdfast trust`; if not, remove these lines. Your own holdfast.yaml in ~/.config/holdfast needs no trust"
+        )
 
 
 @dataclass(eq=False)

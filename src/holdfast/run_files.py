@@ -6,22 +6,25 @@ import os
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from blake3 import blake3
 
 from holdfast.capture.files import FileCapture
 from holdfast.errors import UsageError
 from holdfast.model.triggers import Trigger
-from holdfast.store.sealed import SealedStore
+from holdfast.store.keys import keys_of
 from holdfast.workspace.checkout import checkout, plan_checkout
 from holdfast.workspace.compare import changes
 from holdfast.workspace.decide import Decisions
 from holdfast.workspace.diff import diff
+from holdfast.workspace.heartbeat import last_life
 from holdfast.workspace.options import WorkspaceOptions
+from holdfast.workspace.ownership import EDITS, Ownership, read_edits
 from holdfast.workspace.paths import text
 from holdfast.workspace.planning import plan_restore
 from holdfast.workspace.restore import apply, recover_interrupted
+from holdfast.workspace.stamp import last_directory, read_stamp, write_stamp
 from holdfast.workspace.tree import StoredTree, check_named
 from holdfast.workspace.workspace import Workspace
 
@@ -30,14 +33,17 @@ if TYPE_CHECKING:
 
     from holdfast.checkpoint import Checkpoint
     from holdfast.encode.chunks import ChunkReader
+    from holdfast.model.checkpoint import CheckpointRecord
     from holdfast.run import Run
     from holdfast.settings.values import WorkspaceSettings
-    from holdfast.store.api import Store
+    from holdfast.store.store import Store
     from holdfast.workspace.compare import Change
     from holdfast.workspace.diff import FileDiff
     from holdfast.workspace.plan import RestorePlan
     from holdfast.workspace.position import GitPosition
     from holdfast.workspace.restore import RestoreReport
+    from holdfast.workspace.snapshot import Snapshot
+    from holdfast.workspace.stamp import Stamp
     from holdfast.workspace.tree import DiskTree
 
 _FOLDER = ".holdfast"
@@ -77,15 +83,62 @@ def capture_of(
     place = os.fsencode(workspace.root)
     name = blake3(place).digest()
     folder = _cache_folder(store, workspace.root)
-    if not isinstance(store, SealedStore):
+    keys = keys_of(store)
+    if keys is None:
         return FileCapture(workspace, reader, folder / f"workspace-{name.hex()[:16]}.cache")
     return FileCapture(
         workspace,
         reader,
-        folder / f"workspace-{store.hidden_name(name).hex()[:16]}.cache",
-        lock=lambda blob: store.lock_beside(blob, place),
-        unlock=lambda blob: store.unlock_beside(blob, place),
+        folder / f"workspace-{keys.hidden_name(name).hex()[:16]}.cache",
+        lock=lambda blob: keys.lock_beside(blob, place),
+        unlock=lambda blob: keys.unlock_beside(blob, place),
     )
+
+
+class SideLock(NamedTuple):
+    """How what lies beside a store is locked: with its key if it is encrypted, else not at all."""
+
+    lock: Callable[[bytes], bytes] = bytes
+    unlock: Callable[[bytes], bytes] = bytes
+
+
+def side_lock(store: Store) -> SideLock:
+    """Return how stamps and signs of life of a store are locked."""
+    keys = keys_of(store)
+    if keys is None:
+        return SideLock()
+    return SideLock(lambda blob: keys.lock_beside(blob, b"life"), lambda blob: keys.unlock_beside(blob, b"life"))
+
+
+def life_file(store: Store, run: str, root: str) -> Path:
+    """Return where the process that moves a run in a directory gives its signs of life; never captured."""
+    name = blake3(os.fsencode(root) + b"\0" + run.encode()).hexdigest()[:16]
+    return _cache_folder(store, root) / f"workspace-{name}.alive"
+
+
+def stamped(store: Store, run: str, root: str) -> Stamp | None:
+    """Return what is known of a directory that a run worked in."""
+    return read_stamp(_cache_folder(store, root), run, root, unlock=side_lock(store).unlock)
+
+
+def stamp(store: Store, record: CheckpointRecord, root: str) -> None:
+    """Note that a directory is a run's, with the files of a checkpoint."""
+    lock = side_lock(store).lock
+    write_stamp(_cache_folder(store, root), record.envelope.run, root, record.envelope.id, lock=lock)
+
+
+def directory_of(store: Store, run: str) -> str | None:
+    """Return the directory that a run worked in last, as far as this machine knows."""
+    home = store.folder
+    if home is None:
+        return None
+    return last_directory(_cache_folder(store, str(home)), run, unlock=side_lock(store).unlock)
+
+
+def ownership_of(store: Store, run: str, root: str, known: Checkpoint | None) -> Ownership:
+    """Return who works in a run's directory, and what people left there by the time of a checkpoint."""
+    edits = read_edits(known.section(EDITS)) if known is not None and EDITS in known.sections else {}
+    return Ownership(last_life(life_file(store, run, root), run, root, unlock=side_lock(store).unlock), edits)
 
 
 def _store_paths(store: Store, root: Path) -> tuple[str, ...]:
@@ -119,6 +172,12 @@ class RunFiles:
         self._capture = self.capture = capture
         self.path = Path(capture.workspace.root)
 
+    @property
+    def before_entry(self) -> Checkpoint | None:
+        """The head that the run had before it was entered and captured what had changed meanwhile, if anything had."""
+        record = self._capture.before_entry
+        return self._run.owner.opened(record) if record is not None else None
+
     def changes(self, since: Checkpoint | None = None) -> list[Change]:
         """Return what became of the files on disk since a checkpoint, by default the head."""
         old, new = self._trees(since)
@@ -140,11 +199,11 @@ class RunFiles:
     ) -> RestorePlan:
         """Return exactly what a restore would do, here or into another directory; nothing is touched.
 
-        Files that were changed since the head are kept, as somebody else may have done it; what is named in `paths`
-        is taken from the checkpoint, and `Decisions(edits="take")` takes everything.
+        Files that are missing come back. What a person changed since the head is kept; what is named in `paths` is
+        taken from the checkpoint, and `Decisions(edits="take")` takes everything.
         """
         if decisions is None:
-            decisions = Decisions(edits="take" if paths else "keep")
+            decisions = Decisions(edits="take" if paths else "keep", deleted="restore")
         reader = self._capture.reader
         check_named(reader, checkpoint.workspace.root, paths, str(self.path if into is None else into))
         if into is None:
@@ -155,6 +214,7 @@ class RunFiles:
                 last=self._capture.last(self._run.head_record),
                 only=paths,
                 decisions=decisions,
+                ownership=self.ownership(),
                 allow_outside_links=allow_outside_links,
             )
         options = self._capture.workspace.options
@@ -169,6 +229,19 @@ class RunFiles:
                 allow_outside_links=allow_outside_links,
                 target=os.path.realpath(into),
             )
+
+    def plan_of(
+        self, snapshot: Snapshot, last: Snapshot | None, decisions: Decisions, ownership: Ownership | None = None
+    ) -> RestorePlan:
+        """Return what bringing the directory, which stood at `last`, to a snapshot would do."""
+        capture = self._capture
+        return plan_restore(
+            capture.reader, capture.workspace, snapshot, last=last, decisions=decisions, ownership=ownership
+        )
+
+    def ownership(self) -> Ownership:
+        """Return who works in the directory, and what people left there."""
+        return ownership_of(self._run.owner.store, self._run.id, str(self.path), self._run.head)
 
     def restore(self, plan: RestorePlan, *, progress: Callable[[int, int], None] | None = None) -> RestoreReport:
         """Carry out exactly this plan, or nothing.

@@ -19,7 +19,7 @@ ALL = sorted((cls for cls in tree(HoldfastError) if cls.__module__ == errors.__n
 VALUES = {"size": 3000, "limit": 1000, "found": 9, "known": 1, "used": 2000, "timeout_s": 7}
 VALUES |= {
     name: (f"the-{name}", "more")
-    for name in ("paths", "matches", "allowed", "problems", "changed", "blockers", "suggestions", "history")
+    for name in ("paths", "matches", "allowed", "problems", "changed", "blockers", "suggestions", "history", "wishes")
 }
 
 

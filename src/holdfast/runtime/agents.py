@@ -1,33 +1,30 @@
-"""The agents of a run: functions and commands, called once for each task; what came of it is kept.
-
-After a resume a finished task is not called, or paid for, again: its output is returned as it was kept. What was under
-way is called anew.
-"""
+"""The agents of a run: functions and commands as calls, and the section that shows them."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from holdfast.capture.sections import typed
-from holdfast.errors import CommandFailed, Divergence, UsageError
+from holdfast.errors import CommandFailed, UsageError
 from holdfast.model.sections import Agent, AgentTask, TokenUsage
 from holdfast.model.triggers import Trigger
-from holdfast.runtime.attempt import Retry, attempt, check_retry, failure_of
+from holdfast.runtime.attempt import Retry, check_retry, failure_of
 from holdfast.runtime.awaited import result_of
+from holdfast.runtime.calls import CallOptions, CallView, current_step
 from holdfast.runtime.command import Command, CommandResult
 from holdfast.runtime.host import Alone
 from holdfast.runtime.keep import check_name, digest_of, kept, reason_of
-from holdfast.runtime.leaving import is_leaving
 from holdfast.runtime.signature import wants_argument
-from holdfast.runtime.steps import current_step
 from holdfast.runtime.usage import added, report_of, usage_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
+    from holdfast.runtime.calls import Call, OnUnknown
     from holdfast.runtime.host import Host
     from holdfast.runtime.team import Team
 
@@ -60,6 +57,14 @@ class _Registered(NamedTuple):
     retry: Retry
     timeout_s: float | None
     store: Callable[[Any], Any] | None
+    on_unknown: OnUnknown | None = None
+
+
+def call_name(agent: str, task: str | None) -> str:
+    """Return the name of an agent's call, made here; inside the task's own call its name says enough."""
+    step = current_step()
+    is_inside = step is not None and task is not None and f"{step.name}/".startswith(f"{task}/")
+    return f"agent:{agent}" if task is None or is_inside else f"agent:{agent}/{task}"
 
 
 class Agents:
@@ -79,8 +84,6 @@ class Agents:
         self._registry: dict[str, _Registered] = {}
         self._agents: dict[str, Agent] = {}
         self._active: set[tuple[str, str]] = set()
-        self._calls: dict[str, int] = {}
-        self._held: dict[tuple[str, str], AgentOutput] = {}
         self.changes = 0
 
     def register(
@@ -94,8 +97,12 @@ class Agents:
         transient: Callable[[Exception], bool] | None = None,
         timeout_s: float | None = None,
         store: Callable[[Any], Any] | None = None,
+        on_unknown: OnUnknown | None = None,
     ) -> None:
-        """Name a function or command; transient errors are retried, `store` makes of an output what is kept of it."""
+        """Name a function or command; transient errors are retried, `store` makes of an output what is kept of it.
+
+        `on_unknown` decides on a call that began and has no recorded end after a crash: retry (the default), skip, ask.
+        """
         check_name("an agent", name)
         if not callable(what) and not isinstance(what, Command):
             raise UsageError(f"agent {name!r} is a {type(what).__qualname__}: give a function or a Command")
@@ -105,7 +112,7 @@ class Agents:
             known = self._registry.get(name)
             if known is not None and known.what is not what:
                 raise UsageError(f"agent {name!r} is registered already, as {known.what!r}: choose another name")
-            self._registry[name] = _Registered(what, retry, timeout_s, store)
+            self._registry[name] = _Registered(what, retry, timeout_s, store, on_unknown)
             agent = self._agents.get(name)
             if agent is None or (role and agent.role != role):
                 self._put(msgspec.structs.replace(agent or Agent(id=name, status="pending"), role=role))
@@ -118,28 +125,57 @@ class Agents:
         task: str | None = None,
         using: Callable[..., Any] | Command | None = None,
     ) -> Any:
-        """Return an agent's output for a task; it is called unless that is kept from before.
+        """Return an agent's output for a task; it is called unless that is kept, for the same input.
 
-        A call without a task is named by its number, the same in every life of the run; name your tasks where threads
-        call. Another input for a task that is done is a Divergence. `using` does this task in place of what is
-        registered under the agent's name, if anything is.
+        A call without a task is named by its number, the same whenever the program runs; name your tasks where threads
+        call. `using` does this task in place of what is registered under the agent's name, if anything is.
         """
         registered = self._registered(agent, using)
-        name = self._numbered(agent) if task is None else task
         check_name("an agent", agent)
-        check_name("a task", name)
-        known = self._begin(agent, name, given)
-        if known is not None:
-            return kept(known.output)
+        if task is not None:
+            check_name("a task", task)
+        if self._is_skipped(agent, task):
+            return None
+        if task is not None and (agent, task) in self._active:
+            raise UsageError(f"agent {agent!r} is at task {task!r} already: wait for it, or name another task")
+        shown = _Shown(self, agent, task, self._host.keep(given, f"the input of agent {agent!r}"))
+        what = registered.what
+        options = CallOptions(
+            retry=registered.retry,
+            timeout_s=None if isinstance(what, Command) else registered.timeout_s,
+            on_unknown=registered.on_unknown,
+            store=partial(_plain, registered.store),
+            is_charged=True,
+            trigger=Trigger.AGENT_COMPLETE,
+            failure=Trigger.ERROR_OCCURRED,
+            view=CallView(shown.begun, shown.attempted, shown.done, shown.failed),
+        )
+
+        def work() -> AgentOutput:
+            if isinstance(what, Command):
+                return _run_command(what, given, registered.timeout_s, self._host)
+            return _read_output(_call(agent, what, given))
+
         try:
-            output = self._held.get((agent, name)) or self._called(agent, name, given, registered)
-            return self._completed(agent, name, output, registered)
-        except BaseException as error:
-            if not is_leaving(error):
-                self._failed(agent, name, error)
-            raise
+            done = self._host.calls.call(
+                "agent",
+                call_name(agent, task),
+                work,
+                options,
+                inputs=digest_of(given) or type(given).__qualname__,
+                is_numbered=task is None,
+            )
         finally:
-            self._active.discard((agent, name))
+            self._active.discard((agent, shown.name))
+        return done.output if isinstance(done, AgentOutput) else kept(done["output"]) if done is not None else None
+
+    def _is_skipped(self, agent: str, task: str | None) -> bool:
+        """Tell whether somebody decided to leave a task, or an agent, out."""
+        known = self._agents.get(agent)
+        if known is None:
+            return False
+        own = known.tasks.get(task) if task is not None else None
+        return own.status == "skipped" if own is not None else known.status == "skipped"
 
     def spend(self, agent: str, *, input_tokens: int = 0, output_tokens: int = 0, task: str | None = None) -> None:
         """Add tokens to a task, by default the one that the agent is at."""
@@ -168,10 +204,11 @@ class Agents:
         self._host.save(Trigger.AGENT_COMPLETE, reason_of(f"{agent} skipped" + (f": {reason}" if reason else "")))
 
     def retry(self, agent: str, task: str) -> None:
-        """Make a task due again, whatever came of it; saved with the next checkpoint."""
+        """Make a task due again, whatever came of it; stored with the next commit."""
         with self._host.lock:
             if self.task(agent, task).status not in ("pending", "running"):
                 self._put_task(agent, task, status="pending", output=None, completed_at=None, reason="")
+                self._host.calls.void(call_name(agent, task))
 
     def resume(self) -> None:
         """Make ready to be carried on: what was under way is pending, and of an agent that was skipped, all."""
@@ -223,89 +260,7 @@ class Agents:
         section: list[Agent] = typed("agents", value)
         with self._host.lock:
             self._agents = {agent.id: agent for agent in section}
-            self._calls.clear()
-            self._held.clear()
             self.changes += 1
-
-    def _begin(self, agent: str, name: str, given: Any) -> AgentTask | None:
-        """Note that a task is under way; return it instead if it is settled."""
-        digest = digest_of(given)
-        known_as = self._host.keep(given, f"the input of agent {agent!r} for task {name!r}")
-        with self._host.lock:
-            known = self._agents[agent].tasks.get(name) if agent in self._agents else None
-            if (agent, name) in self._active:
-                raise UsageError(f"agent {agent!r} is at task {name!r} already: wait for it, or name another task")
-            if known is not None and known.status in _SETTLED:
-                if known.input_digest and digest and known.input_digest != digest:
-                    expected, got = f"input {known.input_digest}", f"input {digest}"
-                    raise Divergence(self._host.id, f"{agent}:{name}", expected, got)
-                return known
-            self._host.check_open(f"{agent} was not called for {name!r}")
-            self._active.add((agent, name))
-            began = {"status": "running", "started_at": self._host.now(), "completed_at": None, "error": None}
-            step = current_step()
-            self._put_task(
-                agent,
-                name,
-                **began,
-                input=known_as,
-                input_digest=digest,
-                step=step.name if step else None,
-                reason="",
-            )
-            if self.team is not None and agent in self.team:
-                self.team.assign(agent, name)
-        return None
-
-    def _called(self, agent: str, name: str, given: Any, registered: _Registered) -> AgentOutput:
-        """Call until it succeeds or no retry is left."""
-        what = registered.what
-
-        def once() -> AgentOutput:
-            with self._host.lock:
-                self._put_task(agent, name, attempts=self.task(agent, name).attempts + 1)
-            if isinstance(what, Command):
-                return _run_command(what, given, registered.timeout_s, self._host)
-            return _read_output(_call(agent, what, given))
-
-        def failed(number: int, error: Exception, pause_s: float | None) -> None:
-            if pause_s is not None:
-                self._host.note(
-                    "agent_retry", f"{agent}:{name}", attempt=number, error=reason_of(str(error)), pause_s=pause_s
-                )
-
-        timeout_s = None if isinstance(what, Command) else registered.timeout_s
-        return attempt(once, registered.retry, self._host, timeout_s=timeout_s, name=f"{agent}:{name}", failed=failed)
-
-    def _completed(self, agent: str, name: str, output: AgentOutput, registered: _Registered) -> Any:
-        """Keep an output; one that cannot be stored is held for this life of the run, and asked to be made storable."""
-        self._held[agent, name] = output
-        stored = output.output if registered.store is None else registered.store(output.output)
-        what = f"the output of agent {agent!r} for task {name!r} (register it with store=...)"
-        stored = self._host.keep(stored, what)
-        with self._host.lock:
-            self._put_task(
-                agent,
-                name,
-                status="completed",
-                completed_at=self._host.now(),
-                output=stored,
-                summary=output.summary,
-                location=None if output.location is None else str(output.location),  # a Path is meant well
-                tokens=added(self.task(agent, name).tokens, output.tokens),
-            )
-            del self._held[agent, name]
-            if self.team is not None and agent in self.team:
-                self.team.done(agent, name)
-        self._host.save(Trigger.AGENT_COMPLETE, f"{agent} completed {name}")
-        return output.output
-
-    def _failed(self, agent: str, name: str, error: BaseException) -> None:
-        with self._host.lock:
-            if self.task(agent, name).status == "completed":
-                return  # what failed came after it
-            self._put_task(agent, name, status="failed", error=failure_of(error), completed_at=self._host.now())
-        self._host.save(Trigger.ERROR_OCCURRED, reason_of(f"{agent} failed at {name}: {error}"))
 
     def _registered(self, agent: str, using: Callable[..., Any] | Command | None) -> _Registered:
         known = self._registry.get(agent)
@@ -315,11 +270,6 @@ class Agents:
             there = ", ".join(self._registry) or "none"
             raise UsageError(f"there is no agent {agent!r}: registered are {there}; use agents.register()")
         return known
-
-    def _numbered(self, agent: str) -> str:
-        with self._host.lock:
-            self._calls[agent] = number = self._calls.get(agent, 0) + 1
-            return str(number)
 
     def _under_way(self, agent: str) -> str:
         names = [name for owner, name in self._active if owner == agent]
@@ -356,6 +306,66 @@ class Agents:
     def _put(self, agent: Agent) -> None:
         self._agents[agent.id] = agent
         self.changes += 1
+
+
+class _Shown:
+    """One call of an agent, as the section shows it."""
+
+    def __init__(self, agents: Agents, agent: str, task: str | None, given: Any) -> None:
+        self._agents = agents
+        self._agent = agent
+        self._given = given
+        self.name = task or ""
+
+    def begun(self, call: Call) -> None:
+        agents, step = self._agents, current_step()
+        self.name = self.name or str(call.number)
+        agents._active.add((self._agent, self.name))  # noqa: SLF001 - one thing in two classes
+        self._put(
+            status="running",
+            started_at=agents._host.now(),  # noqa: SLF001
+            completed_at=None,
+            error=None,
+            input=self._given,
+            input_digest=call.input,
+            step=step.name if step else None,
+            reason="",
+        )
+        if agents.team is not None and self._agent in agents.team:
+            agents.team.assign(self._agent, self.name)
+
+    def attempted(self, _number: int) -> None:
+        self._put(attempts=self._agents.task(self._agent, self.name).attempts + 1)
+
+    def done(self, kept_output: dict[str, Any]) -> None:
+        agents, tokens = self._agents, TokenUsage(*kept_output["tokens"])
+        self._put(
+            status="completed",
+            completed_at=agents._host.now(),  # noqa: SLF001
+            output=kept_output["output"],
+            summary=kept_output["summary"],
+            location=kept_output["location"],
+            tokens=added(agents.task(self._agent, self.name).tokens, tokens),
+        )
+        agents._host.charge(tokens=tokens.input + tokens.output)  # noqa: SLF001
+        if agents.team is not None and self._agent in agents.team:
+            agents.team.done(self._agent, self.name)
+
+    def failed(self, error: BaseException) -> None:
+        self._put(status="failed", error=failure_of(error), completed_at=self._agents._host.now())  # noqa: SLF001
+
+    def _put(self, **fields: Any) -> None:
+        self._agents._put_task(self._agent, self.name, **fields)  # noqa: SLF001
+
+
+def _plain(store: Callable[[Any], Any] | None, output: AgentOutput) -> dict[str, Any]:
+    """Return what is kept of an output."""
+    return {
+        "output": output.output if store is None else store(output.output),
+        "summary": output.summary,
+        "location": None if output.location is None else str(output.location),  # a Path is meant well
+        "tokens": [output.tokens.input, output.tokens.output],
+    }
 
 
 def _telling(tasks: dict[str, AgentTask]) -> AgentTask:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from holdfast.journal.call_record import is_inside
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -33,7 +35,7 @@ class Savings(msgspec.Struct, frozen=True, kw_only=True):
 
     resumes: int = 0
     steps: int = 0
-    """Steps that were kept over the last resume, and agent calls outside of them."""
+    """Calls that were kept over the last resume; what was called inside one goes with it."""
     seconds: float = 0.0
     tokens: int = 0
 
@@ -63,7 +65,7 @@ def _stepped(record: Mapping[str, Any]) -> Event:
         details["error"] = record["error"]["message"]
     return Event(
         at=record["at"],
-        kind=f"step {record['event']}",
+        kind=f"{record.get('kind', 'step')} {record['event']}",
         what=record["step"],
         phase=record.get("phase"),
         duration_s=record.get("duration_s"),
@@ -80,13 +82,12 @@ def savings(
         return Savings()
     last = resumed[-1]
     done = {record["step"]: record for record in steps if record["event"] == "done" and record["at"] <= last}
+    kept = [record for path, record in done.items() if not is_inside(path, done)]
     calls = [one for agent in agents for one in _done_tasks(agent) if one[0] <= last]
-    alone = [(end, task) for end, task in calls if task.step not in done]  # the others are in their step
     return Savings(
         resumes=len(resumed),
-        steps=len(done) + len(alone),
-        seconds=sum(record.get("duration_s", 0.0) for record in done.values())
-        + sum((end - task.started_at).total_seconds() for end, task in alone if task.started_at is not None),
+        steps=len(kept),
+        seconds=sum(record.get("duration_s", 0.0) for record in kept),
         tokens=sum(task.tokens.input + task.tokens.output for _, task in calls),
     )
 

@@ -23,7 +23,7 @@ from holdfast.runtime.ledger import COUNTS, NEED_AMOUNT, ROOT, TIME, Ledger, Lin
 from holdfast.runtime.nearest import hint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from holdfast.model import sections
     from holdfast.model.runtime_sections import Reply
@@ -188,7 +188,8 @@ class Budget:
 
         A program that goes through the same call again after a resume gives `once`; a step's own result needs none.
         """
-        self.count(once=once, **amounts)
+        if self.count(once=once, **amounts) and self._has_limit(amounts):
+            self._host.record(f"spent: {', '.join(sorted(amounts))}", required=False)
         self.check()
 
     def count(self, *, once: str | None = None, **amounts: Given) -> bool:
@@ -220,8 +221,10 @@ class Budget:
                     break
             self._ask(stop)
         try:
+            if self._has_limit(exact):
+                self._host.record(f"reserved: {', '.join(sorted(exact))}")  # durable before what it is for begins
             self._warn()
-        except BaseException:  # somebody was to be asked: what does not begin is not counted
+        except BaseException:  # it could not be stored, or somebody was to be asked: what does not begin is not counted
             with self._host.lock:
                 self._add({name: -amount for name, amount in exact.items()})
                 self._ledger.changes += 1
@@ -236,6 +239,12 @@ class Budget:
         while (stop := self._used_up() or self._left_open()) is not None:
             self._ask(stop)
 
+    def _has_limit(self, names: Collection[str]) -> bool:
+        """Tell whether one of these is limited, here or above: only then must it be durable at once."""
+        with self._host.lock:
+            parts = [part for _path, part in self._ledger.above(self.path)]
+        return any(name in part.lines and part.lines[name].limit is not None for part in parts for name in names)
+
     def _add(self, amounts: Mapping[str, Amount]) -> None:
         for _path, part in self._ledger.above(self.path):
             for name, amount in amounts.items():
@@ -246,8 +255,8 @@ class Budget:
         """Add to limits."""
         self._raise(self.path, more, by=by, is_total=False)
 
-    def raise_labelled(self, more: Mapping[str, Given], *, by: str = "") -> None:
-        """Add to limits of any part of the run, named with their part; questions about them are answered with it."""
+    def raise_labelled(self, more: Mapping[str, Given], *, by: str = "", is_total: bool = False) -> None:
+        """Add to limits of any part of the run, or set them; questions about them are answered with it."""
         by_path: dict[str, dict[str, Given]] = {}
         for label, amount in more.items():
             path, _, name = label.rpartition("/")
@@ -255,7 +264,7 @@ class Budget:
         with self._host.lock:
             for path, amounts in by_path.items():
                 try:
-                    self._raise(path, amounts, by=by, is_total=False)
+                    self._raise(path, amounts, by=by, is_total=is_total)
                 except UsageError as error:
                     self._host.note("budget_raise_refused", str(error), by=by)
                     continue

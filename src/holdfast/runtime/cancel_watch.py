@@ -29,6 +29,10 @@ class CancelWatch:
         """Whether a cancellation was noticed."""
         return self._cancelled.is_set()
 
+    def stop(self) -> None:
+        """End the commands that run now, and let no other begin: the run is no longer this process's."""
+        self._cancelled.set()
+
     @contextmanager
     def watched(self) -> Iterator[threading.Event]:
         """Watch while a command runs; the event is set when the run is cancelled, for all commands at once."""

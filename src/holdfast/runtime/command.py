@@ -1,7 +1,7 @@
 """A shell command or program as an agent or a gate: bounded in time and memory, and never left running unseen.
 
 It runs in a process group of its own, which ends with it, at a timeout, and when this process dies, by kill -9 too
-(`warden`). Out of reach is what moves into a session or group of its own (a daemon).
+(`reaper`). Out of reach is what moves into a session or group of its own (a daemon).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ import msgspec
 from holdfast.errors import CommandFailed, StepTimeout, UsageError
 from holdfast.runtime.host import Alone
 from holdfast.runtime.output import LIMIT_BYTES, KeptOutput
+from holdfast.runtime.reaper import SHELL, TELL_GROUP, reaper
 from holdfast.runtime.usage import usage_of
-from holdfast.runtime.warden import SHELL, TELL_GROUP, warden
 
 if TYPE_CHECKING:
     import threading
@@ -61,6 +61,8 @@ class CommandResult(msgspec.Struct, frozen=True, kw_only=True):
     timed_out: bool = False
     stopped: bool = False
     timeout_s: float | None = None
+    ended_with_it: tuple[str, ...] = ()
+    """Programs that it left running in the background: they were ended when it was over."""
 
     @property
     def succeeded(self) -> bool:
@@ -191,7 +193,8 @@ class Command:
         """Run it to its end and return what came of it, whatever that is; see `CommandResult.check`.
 
         `on_output` hears each piece of output as it comes; an error that it raises ends the command. So does `stop`,
-        and a cancellation of the run that is its host: that is raised as RunCancelled.
+        and a cancellation of the run that is its host: that is raised as RunCancelled. A command that Ctrl+C (SIGINT)
+        ended raises KeyboardInterrupt, as a shell leaves its script.
         """
         host = host or Alone()
         limit_s = self._timeout_s if timeout_s is None else timeout_s
@@ -201,8 +204,12 @@ class Command:
             with self._started(self._stdin if stdin is None else stdin) as process:
                 watch = _Watch(process, sinks, host.monotonic, limit_s, [one for one in (stop, cancelled) if one])
                 watch.follow()
+                watch.look_behind()
         if watch.ended_for == "stop" and cancelled is not None and cancelled.is_set():
             host.raise_cancelled()
+        if watch.ended_for is None and process.returncode == -signal.SIGINT:
+            # Ctrl+C reaches a child that has not left this process's group yet: an interruption, not a failed task.
+            raise KeyboardInterrupt
         out, err = (sink.kept for sink in sinks)
         return CommandResult(
             command=self._shown,
@@ -215,6 +222,7 @@ class Command:
             timed_out=watch.ended_for == "timeout",
             stopped=watch.ended_for == "stop",
             timeout_s=limit_s,
+            ended_with_it=watch.left_behind if watch.ended_for is None else (),
         )
 
     def _sinks(self, on_output: OnOutput | None, files: contextlib.ExitStack) -> tuple[_Sink, _Sink]:
@@ -253,7 +261,7 @@ class Command:
             )
 
         try:
-            return warden.spawn(start)
+            return reaper.spawn(start)
         except (OSError, ValueError) as error:
             raise UsageError(f"{self._shown!r} cannot be started: {error}") from error
 
@@ -303,6 +311,7 @@ class _Watch:
     ) -> None:
         self.ended_for: str | None = None
         self.took_s = 0.0
+        self.left_behind: tuple[str, ...] = ()
         self._process = process
         self._sinks = sinks
         self._clock = clock
@@ -368,10 +377,15 @@ class _Watch:
             _signal_group(self._process.pid, signal.SIGTERM)
             self._deadline = _Deadline(self._clock() + _GRACE_S, "kill")
             return False
-        _signal_group(self._process.pid, signal.SIGKILL)
         if reason == "leftovers":
+            self.look_behind()
             self._deadline = _Deadline(self._clock() + _GRACE_S, "lost")
+        _signal_group(self._process.pid, signal.SIGKILL)
         return False
+
+    def look_behind(self) -> None:
+        """Note what of its group still runs, before that is ended."""
+        self.left_behind = self.left_behind or _running_in(self._process.pid)
 
     @property
     def _may_stop(self) -> bool:
@@ -398,8 +412,26 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         if stream is not None:
             stream.close()
     _has_ended(process.pid, is_awaited=True)
-    warden.ended(process.pid)
+    reaper.ended(process.pid)
     process.wait()
+
+
+def _running_in(group: int) -> tuple[str, ...]:
+    """Return the names of the programs of a group whose leader has ended; none where processes cannot be listed.
+
+    Only younger processes are looked at: looking at all costs more than a small command.
+    """
+    found: list[str] = []
+    with contextlib.suppress(OSError):
+        for name in os.listdir("/proc"):  # noqa: PTH208 - called for every command
+            if not name.isdecimal() or int(name) <= group:
+                continue
+            with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123
+                program, _, rest = file.read().partition(b"(")[2].rpartition(b") ")
+                state, _parent, its_group = rest.split()[:3]
+                if int(its_group) == group and state not in (b"Z", b"X"):
+                    found.append(program.decode(errors="replace"))
+    return tuple(found)
 
 
 def _signal_group(group: int, number: signal.Signals) -> None:

@@ -1,13 +1,11 @@
-"""A task with gates: a worker, then gates in order; a failed gate is mended and all gates are tried again.
+"""A task with gates: a worker, then gates in order; a failed gate is fixed and all gates are tried again.
 
-Every stage is saved, so after a crash no finished call and no passed gate is repeated, unless files changed since: then
-the journal says so and the gates run again. After a fix all gates run from the first, because mending one thing may
-break what an earlier gate found sound.
+Worker, gates and fixes are calls: after a crash none that is done is repeated, unless files, gates or the work changed
+since. After a fix all gates run from the first, because fixing one thing may break what an earlier gate found sound.
 """
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -17,7 +15,8 @@ from holdfast.errors import UsageError
 from holdfast.model import sections
 from holdfast.model.sections import CoderResult, Failure, Fix, GateResult
 from holdfast.model.triggers import Trigger
-from holdfast.runtime.attempt import Retry, attempt, check_retry, failure_of
+from holdfast.runtime.attempt import Retry, failure_of
+from holdfast.runtime.calls import CallOptions, CallView, check_options
 from holdfast.runtime.checks import Gate, GateFailure, as_gate, as_work, bound, run_gate
 from holdfast.runtime.command import CommandResult
 from holdfast.runtime.host import Alone
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from holdfast.model.sections import CoderStatus
+    from holdfast.runtime.calls import OnUnknown
     from holdfast.runtime.checks import Work
     from holdfast.runtime.host import Host
 
@@ -110,10 +110,11 @@ class Gates:
 
 
 class GatedTask:
-    """Work that must pass gates: `run` it, as often as needed, in any life of the run.
+    """Work that must pass gates: `run` it, as often as needed, whenever the program runs.
 
-    `fingerprint` names the content of the files that the gates look at; `files=True` takes them into the checkpoints
-    that follow the worker and the fixes.
+    `fingerprint` names the content of the files that the gates look at: if it changed since a gate passed, the gate
+    runs again. `inputs` is a digest of what the worker works on: with another one it works again. `files=True` takes
+    the files into the checkpoints that follow the worker and the fixes.
     """
 
     def __init__(
@@ -130,15 +131,15 @@ class GatedTask:
         retries: int = 0,
         backoff_s: float = 1.0,
         timeout_s: float | None = None,
+        on_unknown: OnUnknown | None = None,
         files: bool | None = None,
+        inputs: str = "",
         book: Gates | None = None,
     ) -> None:
         if isinstance(gates, str):
             raise UsageError(f"gates={gates!r} is one text: give a list, gates=[{gates!r}]")
         if not isinstance(max_fixes, int) or max_fixes < 0:
             raise UsageError(f"max_fixes={max_fixes!r}: give a number from 0 up")
-        self._retry, self._timeout_s = Retry(retries, backoff_s), timeout_s
-        check_retry(self._retry, timeout_s)
         self._host = host or Alone()
         self.name = name
         self._worker = as_work(worker, f"the worker of {name}")
@@ -147,7 +148,18 @@ class GatedTask:
         self._gates = [as_gate(gate, level) for level, gate in enumerate(gates, 1)]
         self._plan_path = plan_path
         self._fingerprint = fingerprint
+        self._inputs = inputs
         self._files = files
+        self._options = CallOptions(
+            retry=Retry(retries, backoff_s),
+            timeout_s=timeout_s,
+            on_unknown=on_unknown,
+            wrote_files=files,
+            trigger=Trigger.STAGE_COMPLETE,
+            failure=Trigger.STAGE_COMPLETE,
+        )
+        check_options(self._options)
+        self._is_settled = False
         self.book = book or Gates(self._host)
 
     @property
@@ -156,11 +168,26 @@ class GatedTask:
         return self.book.state(self.name)
 
     def run(self) -> GatedOutcome:
-        """Go on until the task is complete or has failed, and say how it ended."""
+        """Go on until the task is complete or has failed, and say how it ended.
+
+        Worker, gates and fixes are calls, so what is kept of them and still valid is not done again.
+        """
         self.book.begin(self.name, self._plan_path)
-        self._look_for_changes()
-        while (step := self._next()) is not None:
-            step()
+        self._is_settled = self.state.stage == COMPLETE
+        try:
+            self._work()
+            number = self._fixes_kept()
+            while (failed := self._check_all(number)) is not None:
+                if self._fix is None or number >= self._max_fixes:
+                    self._give_up(failed, number)
+                    return self.outcome
+                number += 1
+                self._mend(failed, number)
+        except _FailedError:
+            return self.outcome
+        if self.state.stage != COMPLETE:
+            self._reach(COMPLETE, error=None)
+            self._host.save(Trigger.STAGE_COMPLETE, f"{self.name}: {COMPLETE}")
         return self.outcome
 
     @property
@@ -179,135 +206,216 @@ class GatedTask:
         )
 
     def retry(self) -> None:
-        """Let a failed task be run again: from the worker if that failed, else from the first gate."""
-        state = self.state
-        if state.stage == FAILED:
-            is_done = state.coder_result is not None and state.coder_result.status == "success"
-            stage = RESPONDED if is_done else BEFORE
-            self.book.change(self.name, stage=stage, gate_results=[], fix_attempt=0, error=None)
+        """Let a task that failed at its gates begin again: with the gates if its worker is done, without fixes."""
+        if self.state.stage == FAILED:
+            self.book.change(
+                self.name, stage=RESPONDED, gate_results=[], fix_attempt=0, error=None, tries=self.state.tries + 1
+            )
 
-    def _next(self) -> Callable[[], None] | None:
-        """Decide by what is recorded alone what comes next; nothing if the task has ended."""
-        state = self.state
-        if state.stage in (COMPLETE, FAILED):
-            return None
-        if state.stage == BEFORE:
-            return self._work
-        failed = next((result for result in state.gate_results if not result.success), None)
-        if failed is not None:
-            may_fix = self._fix is not None and state.fix_attempt < self._max_fixes
-            return partial(self._mend, failed) if may_fix else partial(self._give_up, failed)
-        if len(state.gate_results) < len(self._gates):
-            return partial(self._check, self._gates[len(state.gate_results)])
-        return partial(self._reach, COMPLETE, Trigger.STAGE_COMPLETE)
+    def _path(self, what: str) -> str:
+        """Return the name of a call of this task; after `retry` gates and fixes are others."""
+        tries = self.state.tries
+        return f"{self.name}/{what}" if tries == 1 or what == "work" else f"{self.name}/{what}~try{tries}"
 
-    def _look_for_changes(self) -> None:
-        """Let gates run again if the files, or the gates themselves, are not what they were."""
-        state = self.state
-        if state.stage in (BEFORE, COMPLETE, FAILED):
-            return
-        begun = RESPONDED if not state.fix_attempt else f"fix_{state.fix_attempt}"
-        now = self._fingerprint() if self._fingerprint is not None else None
-        if now is not None and state.fingerprint is not None and now != state.fingerprint:
-            what = f"{self.name}: files changed since {state.stage}, so all gates run again"
-            self._host.note("files changed", what, passed=sum(result.success for result in state.gate_results))
-            self.book.change(self.name, stage=begun, gate_results=[], fingerprint=now)
-            return
-        for result, gate in zip(state.gate_results, [*self._gates, *[None] * len(state.gate_results)], strict=False):
-            if gate is None or not gate.gave(result):
-                self._host.note("gates changed", f"{self.name}: {result.description} is not what stands here now")
-                self.book.change(self.name, stage=begun, gate_results=[])
-                return
+    def _version(self, what: str) -> dict[str, str]:
+        path = self._host.calls.path_of(self._path(what))
+        return {path: self._host.calls.version(path)}
+
+    def _call(self, kind: str, what: str, work: Callable[[], Any], *, view: CallView, **given: Any) -> Any:
+        options = self._options._replace(view=view, **given.pop("options", {}))
+        return self._host.calls.call(kind, self._path(what), work, options, is_numbered=False, **given)
 
     def _work(self) -> None:
-        """Call the worker; what it returns is saved before anything is made of it."""
+        """Call the worker, unless what it did is kept."""
         state = self.state
-        if state.attempts and state.coder_result is None:
-            self._host.note("unknown outcome", f"{self.name}: its worker was under way and is called again")
-        self.book.change(self.name, attempts=state.attempts + 1)
-        self._host.save(Trigger.STAGE_COMPLETE, f"{self.name}: {BEFORE}")
+        kept = self._host.calls.kept(self._host.calls.path_of(self._path("work")))
+        if kept is None or kept.input != self._inputs:
+            self._before(state)
+
+        def done(said: Any) -> None:
+            self._reach(
+                RESPONDED,
+                coder_response=said["response"],
+                coder_result=CoderResult(status="success", message=said["message"]),
+                gate_results=[],
+                fix_attempt=0,
+                error=None,
+            )
+
         watch = Stopwatch(self._host.monotonic)
+        view = CallView(done=done, failed=self._failed_work)
+        reasons = {"done": f"{self.name}: {RESPONDED}", "failed": f"{self.name}: {FAILED}"}
+        work = lambda: self._answered(bound(self._worker, self._host)())  # noqa: E731
         try:
-            response = _response(self._attempt(bound(self._worker, self._host)))
-            said = self._host.keep(response.response, f"the response of the worker of {self.name!r}")
+            said = self._call("task", "work", work, view=view, inputs=self._inputs, options={"reasons": reasons})
         except Exception as error:
             if is_leaving(error):
                 raise
-            result = CoderResult(status="error", message=str(error))
-            self._fail(failure_of(error), coder_result=result, duration_s=watch.took_s)
-            return
-        result = CoderResult(status=response.status, message=response.message)
-        done = {"coder_response": said, "coder_result": result, "duration_s": watch.took_s}
+            raise _FailedError from error
+        if self.state.coder_result is None:  # the work was done before it had gates
+            done(said)
+        if self.state.coder_result is not state.coder_result:
+            self.book.change(self.name, duration_s=watch.took_s)
+
+    def _before(self, state: sections.GatedTask) -> None:
+        """Reach the first stage, and save it."""
+        if state.attempts and state.stage == BEFORE:
+            self._host.note("unknown outcome", f"{self.name}: its worker was under way and is called again")
+        self._reach(BEFORE, attempts=state.attempts + 1)
+        self._host.save(Trigger.STAGE_COMPLETE, f"{self.name}: {BEFORE}")
+
+    def _answered(self, returned: Any) -> dict[str, Any]:
+        """Return what a worker or a fix said; Refused if it says itself that it did not succeed."""
+        response = _response(returned)
         if response.status != "success":
-            self._fail(Failure(message=response.message or response.status, code=response.status), **done)
+            raise Refused(response)
+        return {"response": response.response, "message": response.message}
+
+    def _failed_work(self, error: BaseException) -> None:
+        if isinstance(error, Refused):
+            said = {"coder_response": error.response.response}
+            result = CoderResult(status=error.response.status, message=error.response.message)
         else:
-            self._reach(RESPONDED, Trigger.STAGE_COMPLETE, files=self._files, **done)
+            said, result = {}, CoderResult(status="error", message=str(error))
+        self._reach(FAILED, coder_result=result, error=_failure(error), **said)
 
-    def _check(self, gate: Gate) -> None:
-        result = run_gate(gate, self._host)
-        results = [*self.state.gate_results, result]
-        self._reach(f"gate_{result.level}", Trigger.GATE_COMPLETE, gate_results=results)
+    def _fixes_kept(self) -> int:
+        """Return how many fixes of the present work are kept."""
+        calls, work = self._host.calls, self._version("work")
+        number = 0
+        while number < self._max_fixes:
+            done = calls.kept(calls.path_of(self._path(f"fix:{number + 1}")))
+            if done is None or not work.items() <= done.seen.items():
+                break
+            number += 1
+        return number
 
-    def _mend(self, failed: GateResult) -> None:
-        """Call the fix with what failed; its end is saved, so it is not paid for twice."""
+    def _check_all(self, number: int) -> GateResult | None:
+        """Go through the gates after so many fixes; return the first that failed."""
+        results: list[GateResult] = []
+        for gate in self._gates:
+            results.append(self._check(gate, number, results))
+            if not results[-1].success:
+                break
+        if self.state.gate_results != results:
+            self.book.change(self.name, gate_results=results)
+        return results[-1] if results and not results[-1].success else None
+
+    def _check(self, gate: Gate, number: int, before: list[GateResult]) -> GateResult:
+        """Run a gate, unless its verdict on these files and this work is kept."""
+        calls = self._host.calls
+        what = f"gate:{gate.level}" if not number else f"gate:{gate.level}~{number + 1}"
+        seen = self._version("work") | (self._version(f"fix:{number}") if number else {})
+        if self._fingerprint is not None:
+            seen["files"] = self._fingerprint()
+        known = calls.kept(calls.path_of(self._path(what)))
+        if known is not None and "files" in seen and (self._is_settled or not calls.result(known)["success"]):
+            # Work that follows a complete task writes, and so does the fix after a failure, which was interrupted.
+            seen["files"] = known.seen.get("files", "")
+        results = list(before)
+
+        def done(said: dict[str, Any]) -> None:
+            passed = [*results, msgspec.convert(said, GateResult)]
+            self._reach(f"gate_{gate.level}", gate_results=passed, fingerprint=seen.get("files"))
+
+        said = self._call(
+            "gate",
+            what,
+            lambda: msgspec.to_builtins(run_gate(gate, self._host)),
+            view=CallView(done=done),
+            inputs=f"{gate.level}\0{gate.description}\0{gate.command}",
+            after=seen,
+            options={
+                "trigger": Trigger.GATE_COMPLETE,
+                "wrote_files": False,
+                "retry": Retry(),
+                "timeout_s": None,
+                "reasons": {"done": f"{self.name}: gate_{gate.level}"},
+            },
+        )
+        return msgspec.convert(said, GateResult)
+
+    def _mend(self, failed: GateResult, number: int) -> None:
+        """Call the fix with what failed, unless it is kept."""
         fix = self._fix
         assert fix is not None
-        state = self.state
-        number = state.fix_attempt + 1
         failure = GateFailure(self.name, failed, number, self._max_fixes)
+
+        def done(said: dict[str, Any]) -> None:
+            made = Fix(attempt=number, failure=failed, response=said["response"], completed_at=self._host.now())
+            fixes = [one for one in self.state.fixes if one.attempt != number]
+            self._reach(f"fix_{number}", fix_attempt=number, fixes=[*fixes, made], gate_results=[])
+
+        view = CallView(done=done, failed=lambda error: self._reach(FAILED, error=_failure(error, f"fix {number}: ")))
         try:
-            response = _response(self._attempt(bound(fix, self._host, failure)))
-            said = self._host.keep(response.response, f"the response of fix {number} of {self.name!r}")
+            self._call(
+                "fix",
+                f"fix:{number}",
+                lambda: self._answered(bound(fix, self._host, failure)()),
+                view=view,
+                after=self._version("work"),
+                options={"reasons": {"done": f"{self.name}: fix_{number}", "failed": f"{self.name}: {FAILED}"}},
+            )
         except Exception as error:
             if is_leaving(error):
                 raise
-            self._fail(failure_of(error))
-            return
-        if response.status != "success":
-            self._fail(Failure(message=f"fix {number}: {response.message}", code=response.status))
-            return
-        done = Fix(
-            attempt=number,
-            failure=failed,
-            response=said,
-            completed_at=self._host.now(),
-        )
-        self._reach(
-            f"fix_{number}",
-            Trigger.STAGE_COMPLETE,
-            files=self._files,
-            fix_attempt=number,
-            fixes=[*state.fixes, done],
-            gate_results=[],
-        )
+            raise _FailedError from error
 
-    def _give_up(self, failed: GateResult) -> None:
-        tried = f" after {self.state.fix_attempt} fixes" if self.state.fix_attempt else ""
+    def _give_up(self, failed: GateResult, number: int) -> None:
+        tried = f" after {number} fixes" if number else ""
         said = (failed.stderr or failed.stdout).strip()[-_LONGEST_MESSAGE:]
         message = f"gate {failed.level} ({failed.description}) failed{tried}" + (f": {said}" if said else "")
-        self._fail(Failure(message=message, code="GateFailed"))
+        error = Failure(message=message, code="GateFailed")
+        if self.state.stage != FAILED or self.state.error != error:
+            self._reach(FAILED, error=error, fix_attempt=number)
+            self._host.save(Trigger.STAGE_COMPLETE, f"{self.name}: {FAILED}")
 
-    def _fail(self, error: Failure, **fields: Any) -> None:
-        self._reach(FAILED, Trigger.STAGE_COMPLETE, error=error, **fields)
+    def _reach(self, stage: str, **fields: Any) -> None:
+        self.book.change(self.name, stage=stage, **fields)
 
-    def _reach(self, stage: str, trigger: Trigger, *, files: bool | None = None, **fields: Any) -> None:
-        """Record a stage and what came of it, and save."""
-        fingerprint = self._fingerprint() if self._fingerprint is not None else None
-        self.book.change(self.name, stage=stage, fingerprint=fingerprint, **fields)
-        self._host.save(trigger, f"{self.name}: {stage}", files=files)
 
-    def _attempt(self, call: Callable[[], Any]) -> Any:
-        return attempt(call, self._retry, self._host, timeout_s=self._timeout_s, name=self.name)
+class _FailedError(Exception):
+    """The task has failed; its state says how."""
+
+
+class Refused(Exception):
+    """A worker or a fix that says itself that it did not succeed."""
+
+    def __init__(self, response: Response) -> None:
+        self.response = response
+        super().__init__(response.message or response.status)
+
+
+def _failure(error: BaseException, prefix: str = "") -> Failure:
+    if isinstance(error, Refused):
+        return Failure(message=f"{prefix}{error}", code=error.response.status)
+    return failure_of(error)
 
 
 def _response(returned: Any) -> Response:
-    """Return what a worker gave back as a response; a command that exits with an error is one."""
+    """Return what a worker gave back as a response: its type, a report as data or JSON text, or what a command did."""
     if isinstance(returned, Response):
         return returned
     if isinstance(returned, CoderResult):
         return Response(None, returned.status, returned.message)
-    if not isinstance(returned, CommandResult):
-        return Response(returned)
-    if returned.succeeded:
-        return Response(returned.output)
-    return Response(returned.stdout, "error", f"exit code {returned.exit_code}: {returned.problem}")
+    if isinstance(returned, CommandResult):
+        if not returned.succeeded:
+            return Response(returned.stdout, "error", f"exit code {returned.exit_code}: {returned.problem}")
+        returned = returned.output
+    status = _reported(returned)
+    return Response(returned) if status is None else Response(returned, *status)
+
+
+def _reported(said: Any) -> tuple[CoderStatus, str] | None:
+    """Return the status and message of a report: a mapping, or text that is one as JSON, with a known result."""
+    if isinstance(said, str) and said.lstrip()[:1] == "{":
+        try:
+            said = msgspec.json.decode(said)
+        except (msgspec.MsgspecError, RecursionError):
+            return None
+    if not isinstance(said, dict):
+        return None
+    for name in ("result", "status"):
+        if said.get(name) in ("error", "issue"):
+            return said[name], str(said.get("message", ""))
+    return None

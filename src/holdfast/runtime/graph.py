@@ -1,12 +1,10 @@
-"""A graph of tasks, run in batches: what is done stays done, and what failed holds back only what needs it.
+"""A graph of tasks, run in batches: what failed holds back only what needs it.
 
-Each task's end is saved as it comes, and there is a checkpoint before and after each batch. A task that was under way
-when the run ended is begun again, skipped or asked about, as it declares.
+Each task is a call, so what is done stays done; there is a checkpoint before and after each batch.
 """
 
 from __future__ import annotations
 
-import threading
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,13 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from holdfast.capture.sections import typed
-from holdfast.errors import EffectUncertain, GraphInvalid, UsageError
+from holdfast.errors import GraphInvalid, UsageError
 from holdfast.model import sections
-from holdfast.model.runtime_sections import Wait
 from holdfast.model.triggers import Trigger
-from holdfast.runtime.attempt import Retry, attempt, check_retry, failure_of
+from holdfast.runtime.attempt import Retry, check_retry, failure_of
 from holdfast.runtime.awaited import result_of
 from holdfast.runtime.batches import check_graph, held_back, make_batches
+from holdfast.runtime.calls import CallOptions, CallView
 from holdfast.runtime.host import Alone
 from holdfast.runtime.keep import kept
 from holdfast.runtime.leaving import is_leaving
@@ -32,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from holdfast.model.sections import Failure, OnUnknown, TaskNode, TaskStatus
+    from holdfast.runtime.calls import Call
     from holdfast.runtime.host import Host
 
 DONE = frozenset({"completed", "skipped"})
@@ -96,8 +95,6 @@ class TaskGraph:
         self._progress: Callable[[Progress], object] | None = None
         self._is_running = False
         self._shape = 0  # grows when a task is added, skipped or held back: the batches are then made again
-        self._turn = threading.Lock()
-        self._saved = 0
         self.changes = 0
         for name, task in (tasks or {}).items():
             self._add(name, task)
@@ -270,19 +267,8 @@ class TaskGraph:
                         f"({hint(name, self._tasks)})"
                     )
             for name in [name for name, node in self._nodes.items() if node.status == "running"]:
-                self._settle_interrupted(name)
+                self._change(name, status="pending", started_at=None)  # its call knows whether it has an end
             self._block()
-
-    def _settle_interrupted(self, name: str) -> None:
-        """Decide on a task that was under way when the run ended; one to be asked about waits for its turn."""
-        choice = self._nodes[name].on_unknown
-        if choice == "ask":
-            return
-        self._host.note("unknown outcome", name, choice=choice)
-        if choice == "retry":
-            self._change(name, status="pending", started_at=None)
-        else:
-            self._change(name, status="skipped", completed_at=self._host.now())
 
     def _end_interrupted_batch(self) -> None:
         """End a batch of an earlier life whose tasks had all settled; one with tasks left goes on under its number."""
@@ -310,86 +296,57 @@ class TaskGraph:
         self._host.save(Trigger.BATCH_COMPLETE, f"batch {number}")
 
     def _do(self, name: str) -> None:
-        """Do one task and save how it ended; only what ends this life of the run is raised."""
+        """Do one task as a call; only what ends this process is raised."""
         task = self._tasks[name]
         if self._nodes[name].status in DONE:
             return  # skipped by another task of its batch
-        if self._nodes[name].status == "running" and not self._is_wanted_again(name):
-            self._save(f"task {name} skipped")
-            self._report(name, "skipped")
-            return
+        calls, now = self._host.calls, self._host.now
         with self._host.lock:
-            attempts = self._nodes[name].attempts + 1
-            now = self._host.now()
-            self._change(name, status="running", attempts=attempts, started_at=now, error=None)
             results = {need: kept(self._nodes[need].result) for need in task.needs}
-        if task.effect is not None or task.on_unknown != "retry":
-            self._save(f"task {name} begins")
+        seen = {path: done.version for need in task.needs if (done := calls.kept(path := self._path(need))) is not None}
+
+        def begun(_call: Call) -> None:
+            self._change(name, status="running", started_at=now(), error=None)
+
+        def attempted(_number: int) -> None:
+            self._change(name, attempts=self._nodes[name].attempts + 1)
+
+        def failed(error: BaseException) -> None:
+            self._change(name, status="failed", error=failure_of(error), completed_at=now())
+            self._block()
+
+        options = CallOptions(
+            retry=task.retry,
+            timeout_s=task.timeout_s,
+            effect=task.effect,
+            on_unknown=task.on_unknown,
+            wrote_files=None,
+            phase=None,
+            view=CallView(
+                begun,
+                attempted,
+                lambda result: self._change(name, status="completed", result=result, completed_at=now()),
+                failed,
+                lambda result: self._change(name, status="skipped", result=kept(result), completed_at=now()),
+            ),
+        )
         self._report(name, "running")
         try:
-            returned = attempt(
-                _work(name, task.call, results),
-                task.retry,
-                self._host,
-                timeout_s=task.timeout_s,
-                name=name,
-                failed=partial(self._failed_once, name),
+            result = calls.call(
+                "task", f"{self._id}/{name}", _work(name, task.call, results), options, after=seen, is_numbered=False
             )
-            result = self._host.keep(returned, f"the result of task {name!r}")
         except Exception as error:
             if is_leaving(error):
                 raise
-            with self._host.lock:
-                self._change(name, status="failed", error=failure_of(error), completed_at=self._host.now())
-                self._block()
-            self._save(f"task {name} failed")
             self._report(name, "failed")
             return
         with self._host.lock:
-            self._change(name, status="completed", result=result, completed_at=self._host.now())
-        self._save(f"task {name} done")
-        self._report(name, "completed")
+            if self._nodes[name].status not in DONE:  # it was done before this section was last stored
+                self._change(name, status="completed", result=kept(result), completed_at=now())
+        self._report(name, self._nodes[name].status)
 
-    def _is_wanted_again(self, name: str) -> bool:
-        """Ask about a task that began and has no end; False if it is to be left as it is."""
-        node = self._nodes[name]
-        effect = node.effect or f"what task {name} does"
-        if isinstance(self._host, Alone):
-            raise EffectUncertain(self._host.id, name, effect)
-        reply = self._host.wait_for(
-            Wait(
-                id=f"task:{self._id}:{name}:{node.attempts}",
-                kind="uncertain",
-                question=f"task {name} began and has no recorded end: did it happen ({effect})?",
-                options=("retry", "skip", "stop"),
-            )
-        )
-        self._host.note("unknown outcome", name, choice=reply.choice, by=reply.by)
-        if reply.choice == "stop":
-            with self._host.lock:
-                self._change(name, attempts=node.attempts + 1)  # so that the next life asks anew
-            self._save(f"stopped at task {name}")
-            raise EffectUncertain(self._host.id, name, effect)
-        if reply.choice == "skip":
-            with self._host.lock:
-                self._change(name, status="skipped", result=kept(reply.value), completed_at=self._host.now())
-            return False
-        return True
-
-    def _failed_once(self, name: str, _number: int, error: Exception, pause_s: float | None) -> None:
-        if pause_s is not None:
-            with self._host.lock:
-                self._change(name, attempts=self._nodes[name].attempts + 1)
-            self._host.note("retry", name, error=f"{type(error).__name__}: {error}", pause_s=pause_s)
-
-    def _save(self, reason: str) -> None:
-        """Return when all that changed so far is stored; ends of other threads' tasks go with the same checkpoint."""
-        wanted = self.changes
-        with self._turn:
-            if self._saved < wanted:
-                taken = self.changes
-                if self._host.save(Trigger.STEP_COMPLETE, reason):
-                    self._saved = taken
+    def _path(self, name: str) -> str:
+        return self._host.calls.path_of(f"{self._id}/{name}")
 
     def _block(self) -> None:
         """Hold back what needs a failed task, and nothing else."""

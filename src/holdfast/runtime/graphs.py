@@ -20,15 +20,8 @@ class Graphs:
 
     gives_typed = True
 
-    def __init__(self, host: Host | None = None, *, lag_s: float = 0.0) -> None:
-        """Begin without graphs.
-
-        Where each task is a step, whose record says the same, the checkpoint of a step may have this section as it was
-        `lag_s` ago: of a thousand short tasks it is not stored a thousand times.
-        """
+    def __init__(self, host: Host | None = None) -> None:
         self._host = host or Alone()
-        self._lag_s = lag_s
-        self._taken_s = float("-inf")
         self._graphs: dict[str, TaskGraph] = {}
         self._stored: dict[str, sections.Graph] = {}  # those that nobody has asked for yet
         self._current = "graph"
@@ -52,15 +45,9 @@ class Graphs:
         """How often anything changed."""
         return self._changes + sum(graph.changes for graph in self._graphs.values())
 
-    @property
-    def may_lag(self) -> bool:
-        """Whether the last snapshot is new enough for the checkpoint of a single step."""
-        return self._host.monotonic() - self._taken_s < self._lag_s
-
     def snapshot(self) -> sections.Graph:
         """Return where every task of every graph stands."""
         with self._host.lock:
-            self._taken_s = self._host.monotonic()
             values = self._stored | {name: graph.snapshot() for name, graph in self._graphs.items()}
         current = values.pop(self._current, None) or sections.Graph(id=self._current)
         return msgspec.structs.replace(current, others=values)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from contextlib import nullcontext
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from holdfast.capture.lock import RunLock
+from holdfast.encode.values import Packer
 from holdfast.errors import UsageError
 from holdfast.runtime.keep import kept
 
@@ -17,12 +20,35 @@ if TYPE_CHECKING:
 
     from holdfast.model.runtime_sections import Reply, Wait
     from holdfast.model.triggers import Trigger
+    from holdfast.runtime.calls import Calls
+
+_PACKER = Packer()
 
 
 class Host(Protocol):
     """The run, as its parts see it."""
 
     id: str
+
+    @property
+    def calls(self) -> Calls:
+        """The calls of the run: what is done through them is done once."""
+
+    def pack(self, value: Any, what: str) -> bytes:
+        """Return a value as the journal keeps it, without secrets; ValueRefused if it cannot be stored."""
+
+    def unpack(self, data: bytes, what: str) -> Any:
+        """Return a packed value."""
+
+    def add_record(self, kind: str, path: str, body: bytes) -> int:
+        """Let the journal get a record with the next commit; return how many there are with it."""
+
+    @property
+    def records_stored(self) -> int:
+        """How many of the added records are stored."""
+
+    def find_record(self, path: str) -> tuple[str, bytes] | None:
+        """Return kind and body of the newest record of a path, stored or added."""
 
     @property
     def lock(self) -> RunLock:
@@ -45,6 +71,18 @@ class Host(Protocol):
 
     def offer(self, trigger: Trigger, reason: str = "", *, phase: str | None = None, **details: Any) -> None:
         """Take a checkpoint if switches and strategy find it due."""
+
+    def record(self, reason: str, *, required: bool = True) -> None:
+        """Make durable what changed, without a checkpoint; what cannot be stored is raised if it is required."""
+
+    def begin_call(self) -> None:
+        """Reserve one call in the run's budgets before it begins, and stop while one of them is used up."""
+
+    def begin_retry(self) -> None:
+        """Reserve one retry in the run's budgets before it begins."""
+
+    def charge(self, **amounts: Any) -> None:
+        """Count what a call cost, in the run's budgets; stored with what came of it."""
 
     def note(self, kind: str, what: str = "", **details: Any) -> None:
         """Add a line to the run's journal; it is stored with the next checkpoint."""
@@ -80,6 +118,33 @@ class Alone:
     def __init__(self, id: str = "alone") -> None:  # noqa: A002 - the same name as a run's
         self.id = id
         self.lock = RunLock()
+        self.records_stored = 0
+        self._records: dict[str, tuple[str, bytes]] = {}
+
+    @cached_property
+    def calls(self) -> Calls:
+        """Calls that are kept for as long as this is."""
+        from holdfast.runtime.calls import Calls  # noqa: PLC0415 - it imports what imports this
+
+        return Calls(self, make_key=lambda: secrets.token_hex(16), max_bytes=1 << 30)
+
+    def pack(self, value: Any, what: str) -> bytes:
+        """Return a value as bytes."""
+        return _PACKER.pack(value, what)
+
+    def unpack(self, data: bytes, what: str) -> Any:
+        """Return a packed value."""
+        return _PACKER.unpack(data, what)
+
+    def add_record(self, kind: str, path: str, body: bytes) -> int:
+        """Keep a record in memory."""
+        self._records[path] = (kind, body)
+        self.records_stored += 1
+        return self.records_stored
+
+    def find_record(self, path: str) -> tuple[str, bytes] | None:
+        """Return the newest record of a path."""
+        return self._records.get(path)
 
     def now(self) -> datetime:
         """Return the time, in UTC."""
@@ -99,6 +164,18 @@ class Alone:
 
     def offer(self, trigger: Trigger, reason: str = "", *, phase: str | None = None, **details: Any) -> None:
         """Do nothing: there is no run."""
+
+    def record(self, reason: str, *, required: bool = True) -> None:
+        """Do nothing: there is no run."""
+
+    def begin_call(self) -> None:
+        """Do nothing: there is no run that could have a budget."""
+
+    def begin_retry(self) -> None:
+        """Do nothing: there is no run that could have a budget."""
+
+    def charge(self, **amounts: Any) -> None:
+        """Do nothing: there is no run that could have a budget."""
 
     def note(self, kind: str, what: str = "", **details: Any) -> None:
         """Do nothing: there is no run."""

@@ -1,32 +1,47 @@
-"""Keeping the right to move a run for as long as its block is open: taken, renewed by a thread, given back."""
+"""Lease of a run, kept for as long as its block is open: taken, renewed by a thread, given back.
+
+Where another machine can reach the store, a process that cannot renew its lease stops its commands before the lease can
+lapse (self-fencing), by its own clock: the next owner may begin at that moment.
+"""
 
 from __future__ import annotations
 
 import logging
-import os
-import re
-import socket
 import threading
-from pathlib import Path
+import time
 from typing import TYPE_CHECKING
 
 from holdfast.errors import HoldfastError, LeaseHeld, LeaseLost, StoreError
+from holdfast.store.owner import end_dead_lease
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast.store.api import Store
     from holdfast.store.lease import Lease
+    from holdfast.store.store import Store
 
 _log = logging.getLogger("holdfast")
-_OWNER = re.compile(r"(?P<host>\S+) pid (?P<pid>\d+)(?: \((?P<born>[\d.]+)\))? since .*")
 LEASE_S = 30.0
+_SAFE_SHARE = 0.8  # of the lease: what is left is for commands to end before anybody else may begin
 
 
 class LeaseKeeper:
     """Holds one run's lease; a commit with its token is refused once somebody else has it."""
 
-    def __init__(self, store: Store, run: str, *, owner: str, ttl_s: float = LEASE_S) -> None:
+    def __init__(
+        self,
+        store: Store,
+        run: str,
+        *,
+        owner: str,
+        ttl_s: float = LEASE_S,
+        lost: Callable[[LeaseLost], object] = lambda _error: None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Begin without the lease; `lost` hears, on a thread, that it is lost or about to lapse."""
+        self._tell_lost = lost
+        self._monotonic = monotonic
+        self._renewed_at = 0.0
         self._store = store
         self._run = run
         self._owner = owner
@@ -38,12 +53,13 @@ class LeaseKeeper:
 
     def take(self) -> int:
         """Take the lease and keep renewing it; LeaseHeld names who has it. Return the token for commits."""
+        self._renewed_at = self._monotonic()
         try:
-            self.lease = self._store.take_lease(self._run, owner=self._owner, ttl_s=self._ttl_s)
+            self.lease = self._store.leases.take(self._run, owner=self._owner, ttl_s=self._ttl_s)
         except LeaseHeld as held:
-            if not self._bury_owner(held.owner):
+            if not end_dead_lease(self._store, self._run, held.owner):
                 raise
-            self.lease = self._store.take_lease(self._run, owner=self._owner, ttl_s=self._ttl_s)
+            self.lease = self._store.leases.take(self._run, owner=self._owner, ttl_s=self._ttl_s)
         self._thread = threading.Thread(target=self._renew, name=f"holdfast-lease-{self._run}", daemon=True)
         self._thread.start()
         return self.lease.token
@@ -51,66 +67,39 @@ class LeaseKeeper:
     def give_back(self) -> None:
         """Let the lease go; one that was lost is fine, and one that the store cannot end now lapses by itself."""
         self._over.set()
-        if self._thread is not None:
+        if self._thread is not None and self._thread.is_alive():  # not yet, if a signal interrupted its start
             self._thread.join()
         if self.lease is not None and self.lost is None:
             try:
-                self._store.end_lease(self.lease)
+                self._store.leases.end(self.lease)
             except LeaseLost:
                 pass
             except StoreError as error:  # the work is done, and must not end in this
                 _log.warning("run %s: its lease could not be ended, and lapses by itself: %s", self._run, error)
         self.lease = None
 
-    def _bury_owner(self, owner: str) -> bool:
-        """End the lease of a process of this machine that is no more, so that nobody waits for it to lapse."""
-        if not is_dead(owner):
-            return False
-        lease = self._store.lease(self._run)
-        if lease is None or lease.owner != owner:
-            return lease is None
-        _log.warning("run %s: its owner %s is gone, and its lease is taken over", self._run, owner)
-        self._store.end_lease(lease)
-        return True
-
     def _renew(self) -> None:
-        while not self._over.wait(self._ttl_s / 3):
+        pause_s = self._ttl_s / 3
+        while not self._over.wait(pause_s):
             lease = self.lease
             if lease is None:
                 return
+            asked_at = self._monotonic()
             try:
-                self.lease = self._store.renew_lease(lease, ttl_s=self._ttl_s)
+                self.lease = self._store.leases.renew(lease, ttl_s=self._ttl_s)
+                self._renewed_at, pause_s = asked_at, self._ttl_s / 3
             except LeaseLost as error:
-                self.lost = error
-                _log.error("%s", error)
+                self._is_lost(error)
                 return
-            except HoldfastError as error:  # the next try, or the next commit, shows whether it is lost
+            except HoldfastError as error:  # the next attempt, or the next commit, shows whether it is lost
                 _log.warning("run %s: its lease could not be renewed: %s", self._run, error)
+                left_s = self._renewed_at + self._ttl_s * _SAFE_SHARE - self._monotonic()
+                if left_s <= 0 and self._store.traits.many_machines:
+                    self._is_lost(LeaseLost(self._run, lease.token, None))
+                    return
+                pause_s = max(0.05, min(self._ttl_s / 10, left_s))
 
-
-def owner_name(now: str, entropy: Callable[[int], bytes]) -> str:
-    """Return who this is, for people and for `is_dead`: host, process, since when, and which handle of it."""
-    pid = os.getpid()
-    born = _born(pid)
-    return f"{socket.gethostname()} pid {pid}{f' ({born})' if born else ''} since {now} #{entropy(3).hex()}"
-
-
-def is_dead(owner: str) -> bool:
-    """Tell whether an owner was a process of this machine that is surely gone."""
-    found = _OWNER.fullmatch(owner)
-    if found is None or found["host"] != socket.gethostname():
-        return False
-    ours = _born(os.getpid())
-    if ours is None or found["born"] is None or ours.partition(".")[0] != found["born"].partition(".")[0]:
-        return False  # numbers of another container, or of a system that does not tell
-    return _born(int(found["pid"])) != found["born"]
-
-
-def _born(pid: int) -> str | None:
-    """Return which numbers a process is counted in, and when it began: its number alone may be used again."""
-    try:
-        numbers = Path("/proc/self/ns/pid").readlink().name
-        state, *_, ticks = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:20]
-    except (OSError, ValueError):
-        return None
-    return None if state in "ZX" else f"{''.join(filter(str.isdigit, numbers))}.{ticks}"
+    def _is_lost(self, error: LeaseLost) -> None:
+        self.lost = error
+        _log.error("%s", error)
+        self._tell_lost(error)

@@ -172,6 +172,7 @@ class StateMachine:
             pending_transitions=list(self._pending),
             pending_triggers={state: trigger for state, trigger in self._pending.items() if trigger},
             earlier_visits=self._earlier_visits,
+            states=list(self._states),
         )
 
     def restore(self, value: Any) -> None:

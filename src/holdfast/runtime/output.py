@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections import deque
+from typing import NamedTuple
 
 LIMIT_BYTES = 1 << 20
 _CONTINUES = 0b1000_0000  # the top bits of a byte in the middle of a UTF-8 character
@@ -62,3 +63,17 @@ def cut(text: str, limit_bytes: int) -> str:
     middle = data[limit_bytes // 2 : len(data) - (limit_bytes - limit_bytes // 2)]
     before = sum(int(gap[1].replace(b",", b"")) - len(gap[0]) for gap in _GAP.finditer(middle))
     return kept.text(before)
+
+
+class Gap(NamedTuple):
+    """Where the middle of an output was left out, and how much that was."""
+
+    start: int
+    end: int
+    size_bytes: int
+
+
+def left_out_of(data: bytes) -> Gap | None:
+    """Return the first gap that `cut` made in an output."""
+    found = _GAP.search(data)
+    return None if found is None else Gap(found.start(), found.end(), int(found[1].replace(b",", b"")))

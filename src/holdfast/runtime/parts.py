@@ -14,7 +14,6 @@ from holdfast.errors import RunCancelled, RunClosed, RunWaiting, SessionOver, St
 from holdfast.model.triggers import Trigger
 from holdfast.runtime.cancel_watch import CancelWatch
 from holdfast.runtime.keep import ATOMS
-from holdfast.runtime.log import Log, StoredSegment, segment_names
 from holdfast.runtime.patience import at_most_s, is_given_up
 
 if TYPE_CHECKING:
@@ -25,22 +24,22 @@ if TYPE_CHECKING:
 
     from holdfast.capture.live import Live
     from holdfast.capture.lock import RunLock
+    from holdfast.errors import LeaseLost
     from holdfast.model.runtime_sections import Reply, Wait
     from holdfast.model.sections import Replan
     from holdfast.runtime.agents import Agents
     from holdfast.runtime.budget import Budget
+    from holdfast.runtime.calls import CallOptions, Calls, OnUnknown
     from holdfast.runtime.context import Context
     from holdfast.runtime.gates import Gates
     from holdfast.runtime.graph import TaskGraph
     from holdfast.runtime.inbox import Item
     from holdfast.runtime.knowledge import Knowledge
-    from holdfast.runtime.log import Segment
     from holdfast.runtime.machine import StateMachine
     from holdfast.runtime.mailbox import Mailbox
     from holdfast.runtime.phase import Phase
     from holdfast.runtime.phases import Phases
     from holdfast.runtime.status import RunStatus
-    from holdfast.runtime.steps import OnUnknown, StepOptions, Steps
     from holdfast.runtime.subject import Subject
     from holdfast.runtime.team import Team
     from holdfast.runtime.waits import Waits
@@ -48,7 +47,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 L = TypeVar("L", bound="Live")
-Waiting = Literal["block", "leave"]
+Waiting = Literal["block", "decide", "leave"]
+"""Where it must wait: block; leave what a person has to decide, and wait for times and the end of a pause; leave."""
 
 _LOOK_EVERY_S = 0.25  # at boundaries, so that a run of many small steps does not read its inbox at each of them
 _LONG_PAUSE_S = 5.0  # a pause of this length is a wait that outlives the process
@@ -81,9 +81,11 @@ class RunParts:
         self._services = services
         self._waiting = waiting
         self._parts: dict[str, Any] = {}
-        self._journal: Log | None = None
+        self._notes: list[dict[str, Any]] = []
+        self._calls: Calls | None = None
         self._looked_at = float("-inf")
         self._is_closed = False
+        self._lost: LeaseLost | None = None
         self._cancel_watch = CancelWatch(self._is_cancelled)
         self.on_wait: Callable[[Wait, Reply | None], object] | None = None
         """Hears of each wait that is stored and has no answer yet, and of its answer."""
@@ -98,7 +100,12 @@ class RunParts:
         """The checkpoint that the next one will be taken on."""
         raise NotImplementedError
 
-    def register(self, section: str, live: Live, *, quiet: bool = False, is_stored: bool = False) -> None:
+    @property
+    def _present(self) -> Any:
+        """How the run stood when this handle last read it: its head and what the journal has since."""
+        raise NotImplementedError
+
+    def register(self, section: str, live: Live, *, quiet: bool = False) -> None:
         """Capture an object as a section of every checkpoint from now on."""
         raise NotImplementedError
 
@@ -117,12 +124,48 @@ class RunParts:
         phases = self._parts.get("phases")
         return phases.current if phases is not None else None
 
-    def _save(self, trigger: Trigger, reason: str, *, phase: str | None, files: bool | None) -> bool:
-        """Take a checkpoint, or do as the settings say when it fails."""
+    def _save(
+        self, trigger: Trigger, reason: str, *, phase: str | None, files: bool | None, details: Mapping[str, Any]
+    ) -> bool:
+        """Make durable what changed, with a checkpoint if one is due, or do as the settings say when that fails."""
         raise NotImplementedError
 
-    def _offer(self, trigger: Trigger, reason: str, *, phase: str | None, details: Mapping[str, Any]) -> None:
-        """Take a checkpoint if it is due."""
+    def _append(self, *, trigger: Trigger, reason: str, phase: str | None = None) -> bool:
+        """Make durable what changed, without a checkpoint."""
+        raise NotImplementedError
+
+    def _append_if_possible(self, *, trigger: Trigger, reason: str, phase: str | None = None) -> bool:
+        """Make durable what changed, without a checkpoint, or do as the settings say when that fails."""
+        raise NotImplementedError
+
+    def _ended(self) -> None:
+        """Note that the run's end is stored."""
+        raise NotImplementedError
+
+    records_stored: int
+
+    def pack(self, value: Any, what: str) -> bytes:
+        """Return a value as the journal keeps it, without secrets."""
+        raise NotImplementedError
+
+    def unpack(self, data: bytes, what: str) -> Any:
+        """Return a packed value."""
+        raise NotImplementedError
+
+    def add_record(self, kind: str, path: str, body: bytes) -> int:
+        """Let the journal get a record with the next commit."""
+        raise NotImplementedError
+
+    def find_record(self, path: str) -> tuple[str, bytes] | None:
+        """Return kind and body of the newest record of a path."""
+        raise NotImplementedError
+
+    def _stored_notes(self) -> list[dict[str, Any]]:
+        """Return the lines of the journal that are stored."""
+        raise NotImplementedError
+
+    def _journal(self, section: str, value: Any) -> None:
+        """Let a part's changes go into the journal; `value` is what that has of it."""
         raise NotImplementedError
 
     # The host of the parts
@@ -136,39 +179,63 @@ class RunParts:
         return self._services.monotonic()
 
     def save(self, trigger: Trigger, reason: str = "", *, phase: str | None = None, files: bool | None = None) -> bool:
-        """Take a checkpoint of everything that is registered, and let a pause or cancellation from outside in.
+        """Make durable what changed, with a checkpoint if one is due, and let a pause or cancellation in.
 
-        False if it could not be stored and the settings say to go on all the same.
+        False if it could not be stored and the settings say to continue all the same.
         """
         self.check_open(f"{reason or trigger} was not saved")
         if self._is_over and trigger is not Trigger.SHUTDOWN:
             self.status.set("running", "after it was completed")
         if trigger not in _UNNOTED:
             self.note(trigger.value, reason, phase=phase or self.current_phase)
-        is_saved = self._save(trigger, reason, phase=phase or self.current_phase, files=files)
+        is_saved = self._save(trigger, reason, phase=phase or self.current_phase, files=files, details={})
         self._boundary()
         return is_saved
 
+    def record(self, reason: str, *, required: bool = True) -> None:
+        """Make durable what changed, without a checkpoint.
+
+        Where something that is about to begin rests on it (`required`), what cannot be stored is raised; else the
+        settings say what happens then, as with a checkpoint.
+        """
+        self.check_open(f"{reason} was not recorded")
+        append = self._append if required else self._append_if_possible
+        append(trigger=Trigger.STEP_COMPLETE, reason=reason, phase=self.current_phase)
+
     def offer(self, trigger: Trigger, reason: str = "", *, phase: str | None = None, **details: Any) -> None:
-        """Take a checkpoint if switches and strategy find it due."""
+        """Make durable what changed, with a checkpoint if one is due; `details` are for the strategy."""
         self.check_open(f"{reason or trigger} was not saved")
-        self._offer(trigger, reason, phase=phase or self.current_phase, details=details)
+        self._save(trigger, reason, phase=phase or self.current_phase, files=None, details=details)
         self._boundary()
 
     def note(self, kind: str, what: str = "", **details: Any) -> None:
-        """Add a line to the run's journal; it is stored with the next checkpoint."""
-        if self._journal is None:
-            self._journal = self._attached_log(Log("journal"))
+        """Add a line to the run's journal; it is stored with the next commit."""
         known = {name: value for name, value in details.items() if value not in (None, "")}
         record = {"at": self.now(), "kind": kind, "what": what[:_LONGEST_NOTE], **known}
         packed = self._services.pack(record, f"note {kind}")
-        self._journal.add(self._services.unpack(packed, "journal"), len(packed))
+        self._notes.append(self._services.unpack(packed, "journal"))
+
+    def begin_call(self) -> None:
+        """Reserve one call in the run's budgets, durably, before it begins; stop while one of them is used up."""
+        if "budget" in self._parts or self._has("budget"):
+            self.budget.check()
+            self.budget.reserve(subcalls=1)
+
+    def begin_retry(self) -> None:
+        """Reserve one retry in the run's budgets, durably, before it begins."""
+        if "budget" in self._parts or self._has("budget"):
+            self.budget.reserve(retries=1)
+
+    def charge(self, **amounts: Any) -> None:
+        """Count what a call cost, in the run's budgets; stored with what came of it."""
+        spent = {name: amount for name, amount in amounts.items() if amount}
+        if spent:
+            self.budget.count(**spent)
 
     def journal(self) -> list[dict[str, Any]]:
         """Return every line of the journal, oldest first."""
-        if self._journal is None:
-            self._journal = self._attached_log(Log("journal"))
-        return self._journal.records()
+        with self.lock:
+            return [*self._stored_notes(), *self._notes]
 
     def sleep(self, seconds: float) -> None:
         """Wait; a pause or cancellation from outside is let in. A long one is a wait that outlives the process."""
@@ -218,6 +285,11 @@ class RunParts:
             self.raise_cancelled()
         return self._cancel_watch.watched()
 
+    def _lease_lost(self, error: LeaseLost) -> None:
+        """Stop the commands of this process: another one may move the run from now on."""
+        self._lost = error
+        self._cancel_watch.stop()
+
     def _is_cancelled(self) -> bool:
         """Tell whether somebody cancelled the run, without taking anything in; asked from a thread of its own."""
         waits: Waits | None = self._parts.get("waits")
@@ -227,7 +299,9 @@ class RunParts:
 
     def raise_cancelled(self) -> NoReturn:
         """Take in the cancellation that a command was ended for, and leave the run."""
-        with suppress(StoreError):  # it stays in the inbox, and the next life meets it there
+        if self._lost is not None:
+            raise self._lost
+        with suppress(StoreError):  # it stays in the inbox, and the next process meets it there
             self.waits.look()
         raise RunCancelled(self.id, "")
 
@@ -285,56 +359,48 @@ class RunParts:
         """Say that the run has reached its end: nothing is left to resume."""
         self.status.set("completed", detail)
         self.note("completed", detail)
-        self.save(Trigger.SHUTDOWN, "the run is complete")
+        if self.save(Trigger.SHUTDOWN, "the run is complete"):
+            self._ended()
 
     # Parts
 
-    def attach(self, section: str, live: L) -> L:
-        """Register an object as a section, with its state from the head if that has one; return it."""
+    def attach(self, section: str, live: L, *, journaled: bool = False) -> L:
+        """Register an object as a section, with its state from the head if that has one; return it.
+
+        What changes in a `journaled` one is stored with every record, not only with checkpoints.
+        """
         with self.lock:
+            known = None
             if self._has(section):
-                live.restore(self.head.section(section))
+                live.restore(self._present.section(section))
+                known = live.snapshot()
                 resume = getattr(live, "resume", None)
                 if callable(resume):
                     resume()
             self.register(section, live, quiet=section in _QUIET)
+            if journaled:
+                self._journal(section, known)
         return live
 
     def _forget_parts(self, sections: Sequence[str], registered: Sequence[str]) -> None:
-        """Let logs go, and parts without one of these sections: they are made anew from the head when next used."""
-        self._journal = None
-        self._parts.pop("steps", None)
+        """Let parts go without one of these sections: they are made again from the head when next used."""
         gone = {name for name in self._parts if name not in sections}
         for name in gone:
             del self._parts[name]
         for name in registered:
-            if name in gone or name.partition(".")[0] in ("steps", "journal"):
+            if name in gone:
                 self.unregister(name)
 
     def _has(self, section: str) -> bool:
-        head = self.head
-        return head is not None and section in head.sections
+        return section in self._present.sections
 
     def _part(self, section: str, make: Callable[[], L]) -> L:
         """Return a part, made and attached when it is first asked for."""
         with self.lock:
             if section not in self._parts:
-                self._parts[section] = self.attach(section, make())
+                self._parts[section] = self.attach(section, make(), journaled=True)
             found: L = self._parts[section]
         return found
-
-    def _attached_log(self, log: Log) -> Log:
-        with self.lock:
-            head = self.head
-            stored = {
-                name: StoredSegment(head.section(name), head.section_size(name))
-                for name in (segment_names(log.name, head.sections) if head is not None else ())
-            }
-            log.attach(self._register_segment, stored)
-        return log
-
-    def _register_segment(self, section: str, segment: Segment) -> None:
-        self.register(section, segment, quiet=True, is_stored=self._has(section))
 
     @property
     def status(self) -> RunStatus:
@@ -357,34 +423,31 @@ class RunParts:
                 listen=self._services.listen,
                 tell=lambda wait, reply: self.on_wait(wait, reply) if self.on_wait is not None else None,
                 idle=self._idle,
-                raise_budget=lambda item: self.budget.raise_labelled(item.value, by=item.by),
-                blocks=self._waiting == "block",
+                raise_budget=lambda item: self.budget.raise_labelled(
+                    item.value, by=item.by, is_total=item.choice == "limit"
+                ),
+                blocks=self._waiting,
             ),
         )
 
     @property
-    def steps(self) -> Steps:
-        """The steps that were done."""
+    def calls(self) -> Calls:
+        """The calls of the run: its steps, agents, gates and tasks, each done once."""
         with self.lock:
-            found: Steps | None = self._parts.get("steps")
-            if found is None:
-                found = self._parts["steps"] = self._make_steps()
-        return found
+            if self._calls is None:
+                from holdfast.runtime.calls import Calls  # noqa: PLC0415
 
-    def _make_steps(self) -> Steps:
-        from holdfast.runtime.steps import Steps  # noqa: PLC0415
+                services = self._services
+                self._calls = Calls(
+                    self,
+                    make_key=lambda: f"hf-{services.entropy(16).hex()}",
+                    max_bytes=services.max_section_bytes,
+                )
+            return self._calls
 
-        services = self._services
-        steps = Steps(
-            self,
-            pack=services.pack,
-            unpack=services.unpack,
-            make_key=lambda: f"hf-{services.entropy(16).hex()}",
-            max_bytes=services.max_section_bytes,
-        )
-        self._attached_log(steps.log)
-        steps.load()
-        return steps
+    def calls_under_way(self) -> dict[str, int]:
+        """Return the calls whose work runs at this moment, each with its start."""
+        return dict(self._calls.under_way) if self._calls is not None else {}
 
     @property
     def phases(self) -> Phases:
@@ -404,10 +467,8 @@ class RunParts:
 
     def phase(self, name: str, *, label: str | None = None) -> Phase:
         """Return a phase: `with run.phase("research"):` does it, `.is_due` tells whether it is still to be done."""
-        phase = self.phases.phase(name, label=label)
-        if "steps" in self._parts:
-            self.steps.begin_attempt(name)
-        return phase
+        self.calls.begin_attempt(name)
+        return self.phases.phase(name, label=label)
 
     def replan(self, phase: str, reason: str) -> Replan:
         """Count that a phase is planned anew; ReplanLimit when that was done too often."""
@@ -497,14 +558,19 @@ class RunParts:
         on_unknown: OnUnknown | None = None,
         wrote_files: bool = False,
         store: Callable[[T], Any] | None = None,
+        version: str = "",
+        after: Sequence[str] = (),
         **named: Any,
     ) -> T:
-        """Do a piece of work once: its result is stored, and returned without doing it in every later life of the run.
+        """Do a piece of work once: its result is stored, and returned without doing it whenever it is called again.
 
-        Transient errors (or those of `retry_on`) are retried. A step with an `effect` outside is recorded before it
-        begins; if its end is missing after a crash, `on_unknown` decides: retry, skip or ask (the default). `store`
-        makes of the result what is kept of it.
+        The result holds while the arguments, the declared `version` and the results of the steps named in `after` are
+        the same; else the work is done again. Transient errors (or those of `retry_on`) are retried. A step with an
+        `effect` outside is recorded before it begins; if its end is missing after a crash, `on_unknown` decides: retry,
+        skip or ask (the default). `store` makes of the result what is kept of it. A generator's yields are progress.
         """
+        from holdfast.runtime.steps import prepared  # noqa: PLC0415
+
         self.check_open(f"step {name!r} was not done")
         options = step_options(
             retries=retries,
@@ -517,7 +583,9 @@ class RunParts:
             store=store,
             phase=self.current_phase,
         )
-        return self.steps.run(name, call, *args, options=options, **named)
+        has_key = options.effect is not None
+        step = prepared(self, name, call, args, named, version=version, after=after, has_key=has_key)
+        return self.calls.call("step", name, step.work, options, **step.identity)  # type: ignore[no-any-return]
 
     def parallel(self, calls: Mapping[str, Callable[[], T]], *, limit: int = 8, **options: Any) -> dict[str, T]:
         """Do several steps at once, each kept as it settles; return their results by name.
@@ -527,9 +595,9 @@ class RunParts:
         from holdfast.runtime.parallel import run_parallel  # noqa: PLC0415
 
         self.check_open("no step was done")
-        made = step_options(phase=self.current_phase, **options)
-        run = partial(self.steps.run, options=made)
-        return run_parallel({name: partial(run, name, call) for name, call in calls.items()}, limit=limit)
+        return run_parallel(
+            {name: partial(self.step, name, call, **options) for name, call in calls.items()}, limit=limit
+        )
 
     def approve(
         self,
@@ -583,14 +651,14 @@ def step_options(
     retry_on: type[Exception] | tuple[type[Exception], ...] | Callable[[Exception], bool] | None = None,
     effect: str | bool | None = None,
     **others: Any,
-) -> StepOptions:
+) -> CallOptions:
     """Return the options of a step as one value."""
     from holdfast.runtime.attempt import Retry, is_transient  # noqa: PLC0415
-    from holdfast.runtime.steps import StepOptions  # noqa: PLC0415
+    from holdfast.runtime.calls import CallOptions  # noqa: PLC0415
 
     if isinstance(retry_on, (type, tuple)):
         kinds = retry_on
         retry_on = lambda error: isinstance(error, kinds)  # noqa: E731
     transient: Callable[[Exception], bool] = retry_on or is_transient
     what = "an outside effect" if effect is True else effect or None
-    return StepOptions(retry=Retry(retries, backoff, transient=transient), effect=what, **others)
+    return CallOptions(retry=Retry(retries, backoff, transient=transient), effect=what, **others)

@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 
 def together(calls: Sequence[Callable[[], object]], limit: int, name: str = "together") -> None:
@@ -55,3 +55,76 @@ class _Crew:
             except BaseException as error:  # noqa: BLE001 - raised again where the calls were asked for
                 self.errors.append(error)
                 self.is_over = True
+
+
+def run_in_order(needs: Mapping[str, Collection[str]], do: Callable[[str], bool], *, limit: int) -> None:
+    """Do each task as soon as all that it needs are done, up to `limit` at once; what needs a failed one is left out.
+
+    `do` tells whether a task succeeded. After an error no more are begun, and it is raised when all have ended.
+    """
+    crew = _Ordered(needs, do)
+    if limit == 1 or len(needs) == 1:
+        crew.work()
+    else:
+        threads = [
+            threading.Thread(
+                target=contextvars.copy_context().run, args=(crew.work,), name="holdfast-task", daemon=True
+            )
+            for _ in range(min(limit, len(needs)))
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            for thread in threads:
+                thread.join()
+        finally:
+            crew.stop()
+    if crew.errors:
+        raise crew.errors[0]
+
+
+class _Ordered:
+    """Threads that take one task after another, as soon as it may begin."""
+
+    def __init__(self, needs: Mapping[str, Collection[str]], do: Callable[[str], bool]) -> None:
+        self._needs = dict(needs)
+        self._do = do
+        self._waiting = list(needs)
+        self._done: set[str] = set()
+        self._active = 0
+        self._turn = threading.Condition()
+        self._is_over = False
+        self.errors: list[BaseException] = []
+
+    def stop(self) -> None:
+        with self._turn:
+            self._is_over = True
+            self._turn.notify_all()
+
+    def work(self) -> None:
+        while (name := self._next()) is not None:
+            try:
+                is_done = self._do(name)
+            except BaseException as error:  # noqa: BLE001 - raised again where the tasks were asked for
+                self.errors.append(error)
+                self.stop()
+                is_done = False
+            with self._turn:
+                self._active -= 1
+                if is_done:
+                    self._done.add(name)
+                self._turn.notify_all()
+
+    def _next(self) -> str | None:
+        """Return the next task that may begin, None when there will be none."""
+        with self._turn:
+            while not self._is_over:
+                ready = next((name for name in self._waiting if self._done.issuperset(self._needs[name])), None)
+                if ready is not None:
+                    self._waiting.remove(ready)
+                    self._active += 1
+                    return ready
+                if not self._active:
+                    return None
+                self._turn.wait()
+        return None

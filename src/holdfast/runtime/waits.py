@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -45,7 +45,7 @@ class Waits:
         tell: Callable[[Wait, Reply | None], object],
         idle: Callable[[], AbstractContextManager[None]],
         raise_budget: Callable[[Item], object],
-        blocks: bool = True,
+        blocks: Literal["block", "decide", "leave"] = "block",
     ) -> None:
         """Begin without a wait; `tell` hears of each one that has no answer yet, and of its answer.
 
@@ -64,12 +64,14 @@ class Waits:
         self._told: set[str] = set()
         self._wanted: Item | None = None
         self._cancel: Item | None = None
+        self.taken_in = 0
+        """The number of the last inbox entry that was taken in here; what was before that the store knows."""
         self.changes = 0
         self.restore(WaitsValue())
 
     def snapshot(self) -> Any:
         """Return what is open and answered."""
-        value = WaitsValue(open=self._open, answered=self._answered, signals=self._signals, read=self._seen)
+        value = WaitsValue(open=self._open, answered=self._answered, signals=self._signals)
         return msgspec.to_builtins(value, builtin_types=(datetime,))
 
     def restore(self, value: Any) -> None:
@@ -77,7 +79,6 @@ class Waits:
         taken = value if isinstance(value, WaitsValue) else msgspec.convert(value, WaitsValue)
         self._open, self._answered = dict(taken.open), dict(taken.answered)
         self._signals = {name: list(replies) for name, replies in taken.signals.items()}
-        self._seen = taken.read
         self._over, self._cancel = set(), None
         self.changes += 1
 
@@ -89,7 +90,7 @@ class Waits:
     @property
     def is_cancelled(self) -> bool:
         """Whether somebody cancelled the run, also if that lies in the inbox still."""
-        return self._cancel is not None or any(item.kind == "cancel" for item in self._read(self._seen))
+        return self._cancel is not None or any(item.kind == "cancel" for item in self._read(self.taken_in))
 
     def wait_for(self, wait: Wait) -> Reply:
         """Wait; an answer from an earlier life of the run is returned at once."""
@@ -149,7 +150,9 @@ class Waits:
                     self._tell(wait, None)
                 left = (wait.until - self._host.now()).total_seconds() if wait.until is not None else _LONGEST_SLEEP_S
                 is_brief = wait.kind == "cooldown" and left < _WORTH_LEAVING_S
-                if (not self._blocks and not is_brief) or is_given_up():
+                decides = wait.until is None and wait.kind != "pause"
+                leaves = decides if self._blocks == "decide" else self._blocks == "leave"
+                if (leaves and not is_brief) or is_given_up():
                     raise RunWaiting(self._host.id, wait.id, wait.kind, wait.question)
                 bell.wait(at_most_s(min(max(0.0, left), _LONGEST_SLEEP_S)))
 
@@ -209,9 +212,9 @@ class Waits:
     def _take_all(self) -> None:
         """Read the inbox; what is taken in is stored with the next checkpoint."""
         with self._host.lock:
-            for item in self._read(self._seen):
+            for item in self._read(self.taken_in):
                 self._take_in(item)
-                self._seen = item.number
+                self.taken_in = item.number
                 self.changes += 1
 
     def _take_in(self, item: Item) -> None:

@@ -13,6 +13,7 @@ from holdfast.capture.sections import plain, typed
 from holdfast.encode.values import Packer
 from holdfast.errors import RunWaiting
 from holdfast.model.runtime_sections import Reply
+from holdfast.runtime.calls import Calls
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 PACKER = Packer()
@@ -27,6 +28,7 @@ class Disk:
 
     def __init__(self, answer=None):
         self.sections = {}
+        self.records = {}
         self.saves = []
         self.notes = []
         self.answered = {}
@@ -52,6 +54,29 @@ class Life:
         self._is_dead = False
         self._parts = {}
         self._seen = {}
+        self._added = []
+        self.records_stored = 0
+        self._keys = 0
+        self.calls = Calls(self, make_key=self._key, max_bytes=1 << 30)
+
+    def _key(self):
+        self._keys += 1
+        return f"key-{id(self)}-{self._keys}"
+
+    def pack(self, value, what):
+        return PACKER.pack(value, what)
+
+    def unpack(self, data, what):
+        return PACKER.unpack(data, what)
+
+    def add_record(self, kind, path, body):
+        with self.lock:
+            self._added.append((path, (kind, body)))
+            return self.records_stored + len(self._added)
+
+    def find_record(self, path):
+        found = [record for name, record in self._added if name == path]
+        return found[-1] if found else self.disk.records.get(path)
 
     def keep(self, value, what):
         return PACKER.unpack(PACKER.pack(value, what), what)
@@ -88,6 +113,9 @@ class Life:
                 if self._seen.get(name) != part.changes:
                     self._seen[name] = part.changes
                     self.disk.sections[name] = PACKER.pack(plain(name, part.snapshot()), name)
+            self.disk.records.update(self._added)
+            self.records_stored += len(self._added)
+            self._added.clear()
             self.disk.saves.append((trigger.value, reason))
             if is_last:
                 self._die()
@@ -95,6 +123,18 @@ class Life:
 
     def offer(self, trigger, reason="", *, phase=None, **details):
         self.save(trigger, reason)
+
+    def record(self, reason, *, required=True):
+        self.save(_Named("recorded"), reason)
+
+    def begin_call(self):
+        pass
+
+    def begin_retry(self):
+        pass
+
+    def charge(self, **amounts):
+        pass
 
     def check_open(self, lost):
         pass

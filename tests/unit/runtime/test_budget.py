@@ -92,11 +92,11 @@ def test_a_warning_comes_once_and_with_a_checkpoint():
     heard, life = [], Life(Disk())
     budget = life.attach("budget", Budget(life, {"tokens": 100}, warn_at=0.5, warned=heard.append))
     budget.spend(tokens=49)
-    assert life.disk.saves == []
+    assert life.disk.saves == [("recorded", "spent: tokens")]
     budget.spend(tokens=1)
     budget.spend(tokens=20)
     assert heard == [BudgetWarning("tokens", 50, 100)]
-    assert life.disk.saves == [("budget_warning", "tokens: 50 of 100 used")]
+    assert [save for save in life.disk.saves if save[0] != "recorded"] == [("budget_warning", "tokens: 50 of 100 used")]
     assert life.disk.notes == [("budget_warning", "tokens: 50 of 100 used", {})]
     again = Life(life.disk)
     restored = again.attach("budget", Budget(again, warn_at=0.5, warned=heard.append))

@@ -137,6 +137,11 @@ def test_a_command_that_was_killed_names_the_signal():
     assert (result.exit_code, result.problem) == (-9, "it was killed by signal SIGKILL")
 
 
+def test_a_command_that_ctrl_c_ended_is_interrupted_and_has_not_failed():
+    with pytest.raises(KeyboardInterrupt):
+        Command("kill -INT $$").run()
+
+
 def held_open(fifo):
     """Return when nobody has a fifo open for writing any more."""
     with fifo.open("rb") as reader:

@@ -153,7 +153,7 @@ def test_gates_run_again_if_files_changed_since_and_the_journal_says_so(tmp_path
     (tmp_path / "a.py").write_text("a = 2\n")
     assert in_a_directory(Life(disk), tmp_path).success
     assert disk.did == ["worker", "lint", "lint", "unit"]
-    assert disk.notes == [("files changed", "t: files changed since gate_1, so all gates run again", {"passed": 1})]
+    assert disk.notes == [("call outdated", "t/gate:1", {"why": "files changed"})]
 
 
 def test_passed_gates_are_not_repeated_while_the_files_are_the_same(tmp_path):
@@ -175,12 +175,14 @@ def test_gates_run_again_if_they_are_other_gates_now(tmp_path):
         in_a_directory(Life(disk, 3, after=True), tmp_path)
     in_a_directory(Life(disk), tmp_path, gates=("format", "lint", "unit"))
     assert disk.did == ["worker", "lint", "format", "lint", "unit"]
-    assert disk.notes[0][0] == "gates changed"
+    assert disk.notes[0] == ("call outdated", "t/gate:1", {"why": "its inputs changed"})
+    in_a_directory(Life(disk), tmp_path, gates=("format", "types", "unit"))  # proves D7: on a complete task, too
+    assert disk.did[5:] == ["types"]
     disk = Disk()
     with pytest.raises(Killed):
         in_a_directory(Life(disk, 4, after=True), tmp_path)
     in_a_directory(Life(disk), tmp_path, gates=("lint",))
-    assert disk.did == ["worker", "lint", "unit", "lint"]
+    assert disk.did == ["worker", "lint", "unit"]
 
 
 def test_commands_are_gates_with_what_they_said(tmp_path):
@@ -295,15 +297,29 @@ def test_a_failed_task_can_be_retried_without_paying_its_worker_again():
     assert life.disk.did == []
 
 
-def test_a_worker_that_failed_is_called_again_by_a_retry():
+def test_a_worker_that_failed_is_called_again_when_the_task_is_next_run():
+    """Proves D7."""
     calls = []
     task = GatedTask(None, "t", lambda: calls.append(1) or 1 // (len(calls) - 1), [yes])
     assert not task.run().success
-    assert not task.run().success
-    assert len(calls) == 1
-    task.retry()
     assert task.run().success
     assert task.state.attempts == 2
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"result": "error", "message": "no"},
+        {"status": "issue", "message": "no"},
+        '{"result": "issue", "message": "no"}',
+        Response("x", "error", "no"),
+    ],
+)
+def test_a_worker_that_reports_an_error_or_an_issue_is_no_success(said):
+    """Proves D3."""
+    outcome = GatedTask(None, "t", lambda: said, [yes]).run()
+    assert (outcome.success, outcome.stage, outcome.coder_result.message) == (False, "failed", "no")
+    assert outcome.coder_result.status in ("error", "issue")
 
 
 def test_transient_errors_of_the_worker_are_retried():

@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 
 import holdfast
@@ -10,10 +11,11 @@ class Forgetful(MemoryStore):
 
     damages = False
 
-    def commit(self, envelope, marks, chunks, **options):
+    def write(self, commit):
         if self.damages:
-            chunks = [chunk._replace(data=bytes([chunk.data[0] ^ 1]) + chunk.data[1:]) for chunk in chunks]
-        return super().commit(envelope, marks, chunks, **options)
+            chunks = [chunk._replace(data=bytes([chunk.data[0] ^ 1]) + chunk.data[1:]) for chunk in commit.chunks]
+            commit = msgspec.structs.replace(commit, chunks=chunks)
+        return super().write(commit)
 
 
 def test_a_phase_is_read_back_before_the_next_one_starts():

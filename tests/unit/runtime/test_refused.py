@@ -44,14 +44,14 @@ def test_a_task_whose_result_cannot_be_stored_fails_and_the_others_are_kept(run)
     graph.add("good", lambda: {"made": 1})
     result = graph.run()
     assert (result.failed, result.completed) == (("bad",), ("good",))
-    assert "the result of task 'bad'.made[0]" in result.errors["bad"].message
+    assert "task graph/bad.made[0]" in result.errors["bad"].message
     assert run.unprotected_since is None
 
 
 def test_a_worker_whose_response_cannot_be_stored_has_failed(run):
     outcome = run.gates.task("t", lambda: BAD, []).run()
     assert not outcome.success
-    assert "the response of the worker of 't'.made[0]" in outcome.error.message
+    assert "task t/work.response.made[0]" in outcome.error.message
     assert run.unprotected_since is None
 
 

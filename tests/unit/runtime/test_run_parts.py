@@ -128,7 +128,7 @@ def test_all_parts_are_there_again_after_the_process_was_killed(place):
         assert (member.agent, member.role, member.completed, member.pending) == ("coder", "writes", ["notes"], [])
 
         used = {name: (one.used, one.limit) for name, one in run.budget.spending.items() if name != "time_s"}
-        assert used == {"tokens": (42, 100), "retries": (1, 3), "subcalls": (2, 4), "tool_calls": (3, 5)}
+        assert used == {"tokens": (52, 100), "retries": (1, 3), "subcalls": (3, 4), "tool_calls": (3, 5)}
         assert run.budget.limit_of("time_s") == 60
 
         assert [entry.content for entry in run.knowledge.injected] == ["the house style"]
@@ -479,24 +479,24 @@ def spent(run):
 @pytest.mark.parametrize(
     ("use", "triggers"),
     [
-        (lambda run: run.step("a", str), ["step_complete"]),
-        (lambda run: run.step("a", str, effect="mails"), ["step_complete"] * 2),
-        (lambda run: run.parallel({"a": str, "b": str}, limit=1), ["step_complete"] * 2),
+        (lambda run: run.step("a", str), []),
+        (lambda run: run.step("a", str, effect="mails"), []),
+        (lambda run: run.parallel({"a": str, "b": str}, limit=1), []),
         (lambda run: run.phase("p").call(str), ["phase_transition", "phase_complete"]),
         (phase_that_fails, ["phase_transition", "error_occurred"]),
         (lambda run: run.replan("p", "why"), ["replan"]),
         (lambda run: run.machine(states=["a", "b"]).to("b"), ["state_transition"]),
         (lambda run: (run.agents.register("a", str), run.agents.call("a")), ["agent_complete"]),
-        (graph_of_two, ["stage_complete", "step_complete", "batch_complete"] * 2),
+        (graph_of_two, ["stage_complete", "batch_complete"] * 2),
         (
             lambda run: run.gates.task("t", str, [lambda: True], files=True).run(),
             ["stage_complete", "stage_complete", "gate_complete", "stage_complete"],
         ),
         (spent, ["budget_warning"]),
-        (answered_message, ["step_complete"]),
-        (settled_conflict, ["conflict_start", "step_complete", "conflict_resolved"]),
+        (answered_message, []),
+        (settled_conflict, ["conflict_start", "conflict_resolved"]),
         (lambda run: run.sleep_until(run.now()), ["user_approval"] * 2),
-        (captured_and_flushed, ["step_complete"]),
+        (captured_and_flushed, []),
         (told, []),
         (lambda run: run.complete(), ["shutdown"]),
     ],
@@ -677,8 +677,8 @@ def test_no_clock_runs_while_the_run_is_paused_or_waits_for_somebody(place):
             run.step("asks", work, lambda: run.approve("on?"))
             run.step("works", work)
         assert run.budget.used("time_s") == 6
-        assert run.phases.state("p").duration_s == 6
-        assert [run.steps.record(name)["duration_s"] for name in ("paused", "asks", "works")] == [2, 2, 2]
+        assert run.phases.state("p").duration_s == pytest.approx(6)  # this thread waited in other tests, too
+        assert [run.calls.record(name)["duration_s"] for name in ("paused", "asks", "works")] == pytest.approx([2] * 3)
         kinds = [line["wait"] for line in run.journal() if line["kind"] == "waits"]
         assert kinds == ["pause", "approval"]
 

@@ -224,8 +224,8 @@ def test_one_process_moves_a_run_and_a_second_is_told_who(hf, outside):
 def test_a_worker_that_lost_its_lease_cannot_commit(hf, outside):
     def lose(run):
         run.step("a", lambda: 1)
-        outside.store.end_lease(outside.store.lease("r"))
-        outside.store.take_lease("r", owner="somebody else", ttl_s=60)
+        outside.store.leases.end(outside.store.leases.running("r"))
+        outside.store.leases.take("r", owner="somebody else", ttl_s=60)
         run.step("b", lambda: 2)
 
     with pytest.raises(LeaseLost), hf.run("r") as run:
@@ -245,7 +245,7 @@ def test_the_lease_of_a_dead_process_is_taken_over_at_once(hf, place):
     """Proves B8."""
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(CRASHING), str(place)], check=False)
     assert done.returncode == -signal.SIGKILL
-    assert hf.store.lease("r") is not None
+    assert hf.store.leases.running("r") is not None
     assert hf.latest("r").summary.status == "running"
     with hf.run("r") as run:
         assert run.step("a", lambda: 2) == 1
@@ -357,7 +357,6 @@ def test_a_run_that_is_set_back_asks_again(hf, outside):
     with pytest.raises(RunWaiting, match="Deploy"), hf.run("r", waiting="leave") as run:  # noqa: PT012 - two steps
         assert run.approve("Deploy?").approved
         run.go_back_to(before)
-        outside.control.drop_read("r")
         run.approve("Deploy?")
 
 

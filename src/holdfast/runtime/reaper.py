@@ -2,7 +2,7 @@
 
 Each command tells it, before it does anything else, the process group that it leads. This process tells it that a
 group has ended, before the group's number can be another's. All of this goes through one pipe. Once nobody holds its
-other end any more, which is when this process is gone and each command that it had begun has told its group, the warden
+other end any more, which is when this process is gone and each command that it had begun has told its group, the reaper
 ends the groups that are left: it asks them, so that git takes its locks away, and kills them a moment later.
 """
 
@@ -40,7 +40,7 @@ for group in $groups; do kill -KILL "-$group"; done
 _PATIENCE_S = 5.0
 
 
-class Warden:
+class Reaper:
     """Keeps the groups of one process's commands."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class Warden:
                 os.write(self._entrance, b"-%d\n" % group)
 
     def leave(self) -> None:
-        """End the warden; groups that are left end with it."""
+        """End the reaper; groups that are left end with it."""
         with self._lock:
             self._close()
             if self._process is not None:
@@ -75,7 +75,7 @@ class Warden:
             self._process = None
 
     def forget(self) -> None:
-        """Have no warden and no groups: they are those of the process that this one was forked from."""
+        """Have no reaper and no groups: they are those of the process that this one was forked from."""
         self._close()
         if self._process is not None:
             self._process.returncode = 0  # not ours to wait for
@@ -92,7 +92,7 @@ class Warden:
         exit_, self._entrance = os.pipe()
         try:
             self._process = subprocess.Popen(  # noqa: S603 - a script of ours
-                [SHELL, "-c", _SCRIPT, "holdfast-warden"],  # the name is for people who list processes
+                [SHELL, "-c", _SCRIPT, "holdfast-reaper"],  # the name is for people who list processes
                 cwd="/",
                 stdin=exit_,
                 stdout=subprocess.DEVNULL,
@@ -108,6 +108,6 @@ class Warden:
             os.write(self._entrance, b"%d\n" % group)
 
 
-warden = Warden()
-atexit.register(warden.leave)
-os.register_at_fork(after_in_child=warden.forget)
+reaper = Reaper()
+atexit.register(reaper.leave)
+os.register_at_fork(after_in_child=reaper.forget)

@@ -10,7 +10,7 @@ import pytest
 BEGIN = """
 import os, signal, sys, threading
 from holdfast.runtime.command import Command
-from holdfast.runtime.warden import warden
+from holdfast.runtime.reaper import reaper
 
 def start(*fifos):
     begun = threading.Semaphore(0)
@@ -72,11 +72,11 @@ signal.pause()
 def test_a_warden_that_was_killed_is_replaced_and_told_of_what_runs(fifos):
     program = """
 start(sys.argv[1])
-lost = warden._process
+lost = reaper._process
 lost.kill()
 lost.wait()
 start(sys.argv[2])
-assert warden._process is not lost
+assert reaper._process is not lost
 print("ready", flush=True)
 signal.pause()
 """
@@ -99,7 +99,7 @@ signal.pause()
 def test_the_warden_of_a_process_that_ends_is_gone():
     program = """
 assert Command("true").run().succeeded
-print(warden._process.pid)
+print(reaper._process.pid)
 """
     done = subprocess.run([sys.executable, "-c", BEGIN + program], capture_output=True, text=True, check=True)
     assert not is_there(int(done.stdout))
@@ -113,7 +113,7 @@ told = dict(on_output=lambda _stream, _text: start_.set())
 thread = threading.Thread(target=lambda: done.append(Command("echo begun; exec sleep 60").run(**told)))
 thread.start()
 start_.wait()
-warden.leave()
+reaper.leave()
 thread.join()
 print(done[0].problem)
 """
@@ -128,16 +128,16 @@ quiet = dict(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 strangers = [subprocess.Popen(["sleep", "60"], start_new_session=True, **quiet) for _ in range(3)]
 assert Command("true").run().succeeded
 for stranger in strangers:
-    os.write(warden._entrance, b"%d\\n" % stranger.pid)
+    os.write(reaper._entrance, b"%d\\n" % stranger.pid)
 for stranger in strangers[:2]:
-    warden.ended(stranger.pid)
-print(*(stranger.pid for stranger in strangers), warden._process.pid, flush=True)
+    reaper.ended(stranger.pid)
+print(*(stranger.pid for stranger in strangers), reaper._process.pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
     done = subprocess.run([sys.executable, "-c", BEGIN + program], capture_output=True, text=True, check=False)
-    *strangers, warden = map(int, done.stdout.split())
+    *strangers, reaper = map(int, done.stdout.split())
     deadline = time.monotonic() + 30
-    while (is_there(warden) or is_there(strangers[2])) and time.monotonic() < deadline:
+    while (is_there(reaper) or is_there(strangers[2])) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert [is_there(stranger) for stranger in strangers] == [True, True, False]
     for stranger in strangers[:2]:

@@ -1,0 +1,580 @@
+"""One durable call: a piece of work whose outcome is kept, so that it is neither done nor paid for twice.
+
+Steps, agents, gates, fixes, tasks and replans are all calls; what holds for one of them is enforced here, for all, and
+nowhere else. A call has a path; the newest record of that path in the journal says how it stands.
+
+Order of work: `begin` finds the record and decides (kept, of unknown outcome, due); where something rests on the start
+(an effect, a policy other than doing it again), that is stored before the work; retries, timeouts and budgets surround
+the work; `finish` or `fail` stores how it ended, in one commit with all that the call changed about the run. A kept
+result is valid while the identity (definition, inputs, the call around it) and the versions of everything that the call
+depends on are the same.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import time
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+
+from blake3 import blake3
+
+from holdfast.errors import EffectUncertain, UsageError, ValueRefused
+from holdfast.journal.call_record import CallRecord, call_line, decode_call, encode_call, stored_path
+from holdfast.model.runtime_sections import Wait
+from holdfast.model.triggers import Trigger
+from holdfast.runtime.attempt import Retry, attempt, check_retry, failure_of
+from holdfast.runtime.awaited import result_of
+from holdfast.runtime.keep import reason_of
+from holdfast.runtime.leaving import is_leaving
+from holdfast.runtime.stopwatch import Stopwatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from holdfast.runtime.host import Host
+
+T = TypeVar("T")
+OnUnknown = Literal["retry", "skip", "ask"]
+
+_LONGEST_NAME = 200
+_SETTLED = frozenset({"done", "skipped"})
+_running: ContextVar[_Frame | None] = ContextVar("holdfast_call", default=None)
+
+
+class StepContext(NamedTuple):
+    """What a function may know of the call that it is."""
+
+    name: str
+    key: str
+    """The same in every attempt: hand it to services that take an idempotency key."""
+    attempt: int
+    progress: Any = None
+    """What an attempt that was interrupted yielded last."""
+
+
+def _nothing(*_given: Any) -> None:
+    """Show nothing."""
+
+
+class CallView(NamedTuple):
+    """How a section shows a call: told of each change under the run's lock, and stored in one commit with it."""
+
+    begun: Callable[[Call], object] = _nothing
+    attempted: Callable[[int], object] = _nothing
+    done: Callable[[Any], object] = _nothing
+    """Hears what is kept of the result."""
+    failed: Callable[[BaseException], object] = _nothing
+    skipped: Callable[[Any], object] = _nothing
+
+
+class CallOptions(NamedTuple):
+    """How a call is attended; none of it decides whether a kept result is valid."""
+
+    retry: Retry = Retry()
+    timeout_s: float | None = None
+    effect: str | None = None
+    on_unknown: OnUnknown | None = None
+    wrote_files: bool | None = False
+    store: Callable[[Any], Any] | None = None
+    """Makes of a result what is kept of it."""
+    phase: str | None = None
+    is_charged: bool = False
+    """Whether each attempt is one of the calls that budgets count."""
+    trigger: Trigger = Trigger.STEP_COMPLETE
+    failure: Trigger = Trigger.STEP_COMPLETE
+    view: CallView = CallView()
+    reasons: Mapping[str, str] = MappingProxyType({})
+    """What checkpoints say of its end, by event, where its path does not say it best."""
+
+
+class Call(NamedTuple):
+    """A call, named and identified; `due` until it has ended."""
+
+    kind: str
+    name: str
+    path: str
+    identity: str
+    input: str
+    code: str
+    options: CallOptions
+    seen: Mapping[str, str]
+    base: str
+    """The path without its number."""
+    counts: dict[str, int]
+    """Where calls of this base that have ended are counted."""
+    number: int = 1
+    key: str = ""
+    progress: Any = None
+    before: CallRecord | None = None
+    """The end that an earlier attempt had, of whatever identity."""
+
+
+class Kept(NamedTuple):
+    """A call that needs no work, with its result."""
+
+    result: Any
+    call: Call
+
+
+class _Frame:
+    """A call under way: what is called inside it has its path and identity in front of its own."""
+
+    def __init__(self, call: Call, number: int) -> None:
+        self.call = call
+        self.number = number
+        self.counts: dict[str, int] = {}
+
+
+def current_step() -> StepContext | None:
+    """Return the call that this code runs in, None outside of one."""
+    frame = _running.get()
+    if frame is None:
+        return None
+    return StepContext(frame.call.path, frame.call.key, frame.number, frame.call.progress)
+
+
+class Calls:
+    """The calls of one run."""
+
+    def __init__(self, host: Host, *, make_key: Callable[[], str], max_bytes: int) -> None:
+        self._host = host
+        self._make_key = make_key
+        self._max_bytes = max_bytes
+        self._lock = threading.Lock()
+        self._turn = threading.RLock()
+        self._counts: dict[str, int] = {}
+        self._phase_of: dict[str, str | None] = {}
+        self._active: set[str] = set()
+        self._unstored: dict[str, Any] = {}
+        self.under_way: dict[str, int] = {}
+        """The calls whose work runs at this moment, each with its start in nanoseconds."""
+
+    def record(self, path: str) -> dict[str, Any] | None:
+        """Return the newest record of a call as plain data, None if it was never begun."""
+        found = self._newest(path)
+        return None if found is None else call_line(found[0], path, found[1], self._host)
+
+    def version(self, path: str) -> str:
+        """Return the version of a call's result; UsageError if it has none."""
+        found = self._newest(path)
+        if found is None or found[0] not in _SETTLED:
+            raise UsageError(f"{path!r} has no result that another call could depend on: call it first")
+        return found[1].version
+
+    def kept(self, path: str) -> CallRecord | None:
+        """Return the newest record of a call if that is an end with a result."""
+        found = self._newest(path)
+        return found[1] if found is not None and found[0] in _SETTLED else None
+
+    def result(self, record: CallRecord) -> Any:
+        """Return the result that a record keeps."""
+        return self._result("", record)
+
+    def path_of(self, name: str) -> str:
+        """Return the path that a call of this name has, made here."""
+        frame = _running.get()
+        return f"{frame.call.path}/{name}" if frame is not None else name
+
+    def unstored(self, path: str) -> Any:
+        """Return a result that could not be stored; it is here until the run ends."""
+        try:
+            return self._unstored[path]
+        except KeyError:
+            raise UsageError(f"call {path!r} has no result that waits to be stored") from None
+
+    def begin_attempt(self, phase: str) -> None:
+        """Count the names of a phase from the first again: what comes next is a new attempt of the same work."""
+        with self._lock:
+            for name, owner in list(self._phase_of.items()):
+                if owner == phase:
+                    del self._phase_of[name]
+                    self._counts.pop(name, None)
+
+    def void(self, path: str) -> None:
+        """Make a call due again, whatever came of it; stored with the next commit."""
+        found = self._newest(path)
+        if found is not None and found[0] != "voided":
+            self._add("voided", path, found[1])
+
+    def call(
+        self,
+        kind: str,
+        name: str,
+        work: Callable[[], T],
+        options: CallOptions,
+        *,
+        inputs: str = "",
+        code: str = "",
+        after: Mapping[str, str] | None = None,
+        is_numbered: bool = True,
+    ) -> T:
+        """Return the result of a call, kept or by doing it."""
+        begun = self.begin(kind, name, options, inputs=inputs, code=code, after=after, is_numbered=is_numbered)
+        if isinstance(begun, Kept):
+            return begun.result  # type: ignore[no-any-return]
+        watch = Stopwatch(self._host.monotonic)
+        attempts = _Attempts(self, begun)
+        try:
+            result = attempt(
+                partial(attempts.once, work),
+                options.retry,
+                self._host,
+                timeout_s=options.timeout_s,
+                name=begun.path,
+                failed=attempts.failed,
+            )
+        except BaseException as error:
+            self.fail(begun, error, attempts=attempts.number, duration_s=watch.took_s)
+            raise
+        return self.finish(begun, result, attempts=attempts.number, duration_s=watch.took_s)  # type: ignore[no-any-return]
+
+    def begin(
+        self,
+        kind: str,
+        name: str,
+        options: CallOptions,
+        *,
+        inputs: str = "",
+        code: str = "",
+        after: Mapping[str, str] | None = None,
+        is_numbered: bool = True,
+    ) -> Kept | Call:
+        """Decide whether a call is to be done; where something rests on its start, that is stored on return."""
+        check_name(kind, name)
+        check_options(options)
+        frame = _running.get()
+        base = f"{frame.call.path}/{name}" if frame is not None else name
+        counts = frame.counts if frame is not None else self._counts
+        outer = frame.call.identity if frame is not None else ""
+        identity = _identity(kind, inputs, outer)
+        call = Call(kind, name, base, identity, inputs, code, options, after or {}, base, counts)
+        call = self._enter(call, is_numbered=is_numbered)
+        if frame is None:
+            self._phase_of.setdefault(base, options.phase)
+        try:
+            return self._decide(call)
+        except BaseException:
+            self.release(call)
+            raise
+
+    def _enter(self, call: Call, *, is_numbered: bool) -> Call:
+        """Return a call with its path; the same name once more in the same place is another call, by its number."""
+        with self._lock:
+            number = call.counts.get(call.base, 0) + 1 if is_numbered else 1
+            path = call.base if number == 1 else f"{call.base}#{number}"
+            if path in self._active:
+                raise UsageError(
+                    f"{call.kind} {path!r} is under way already: give calls that run at the same time names of their "
+                    f"own, for example f'{call.name}-{{i}}'"
+                )
+            self._active.add(path)
+        return call._replace(path=path, number=number)
+
+    def _decide(self, call: Call) -> Kept | Call:
+        found = self._newest(call.path)
+        if call.path in self._unstored:
+            result = self._unstored[call.path]
+            return Kept(self.finish(call, result, attempts=1, duration_s=0.0), call)
+        if found is not None:
+            event, last = found
+            call = call._replace(key=last.key, before=last)
+            if event in ("started", "progress"):
+                settled = self._settle_unknown(call, event, last)
+                if isinstance(settled, Kept):
+                    return settled
+                call = settled
+            elif event in _SETTLED:
+                why = self._outdated(call, last)
+                if why is None:
+                    self._leave(call)
+                    return Kept(self._result(call.path, last), call)
+                self._host.note("call outdated", call.path, why=why)
+        self._host.check_open(f"{call.kind} {call.path!r} was not done")
+        return self._start(call)
+
+    def _outdated(self, call: Call, last: CallRecord) -> str | None:
+        """Return why a kept result is not valid, None if it is."""
+        if last.identity and last.identity != call.identity:
+            return "its inputs changed"
+        for path, version in call.seen.items():
+            if last.seen.get(path) != version:
+                return "files changed" if path == "files" else f"{path} has another result"
+        return None
+
+    def _start(self, call: Call) -> Call:
+        """Show that it begins; store that first where something rests on it."""
+        options = call.options
+        is_needed = options.effect is not None or options.on_unknown in ("ask", "skip")
+        if is_needed and not call.key:
+            call = call._replace(key=self._make_key())
+        with self._host.lock:
+            options.view.begun(call)
+            if not is_needed:
+                return call
+            ticket = self._add("started", call.path, self._made(call, version=self._make_key()))
+        try:
+            self._store(call, "started", ticket, Trigger.STEP_COMPLETE, files=False)
+        except BaseException:
+            self.withdraw(call)
+            raise
+        return call
+
+    def withdraw(self, call: Call) -> None:
+        """Take back that a call began, because it did not; stored with the next commit."""
+        self.release(call)
+        found = self._newest(call.path)
+        if found is not None and found[0] == "started":
+            self._add("withdrawn", call.path, found[1])
+
+    def release(self, call: Call) -> None:
+        """Let a call be made again under its path: its caller did not hear how it ended."""
+        with self._lock:
+            self._active.discard(call.path)
+            call.counts[call.base] = call.number - 1
+
+    def _leave(self, call: Call) -> None:
+        """Note that a call has ended well: the same name is the next one from now on."""
+        with self._lock:
+            self._active.discard(call.path)
+            call.counts[call.base] = call.number
+
+    def progress(self, call: Call, value: Any) -> None:
+        """Keep what a long call has come to so far; its end takes the place of it."""
+        made = self._made(call, result=self._packed(call, value))
+        ticket = self._add("progress", call.path, made)
+        self._store(call, "progress", ticket, Trigger.STEP_COMPLETE, files=False)
+
+    def finish(self, call: Call, result: Any, *, attempts: int, duration_s: float) -> Any:
+        """Keep a call's result; what is returned is the result itself, not what is stored of it."""
+        options = call.options
+        try:
+            kept = options.store(result) if options.store is not None else result
+            packed = self._packed(call, kept)
+        except Exception as error:
+            self._unstored[call.path] = result  # the work is done: the next call only stores it
+            self.release(call)
+            if options.view.failed is not _nothing:
+                with self._host.lock:
+                    options.view.failed(error)
+                self._host.save(options.failure, reason_of(f"{call.path} cannot be stored: {error}"))
+            if not isinstance(error, ValueRefused):
+                raise
+            raise ValueRefused(
+                f"{error.detail}. The work is done and its result is kept in memory until the run ends: call it again "
+                "with store=..., a function that makes plain data of it",
+                error.path,
+            ) from error
+        made = self._made(
+            call, result=packed, version=self._next_version(call, packed), attempts=attempts, duration_s=duration_s
+        )
+        with self._host.lock:
+            if options.view.done is not _nothing:
+                options.view.done(self._host.unpack(packed, call.path))  # nobody else can change it
+            ticket = self._add("done", call.path, made)
+        self._unstored.pop(call.path, None)
+        try:
+            self._store(call, "done", ticket, options.trigger, files=options.wrote_files)
+        finally:
+            self._leave(call)
+        return result
+
+    def fail(self, call: Call, error: BaseException, *, attempts: int, duration_s: float) -> None:
+        """Record that a call failed: it is done again when it is next called. What ends this process is no failure."""
+        self.release(call)
+        if is_leaving(error):
+            return
+        options = call.options
+        failure = failure_of(error)
+        told = {"message": failure.message, "code": failure.code, "stack": failure.stack}
+        packed = self._host.pack(told, f"call {call.path}")
+        made = self._made(call, error=packed, attempts=attempts, duration_s=duration_s)
+        with self._host.lock:
+            options.view.failed(error)
+            ticket = self._add("failed", call.path, made)
+        self._store(call, "failed", ticket, options.failure, files=options.wrote_files, why=failure.message)
+
+    def skip(self, call: Call, result: Any) -> Kept:
+        """Record that a call is left out, with this result."""
+        made = self._made(call, result=self._packed(call, result), version=self._make_key())
+        with self._host.lock:
+            call.options.view.skipped(result)
+            ticket = self._add("skipped", call.path, made)
+        self._store(call, "skipped", ticket, Trigger.STEP_COMPLETE, files=False)
+        self._leave(call)
+        return Kept(result, call)
+
+    @contextmanager
+    def outside(self) -> Iterator[None]:
+        """Let what is called in here stand by itself: not inside the call that this code runs in."""
+        token = _running.set(None)
+        try:
+            yield
+        finally:
+            _running.reset(token)
+
+    def adopt(self, kind: str, path: str, result: Any, *, inputs: str) -> None:
+        """Record as done what was done under another path; stored with the next commit."""
+        identity = _identity(kind, inputs, "")
+        packed = self._host.pack(result, f"{kind} {path}")
+        at = self._host.now().timestamp()
+        made = CallRecord(
+            kind=kind, at=at, identity=identity, input=inputs, version=self._make_key(), result=packed, attempts=1
+        )
+        self._add("done", path, made)
+
+    @contextmanager
+    def inside(self, call: Call, number: int) -> Iterator[None]:
+        """Let the code of a call know what it is."""
+        token = _running.set(_Frame(call, number))
+        self.under_way[call.path] = time.time_ns()
+        try:
+            yield
+        finally:
+            self.under_way.pop(call.path, None)
+            _running.reset(token)
+
+    def _settle_unknown(self, call: Call, event: str, last: CallRecord) -> Kept | Call:
+        """Decide on a call that began and has no end, whatever its inputs are now."""
+        choice: str = call.options.on_unknown or last.on_unknown or ("ask" if last.effect else "retry")
+        if event == "progress":
+            call = call._replace(progress=self._result(call.path, last))
+        effect = call.options.effect or last.effect or call.path
+        reply = None
+        if choice == "ask":
+            reply = self._host.wait_for(
+                Wait(
+                    id=f"{call.kind}:{call.path}:{last.version or last.at}",  # another start is another question
+                    kind="uncertain",
+                    question=f"{call.kind} {call.path} began and has no recorded end: did it happen ({effect})?",
+                    options=("retry", "skip", "stop"),
+                )
+            )
+            choice = reply.choice
+        self._host.note("unknown outcome", call.path, choice=choice, by=reply.by if reply else "")
+        if choice == "stop":
+            again = self._made(
+                call._replace(key=last.key), on_unknown="ask", effect=last.effect, version=self._make_key()
+            )
+            self._store(call, "started", self._add("started", call.path, again), Trigger.STEP_COMPLETE, files=False)
+            raise EffectUncertain(self._host.id, call.path, effect)
+        if choice == "skip":
+            return self.skip(call._replace(key=last.key), reply.value if reply else None)
+        return call
+
+    def _packed(self, call: Call, value: Any) -> bytes:
+        packed: bytes = self._host.pack(value, f"{call.kind} {call.path}")
+        if len(packed) > self._max_bytes:
+            raise ValueRefused(
+                f"{len(packed):,} bytes are over max_section_bytes={self._max_bytes:,}", f"{call.kind} {call.path}"
+            )
+        return packed
+
+    def _result(self, path: str, record: CallRecord) -> Any:
+        return None if record.result is None else self._host.unpack(record.result, f"call {path}")
+
+    def _next_version(self, call: Call, packed: bytes) -> str:
+        """Return the version that stays where the same result came of it and no files can differ, else a new one."""
+        before = call.before
+        is_same = before is not None and before.version and before.result == packed
+        return before.version if is_same and call.options.wrote_files is False else self._make_key()  # type: ignore[union-attr]
+
+    def _made(self, call: Call, **fields: Any) -> CallRecord:
+        options = call.options
+        common: dict[str, Any] = {
+            "kind": call.kind,
+            "at": self._host.now().timestamp(),
+            "identity": call.identity,
+            "input": call.input,
+            "code": call.code,
+            "seen": dict(call.seen),
+            "key": call.key,
+            "phase": options.phase,
+            "effect": options.effect,
+            "on_unknown": options.on_unknown,
+        }
+        return CallRecord(**{**common, **fields})
+
+    def _newest(self, path: str) -> tuple[str, CallRecord] | None:
+        found = self._host.find_record(stored_path(path))
+        return None if found is None else (found[0], decode_call(found[1], path))
+
+    def _add(self, event: str, path: str, record: CallRecord) -> int:
+        return self._host.add_record(event, stored_path(path), encode_call(record))
+
+    def _store(
+        self, call: Call, event: str, ticket: int, trigger: Trigger, *, files: bool | None, why: str = ""
+    ) -> None:
+        """Return when a record is stored; records of other threads go with the same commit."""
+        what = call.path if ":" in call.name else f"{call.kind} {call.path}"
+        said = call.options.reasons.get(event) or f"{what} {event}"
+        reason = reason_of(said + (f": {why}" if why else ""))
+        if self._host.lock.is_mine():  # to wait for one's turn inside the run's lock would be for ever
+            self._host.save(trigger, reason, phase=call.options.phase, files=files)
+            return
+        with self._turn:
+            if self._host.records_stored < ticket or files or trigger is not Trigger.STEP_COMPLETE:
+                self._host.save(trigger, reason, phase=call.options.phase, files=files)
+
+
+class _Attempts:
+    """Counts the attempts of one call."""
+
+    def __init__(self, calls: Calls, call: Call) -> None:
+        self._calls = calls
+        self._call = call
+        self.number = 0
+
+    def once(self, work: Callable[[], T]) -> T:
+        calls, call = self._calls, self._call
+        host, options = calls._host, call.options  # noqa: SLF001 - one thing in two classes
+        if options.is_charged:
+            host.begin_call()
+        self.number += 1
+        with host.lock:
+            options.view.attempted(self.number)
+        with calls.inside(call, self.number):
+            returned = work()
+            if inspect.isgenerator(returned):
+                return self._drained(returned)  # type: ignore[no-any-return]
+            return result_of(returned, f"{call.kind} {call.path!r}")  # type: ignore[no-any-return]
+
+    def _drained(self, generator: Any) -> Any:
+        """Return what a generator returns; each value that it yields is progress."""
+        while True:
+            try:
+                value = next(generator)
+            except StopIteration as end:
+                return end.value
+            self._calls.progress(self._call, value)
+
+    def failed(self, number: int, error: Exception, pause_s: float | None) -> None:
+        if pause_s is not None:
+            host = self._calls._host  # noqa: SLF001
+            host.begin_retry()
+            told = f"{type(error).__name__}: {error}"
+            host.note("retry", self._call.path, attempt=number, error=told, pause_s=pause_s)
+
+
+def _identity(kind: str, inputs: str, outer: str) -> str:
+    return blake3(f"{kind}\0{inputs}\0{outer}".encode()).hexdigest(16)
+
+
+def check_name(kind: str, name: object) -> None:
+    """Raise UsageError unless a call may be named so."""
+    if not isinstance(name, str) or not name.strip() or len(name) > _LONGEST_NAME or not name.isprintable():
+        article = "an" if kind[:1] in "aeiou" else "a"
+        raise UsageError(
+            f"{name!r:.80} is not a valid name for {article} {kind}: use 1 to {_LONGEST_NAME} printable characters"
+        )
+
+
+def check_options(options: CallOptions) -> None:
+    """Raise UsageError unless these can be followed."""
+    if options.on_unknown not in (None, "retry", "skip", "ask"):
+        raise UsageError(f"on_unknown={options.on_unknown!r}: use 'retry', 'skip' or 'ask'")
+    check_retry(options.retry, options.timeout_s)
