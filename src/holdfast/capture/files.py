@@ -7,8 +7,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from holdfast.encode.chunks import ChunkWriter
+from holdfast.encode.documents import read_regular
 from holdfast.encode.tree import Ref
-from holdfast.errors import IntegrityError
+from holdfast.errors import DocumentInvalid, IntegrityError
 from holdfast.model.checkpoint import SectionRecord
 from holdfast.model.sections import WORKSPACE
 from holdfast.workspace import snapshot as snapshots
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from holdfast.encode.compress import Compressor
     from holdfast.model.checkpoint import CheckpointRecord
     from holdfast.workspace.snapshot import Snapshot
+    from holdfast.workspace.stamps import Stamp
     from holdfast.workspace.workspace import Workspace
 
 _MAX_CACHE_BYTES = 256 * 1024 * 1024
@@ -47,6 +49,7 @@ class FileCapture:
         self._unlock = unlock
         self._known: Snapshot | None = None  # the last one that this process captured or has a cache for
         self._cached: bytes = b""
+        self.before_entry: CheckpointRecord | None = None
 
     def writer(self, head: CheckpointRecord | None, compressor: Compressor) -> ChunkWriter | SpillingWriter:
         """Return a writer for the next commit: one with bounded memory if everything has to be read."""
@@ -67,6 +70,21 @@ class FileCapture:
         if self._known is None or self._known.digest != record.root:
             return snapshots.load(self.reader, Ref(record.kind, record.size, record.root))
         return self._known
+
+    def is_as(self, head: CheckpointRecord | None) -> bool:
+        """Tell whether the directory is as the head has it."""
+        known = self._previous(head)
+        return known is not None and self.workspace.is_as(known)
+
+    def stamps(self, head: CheckpointRecord | None) -> list[Stamp] | None:
+        """Return what `stat` says while the directory is as the head has it; None if that is not known."""
+        known = self._previous(head)
+        return None if known is None else self.workspace.stamps(known)
+
+    def is_at(self, record: CheckpointRecord) -> bool:
+        """Tell whether a checkpoint has the files that this process captured last."""
+        section = _record(record)
+        return section is not None and self._known is not None and self._known.digest == section.root
 
     def remember(self, head: CheckpointRecord | None) -> None:
         """Learn from the cache what the head's snapshot was made from, so that a look reads only what changed."""
@@ -100,10 +118,9 @@ class FileCapture:
 
     def _from_cache(self, snapshot: Snapshot | None) -> Snapshot | None:
         try:
-            blob = self._cache.read_bytes() if self._cache.stat().st_size <= _MAX_CACHE_BYTES else b""
-            blob = self._unlock(blob)
-        except (OSError, ValueError):
-            return None  # it is missing, too large, or not locked with this store's key
+            blob = self._unlock(read_regular(self._cache, limit=_MAX_CACHE_BYTES))
+        except (OSError, ValueError, DocumentInvalid):
+            return None  # it is missing, too large, not a file, or not locked with this store's key
         if snapshot is None or not self.workspace.load_cache(blob, snapshot):
             return None
         self._cached = snapshot.digest

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from holdfast.capture.delta import delta_of
 from holdfast.errors import CaptureFailed, UsageError
 from holdfast.model.ids import check_section_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from holdfast.capture.delta import Delta
 
 
 @runtime_checkable
@@ -30,12 +33,49 @@ class LiveSections:
         self._quiet: set[str] = set()
         self._asked: dict[str, int] = {}
         self._stored: dict[str, int] = {}
+        self._journaled: dict[str, tuple[int | None, Any]] = {}
 
-    def register(self, name: str, live: Live, *, quiet: bool = False, is_stored: bool = False) -> None:
+    def journal(self, name: str, value: Any = None) -> None:
+        """Let the changes of a registered object go into the journal from now on; `value` is what that has of it."""
+        self._journaled[name] = (None, value)
+
+    def changes(self) -> tuple[dict[str, Delta], dict[str, tuple[int | None, Any]]]:
+        """Return what changed in journaled objects since the journal last had them, and what it will have then."""
+        deltas: dict[str, Delta] = {}
+        after: dict[str, tuple[int | None, Any]] = {}
+        for name, (seen, value) in self._journaled.items():
+            live = self._objects.get(name)
+            changes = getattr(live, "changes", None)
+            if live is None or (changes is not None and changes == seen):
+                continue
+            now = _snapshot(name, live)
+            made = delta_of(value, now)
+            if made:
+                deltas[name] = made
+            after[name] = (changes, now)
+        return deltas, after
+
+    def journaled(self, after: Mapping[str, tuple[int | None, Any]]) -> None:
+        """Note what the journal has now."""
+        self._journaled.update({name: seen for name, seen in after.items() if name in self._journaled})
+
+    def journal_whole(self, names: Iterable[str]) -> None:
+        """Let the journal get these objects whole next time: what it has of them was replaced."""
+        for name in names:
+            if name in self._journaled:
+                self._journaled[name] = (None, None)
+
+    def rebase(self) -> None:
+        """Note that journaled objects are as the journal has them: they were restored from it."""
+        for name in self._journaled:
+            live = self._objects.get(name)
+            if live is not None:
+                self._journaled[name] = (getattr(live, "changes", None), _snapshot(name, live))
+
+    def register(self, name: str, live: Live, *, quiet: bool = False) -> None:
         """Add an object; UsageError if it has not both methods, or the name is taken by another one.
 
-        A quiet one goes with every checkpoint, but alone is no reason to take one. One that is stored, and counts its
-        `changes`, is as the head has it: it is carried over until it changes.
+        A quiet one goes with every checkpoint, but alone is no reason to take one.
         """
         check_section_name(name)
         for method in ("snapshot", "restore"):
@@ -45,14 +85,13 @@ class LiveSections:
             raise UsageError(f"section {name!r} is registered already: unregister the other object first")
         if quiet:
             self._quiet.add(name)
-        if is_stored and (changes := getattr(live, "changes", None)) is not None:
-            self._stored[name] = changes
 
     def unregister(self, name: str) -> None:
         """Leave an object out from now on; its section is carried over as it is."""
         self._objects.pop(name, None)
         self._quiet.discard(name)
         self._stored.pop(name, None)
+        self._journaled.pop(name, None)
 
     def __contains__(self, name: str) -> bool:
         return name in self._objects
@@ -65,11 +104,11 @@ class LiveSections:
         """The names of all registered sections."""
         return tuple(self._objects)
 
-    def snapshots(self, *, without: Iterable[str] = (), is_step: bool = False) -> dict[str, Any]:
+    def snapshots(self, *, without: Iterable[str] = ()) -> dict[str, Any]:
         """Return every object's state but these; CaptureFailed names the section whose object raised.
 
         An object that counts its `changes` is not asked while the count stands as it did at the last stored snapshot:
-        its section is carried over. So is that of one that `may_lag` now, in the checkpoint of a single step.
+        its section is carried over.
         """
         left_out = frozenset(without)
         self.forget(left_out)
@@ -78,8 +117,6 @@ class LiveSections:
         for name, live in list(self._objects.items()):
             changes = getattr(live, "changes", None)
             if name in left_out or (changes is not None and self._stored.get(name) == changes):
-                continue
-            if is_step and name in self._stored and getattr(live, "may_lag", False):
                 continue
             if changes is not None:
                 self._asked[name] = changes

@@ -1,121 +1,81 @@
-"""The credential shapes and telling names that redaction looks for; data, so that they can be read and extended.
+"""Where a name and its value stand together: `name = value` in text, fields of a mapping, flags of a command.
 
-Each pattern is written in what Python's `re` and Hyperscan share: no lookaround, no back reference. It is searched
-for in packed bytes first (where a length byte may stand before it, so it begins at no word boundary), then in text.
+The patterns find; `holdfast.capture.names` judges the name and the value.
 """
 
 from __future__ import annotations
 
-import re
-from typing import NamedTuple
+from holdfast.capture.credentials import Format
+from holdfast.capture.names import SECRET_KEYS
 
-_SHORT_REPEAT = re.compile(r"\{[01],\d{2}\}")  # a bounded repeat costs Hyperscan milliseconds to compile, * does not
-_LONG_REPEAT = re.compile(r"\{(\d+),(\d{3,})\}")
-_ENOUGH = 12
-
-
-class Shape(NamedTuple):
-    """One kind of credential: `pattern` finds it; with a group, only the group is the secret."""
-
-    name: str
-    pattern: str
-    random: bool = False
-    """Whether what was found must also look random, because words can have this shape."""
-
-    @property
-    def native(self) -> str:
-        """The beginning of the pattern up to its first long repeat: enough to look closely, and quick to compile."""
-        found = _LONG_REPEAT.search(self.pattern)
-        if found is None:
-            return _SHORT_REPEAT.sub("*", self.pattern)
-        head = self.pattern[: found.start()] + f"{{{min(int(found[1]), _ENOUGH)}}}"
-        return head + ")" * (head.count("(") - head.count(")"))
-
-
-SHAPES: tuple[Shape, ...] = (
-    Shape("aws-key-id", r"(?:AKIA|ASIA|ABIA|ACCA|AROA|AIDA)[A-Z0-9]{16}"),
-    Shape("github-token", r"gh[pousr]_[A-Za-z0-9]{30,255}"),
-    Shape("github-token", r"github_pat_[A-Za-z0-9_]{22,255}"),
-    Shape("gitlab-token", r"gl(?:pat|ptt|rt|dt|cbt|soat)-[A-Za-z0-9_\-]{18,255}"),
-    Shape("slack-token", r"xox[abeoprs]-[A-Za-z0-9\-]{10,255}"),
-    Shape("slack-token", r"xapp-[0-9]-[A-Za-z0-9\-]{10,255}"),
-    Shape("slack-webhook", r"hooks\.slack\.com/(?:services|workflows)/[A-Za-z0-9/_\-]{20,255}"),
-    Shape("discord-webhook", r"discord(?:app)?\.com/api/webhooks/[0-9]{10,25}/[A-Za-z0-9_\-]{30,255}"),
-    Shape("api-key", r"sk-(?:proj-|ant-|or-|svcacct-|lf-|admin-)?[A-Za-z0-9_\-]{20,400}", random=True),
-    Shape("stripe-key", r"[sprk]k_(?:live|test)_[A-Za-z0-9]{10,255}"),
-    Shape("webhook-secret", r"whsec_[A-Za-z0-9+/=]{20,255}"),
-    Shape("google-api-key", r"AIza[A-Za-z0-9_\-]{35}"),
-    Shape("google-oauth", r"ya29\.[A-Za-z0-9_\-]{20,512}"),
-    Shape("google-oauth", r"GOCSPX-[A-Za-z0-9_\-]{20,64}"),
-    Shape("npm-token", r"npm_[A-Za-z0-9]{30,64}"),
-    Shape("pypi-token", r"pypi-[A-Za-z0-9_\-]{40,512}"),
-    Shape("huggingface-token", r"hf_[A-Za-z0-9]{30,64}"),
-    Shape("replicate-token", r"r8_[A-Za-z0-9]{30,64}"),
-    Shape("groq-key", r"gsk_[A-Za-z0-9]{30,128}"),
-    Shape("perplexity-key", r"pplx-[A-Za-z0-9]{30,128}"),
-    Shape("xai-key", r"xai-[A-Za-z0-9]{30,255}"),
-    Shape("sendgrid-key", r"SG\.[A-Za-z0-9_\-]{16,64}\.[A-Za-z0-9_\-]{16,128}"),
-    Shape("mailgun-key", r"key-[0-9a-f]{32}"),
-    Shape("twilio-key", r"SK[0-9a-f]{32}"),
-    Shape("shopify-token", r"shp(?:at|ca|pa|ss)_[A-Fa-f0-9]{32}"),
-    Shape("digitalocean-token", r"do[opr]_v1_[a-f0-9]{64}"),
-    Shape("heroku-key", r"HRKU-[A-Za-z0-9_\-]{30,100}"),
-    Shape("doppler-token", r"dp\.(?:pt|st|sa|ct)\.[A-Za-z0-9._\-]{30,100}"),
-    Shape("vault-token", r"hv[sbr]\.[A-Za-z0-9_\-]{24,300}"),
-    Shape("databricks-token", r"dapi[a-f0-9]{32}"),
-    Shape("linear-key", r"lin_api_[A-Za-z0-9]{30,64}"),
-    Shape("notion-token", r"(?:ntn|secret)_[A-Za-z0-9]{40,64}"),
-    Shape("postman-key", r"PMAK-[a-f0-9]{24}-[a-f0-9]{34}"),
-    Shape("telegram-token", r"[0-9]{8,10}:AA[A-Za-z0-9_\-]{33}"),
-    Shape("age-key", r"AGE-SECRET-KEY-1[A-Z0-9]{58}"),
-    Shape("azure-key", r"(?:AccountKey|SharedAccessKey)=([A-Za-z0-9+/]{40,128}={0,2})"),
-    Shape("azure-signature", r"[?&;]sig=([A-Za-z0-9%+/]{30,128}={0,2})"),
-    Shape("aws-signature", r"X-Amz-(?:Signature|Security-Token)=([A-Za-z0-9%+/\-]{30,2048})"),
-    Shape("jwt", r"eyJ[A-Za-z0-9_\-]{8,2048}\.[A-Za-z0-9_\-]{8,4096}(?:\.[A-Za-z0-9_\-]{0,1024})?"),
-    Shape("private-key", r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"),
-    Shape("password-in-url", r"://[^\s/:@\"'<>]{0,64}:([^\s/@\"'<>]{1,99})@"),
-    Shape("password-in-dsn", r"(?i);\s{0,2}(?:pwd|password)\s{0,2}=\s{0,2}([^;\s\"'\[]{3,128})"),
-    Shape("bearer", r"(?i)bearer\s{1,4}([A-Za-z0-9+/._~\-]{16,4096}={0,2})", random=True),
-    Shape(
-        "curl-user",
-        r"\s(?:-[uU]\s{0,2}|--(?:proxy-)?user[\s=])[\\\"']{0,3}[^\s:\\\"'/@]{1,64}:([^\s\\\"']{1,99})",
-    ),
-    Shape(
-        "basic-auth",
-        r"(?i)authorization[\\\"']{0,3}\s{0,2}[:=]\s{0,2}[\\\"']{0,3}basic\s{1,4}([A-Za-z0-9+/]{8,1024}={0,2})",
-    ),
-)
 # `-u name:password` is a login only for this program; `docker run -u 1000:1000` is none.
-CURL = re.compile(rb"\bcurl(?:\.exe)?[ \t](?:[^\n]|\\\n)*\Z")
 CURL_LOGIN = frozenset({"-u", "-U", "--user", "--proxy-user"})
+# The programs for which a short flag is a password, as items of a list; `p` alone: the password is joined to it.
+PASSWORD_FLAGS = {
+    "mysql": "-p", "mysqldump": "-p", "mysqladmin": "-p", "mysqlimport": "-p", "mariadb": "-p", "mariadb-dump": "-p",
+    "sshpass": "-p", "redis-cli": "-a", "sqlcmd": "-P", "ldapsearch": "-w", "ldapmodify": "-w", "ldapadd": "-w",
+    "mongosh": "-p", "mongo": "-p", "cqlsh": "-p",
+}  # fmt: skip
+ONLY_JOINED = frozenset({"mysql", "mysqldump", "mysqladmin", "mysqlimport", "mariadb", "mariadb-dump"})
 
 # A name and its value as two fields of one mapping: {"name": "DB_PASSWORD", "value": "..."}.
 NAME_FIELDS = frozenset({"name", "key", "variable", "header", "field", "option", "parameter"})
 VALUE_FIELDS = frozenset({"value", "val"})
 
-_LABEL = r"[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
-PRIVATE_KEY_BODY = rf"-----BEGIN {_LABEL}[\s\S]*?(?:-----END {_LABEL}|\Z)"
+# The beginnings of the words that `names.kind_of` knows; a name without one of them is not looked at.
+TELLING = r"(?:pass|pwd|secret|token|key|auth|cred|bearer|jwt|salt)"
 
-# What stands under one of these keys is taken out whatever it looks like; compared without case, - and _.
-SECRET_KEYS: tuple[str, ...] = (
-    "password", "passwd", "pwd", "passphrase", "secret", "client_secret", "secret_key", "secret_access_key",
-    "aws_secret_access_key", "api_key", "x_api_key", "api_secret", "access_key", "access_token", "refresh_token",
-    "id_token", "auth_token", "bearer_token", "session_token", "private_key", "authorization", "proxy_authorization",
-    "cookie", "set_cookie", "credentials", "connection_string", "signing_key", "encryption_key", "webhook_secret",
-)  # fmt: skip
-
-# Under a key with one of these in it, a value is taken out if it looks random.
-TELLING = r"(?:pass|pwd|secret|token|key|auth|cred|bearer|cookie|sign|salt|session|otp|webhook|jwt|dsn)"
-INNOCENT = (
-    r"(?i)author|keyboard|keyword|tokeniz|monkey|design|assign|passage|passed|pass_rate|session_?id\Z|public_?key"
-)
-
-# In text: a name, a separator and a value with a digit in it, as in an environment file, a log, JSON or a command line.
-_NAME = (
-    r"(?:passw(?:or)?d|passphrase|pwd|secret|api[_\-.]?key|access[_\-.]?key|secret[_\-.]?key|private[_\-.]?key"
-    r"|token|credential)[A-Za-z0-9_\-]{0,24}"
-)
-_BETWEEN = r"[\\\"']{0,4}\s{0,3}(?:=>|[:=]{1,2})\s{0,3}[\\\"']{0,4}"
+_CHOSEN = r"(?:passw(?:or)?d|passphrase|passcode|pwd|secret)"
+_MADE = r"(?:token|key|credential|creds|jwt|salt)"
+_WORDS = r"(?:pass|pwd|secret|token|key|cred|jwt|salt)[A-Za-z0-9_\-]*"
+_REST = r"[A-Za-z0-9_\-]{0,24}"
+_NAME = rf"(?:{_CHOSEN}|{_MADE}|pass){_REST}"
+_BETWEEN = r"[\\\"'\])]{0,4}\s{0,3}(?:=>|[:=]{1,2})\s{0,3}[\\\"']{0,4}"
+_ARGUMENTS = r"'\s{0,2},\s{0,2}'"  # define('AUTH_KEY', '...')
 _VALUE = r"[^\s\"'\\,;&<>()\[\]{}]"
-ASSIGNED = rf"(?i)(?:{_NAME}{_BETWEEN}|--{_NAME}[ =])({_VALUE}{{8,512}})"
-ASSIGNED_NATIVE = _SHORT_REPEAT.sub("*", rf"(?i){_NAME}(?:{_BETWEEN}|[ ]){_VALUE}{{0,64}}[0-9]")
+_IN_QUOTES = r"(?<=[\"'])(?=[^\s\"'\\,;&<>()\[\]{}0-9]{0,63}[0-9])[^\"'\\\s]{6,1024}"  # whole, also behind a comma
+_NO_DIGIT = r"[^\s\"'\\,;&<>()\[\]{}0-9]"
+_QUOTED = r"[\\\"'\]]{0,4}\s{0,3}(?:=>|:=|[:=])\s{0,3}\\?[\"']([^\"'\\\s]{4,1024})\\?[\"']"
+
+ASSIGNMENTS: tuple[Format, ...] = (
+    # A name, a separator and a value with a digit in it, as in an environment file, a log, JSON or a command line.
+    Format(
+        "assigned",
+        rf"(?i)(?:{_NAME}(?:{_BETWEEN}|{_ARGUMENTS})|--[a-z0-9_\-]{{0,40}}{_NAME}[ =]['\"]?)"
+        rf"({_IN_QUOTES}|{_VALUE}{{6,1024}})",
+        check="assigned",
+        starts=False,
+        noticed_by=rf"(?i)(?:{_WORDS}(?:[\\\"'\])]*\s*(?:=>|[:=])[:=\s\\\"']*|'\s*,\s*')"
+        rf"|--[a-z0-9_\-]*{_WORDS}[ ]['\"]?){_NO_DIGIT}{{0,63}}[0-9]",
+        before=192,
+        behind=8,
+    ),
+    Format(
+        "assigned",
+        rf"(?i)(?:passw(?:or)?d|passphrase)\s{{1,2}}(?:is|was)(?:\s{{1,2}}|\s{{0,2}}[:=]\s{{0,2}})[\"'`]?({_VALUE}{{6,256}})",
+        check="assigned",
+        starts=False,
+        noticed_by=r"(?i)(?:passw(?:or)?d|passphrase)\s+(?:is|was)[\s:=]",
+    ),
+    # A password needs no digit where the form says that it is a value: in quotes, behind NAME=, or alone on a line.
+    Format(
+        "assigned",
+        rf"(?i){_CHOSEN}{_REST}{_QUOTED}",
+        check="assigned word",
+        starts=False,
+        noticed_by=rf"(?i){_CHOSEN}[A-Za-z0-9_\-]*[\\\"'\]]*\s*(?:=>|:=|[:=])\s*\\?[\"'][^\"'\\\s]",
+    ),
+    Format("assigned", rf"(?i)(?:pass|{_CHOSEN})=({_VALUE}{{4,256}})", check="assigned word", starts=False),
+    Format(
+        "assigned",
+        rf"(?i)(?:passw(?:or)?d|passphrase):[ \t]{{1,4}}({_VALUE}{{4,256}})[ \t]{{0,4}}(?:\r?\n|\Z)",
+        check="assigned line",
+        starts=False,
+        noticed_by=r"(?i)(?:passw(?:or)?d|passphrase):[ \t]",
+    ),
+)
+
+__all__ = [
+    "ASSIGNMENTS", "CURL_LOGIN", "NAME_FIELDS", "ONLY_JOINED", "PASSWORD_FLAGS", "SECRET_KEYS", "TELLING",
+    "VALUE_FIELDS",
+]  # fmt: skip

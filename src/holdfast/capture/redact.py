@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, deque
+from datetime import date, time, timedelta
 from enum import Enum
 from functools import cached_property, lru_cache, reduce
 from pathlib import PurePath
@@ -16,18 +17,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import ormsgpack
 
 from holdfast.capture.markers import register_markers
-from holdfast.capture.patterns import CURL_LOGIN, NAME_FIELDS, SECRET_KEYS, VALUE_FIELDS
+from holdfast.capture.names import SECRET_KEYS, Kind, is_number_secret, kind_of, looks_secret
+from holdfast.capture.patterns import CURL_LOGIN, NAME_FIELDS, ONLY_JOINED, PASSWORD_FLAGS, VALUE_FIELDS
 from holdfast.capture.scan import changed_part, make_scan
-from holdfast.capture.secrets import (
-    ends_in_secret_key,
-    is_secret_key,
-    is_telling,
-    keys_pattern,
-    looks_random,
-    make_finder,
-    redacted,
-)
+from holdfast.capture.secrets import ends_in_secret_key, is_secret_key, keys_pattern, make_finder, redacted
 from holdfast.capture.texts import is_users_own
+from holdfast.encode.opaque import Opaque
 from holdfast.encode.values import Packer, below
 from holdfast.model.redaction import Redacted, Redaction, Secret
 
@@ -39,13 +34,24 @@ if TYPE_CHECKING:
     from holdfast.encode.types import TypeRegistry
 
 _REMEMBERED_BYTES = 1 << 20  # of rope items; its unsettled tail is at most an eighth of this
+_REMEMBERED_NAMES = 4096
 _LONGEST_FLAG = 1024
 _PAIR_FIELDS = 32  # a mapping with more fields is no pair of a name and its value
+_DEEPEST = 100  # deeper is refused by the packer
 _ITEM = re.compile(r"(.*)\[(\d+)\]\Z", re.DOTALL)
+_FLAG = re.compile(r"-[!-<>-~]*(?:=|\Z)")
+_BINARY = re.compile(rb"[\x00-\x07\x0b\x0e-\x1a\x1c-\x1f\x7f]")
+# Of what stands below `credentials`, these fields are no secret.
+_BESIDE = frozenset(
+    {"user", "username", "login", "email", "host", "hostname", "region", "type", "name", "id", "profile"}
+)
 
 
 class RedactionRules(NamedTuple):
-    """What is taken out: everything below these keys and paths, and these patterns beside the known ones."""
+    """What is taken out: what stands under these keys and paths, and these patterns beside the known ones.
+
+    Under a key of SECRET_KEYS only what looks like a secret is taken out; under any other, which the user named, all.
+    """
 
     keys: tuple[str, ...] = SECRET_KEYS
     paths: tuple[str, ...] = ()
@@ -59,15 +65,32 @@ class _Seen(NamedTuple):
     found: tuple[Redaction, ...]
 
 
+class _Judged(NamedTuple):
+    """What a name says of its value."""
+
+    kind: Kind | None
+    is_known: bool = False
+    """Whether it is, or ends in, one of SECRET_KEYS."""
+    takes_all: bool = False
+    """Whether the user named it: then nothing under it is kept, or no text if it only ends in such a name."""
+    is_exact: bool = False
+
+
+_HARMLESS = _Judged(None)
+
+
 class RedactingPacker(Packer):
     """Packs without secrets, and remembers for each section what was taken out where."""
 
     def __init__(self, types: TypeRegistry, rules: RedactionRules) -> None:
         super().__init__(types)
         self._rules = rules
-        self._keys = keys_pattern(rules.keys)
+        self._keys = keys_pattern(tuple(key for key in rules.keys if key in SECRET_KEYS))
+        self._own_keys = keys_pattern(tuple(key for key in rules.keys if key not in SECRET_KEYS))
         self._paths = [(path, path_pattern(path)) for path in rules.paths]
         self._fill = [(path_pattern(path), env) for path, env in rules.fill]
+        self._judged = lru_cache(maxsize=_REMEMBERED_NAMES)(self._judge)
+        self._clean_key = lru_cache(maxsize=_REMEMBERED_NAMES)(self.text)
         self._last: dict[str, dict[str, _Seen]] = {}  # section, then path, of what was packed last time
         self._taken: list[Redaction] = []
         self._is_walking = False
@@ -182,7 +205,7 @@ class RedactingPacker(Packer):
         elif isinstance(value, PurePath):
             return self._path(value, where, depth)
         elif isinstance(value, Enum):
-            return self._constant(value, where, depth)
+            return self._as_it_is(value, where, depth)  # a constant of the program, which must come back as it is
         return super()._plain(value, where, depth)
 
     def _path(self, value: PurePath, where: str, depth: int) -> Any:
@@ -192,8 +215,8 @@ class RedactingPacker(Packer):
             value = type(value)(clean)
         return super()._plain(value, where, depth)
 
-    def _constant(self, value: Enum, where: str, depth: int) -> Any:
-        """Leave a member of an Enum alone: it is a constant of the program, and must come back as it is."""
+    def _as_it_is(self, value: Any, where: str, depth: int) -> Any:
+        """Pack a value without looking into it: no rule, and no path of the user's, applies to its parts."""
         self._is_walking = False
         try:
             return super()._plain(value, where, depth)
@@ -204,18 +227,36 @@ class RedactingPacker(Packer):
         """Return a mapping without secrets in its keys and without what stands under telling ones."""
         clean: dict[Any, Any] = {}
         for key, item in value.items():
-            if type(key) is not str:
-                rule = self._rule_for(key.decode("latin-1"), item) if type(key) is bytes else None
-                env = item.env if isinstance(item, Secret) else None
-                clean[key] = self._marked(rule, below(where, key), env) if rule else item
-                continue
-            name = self._key(key, where, clean)
-            rule = self._rule_for(key, item)
-            if rule and isinstance(item, dict | list) and not is_users_own(self._section, below(where, key)):
-                rule = None  # a task or phase of this name: its record is a structure of ours, and is looked into
-            env = item.env if isinstance(item, Secret) else None
-            clean[name] = self._marked(rule, below(where, name), env) if rule else item
+            name = self._key(key, where, clean) if type(key) is str else key
+            said = key if type(key) is str else key.decode("latin-1") if type(key) is bytes else None
+            clean[name] = item if said is None else self._field(said, item, below(where, name))
         return self._pair(clean, where)
+
+    def _field(self, key: str, item: Any, where: str) -> Any:
+        """Return what is kept of the value of a field: all, a marker, or a structure without the secrets in it."""
+        env = item.env if isinstance(item, Secret) else None
+        if isinstance(item, dict | list) and not is_users_own(self._section, where):
+            return item  # a task or phase of this name: its record is a structure of ours, and is looked into
+        rule = self._rule_for(key, item)
+        if rule is not None:
+            return self._marked(rule, where, env)
+        if isinstance(item, dict | list | tuple) and self._judged(key).kind is Kind.PASSWORD:
+            return self._below_secret(item, where, 0)
+        return item
+
+    def _below_secret(self, value: Any, where: str, depth: int) -> Any:
+        """Return a structure that stands under a telling name without what looks like a secret in it."""
+        kind = type(value)
+        if depth > _DEEPEST:
+            return value
+        if kind is dict:
+            return {
+                key: item if key in _BESIDE else self._below_secret(item, below(where, key), depth + 1)
+                for key, item in value.items()
+            }
+        if kind is list or kind is tuple:
+            return kind(self._below_secret(item, f"{where}[{index}]", depth + 1) for index, item in enumerate(value))
+        return self._marked("key", where) if _is_secret(Kind.PASSWORD, value) else value
 
     def _pair(self, value: dict[Any, Any], where: str) -> dict[Any, Any]:
         """Return a mapping without the value that another field gives a telling name: {"name": …, "value": …}."""
@@ -232,25 +273,45 @@ class RedactingPacker(Packer):
     def _sequence(self, value: list[Any] | tuple[Any, ...], where: str) -> list[Any] | tuple[Any, ...]:
         """Return a list without what belongs to a telling flag: ["--password", …], ["--password=…"]."""
         clean: list[Any] | None = None
+        program = next((PurePath(item).name for item in value if type(item) is str and _is_program(item)), None)
+        short = PASSWORD_FLAGS[program] if program is not None else None
         for index, item in enumerate(value):
             if type(item) is not str or item[:1] != "-" or len(item) > _LONGEST_FLAG:
                 continue
-            flag, joint, given = item.partition("=")
-            at = index if joint else index + 1
+            if not _FLAG.match(item):
+                continue  # a sentence
+            is_short = short is not None and item.startswith(short) and item[1] != "-"
+            if is_short and (len(item) > len(short or "") or program in ONLY_JOINED):
+                flag, joint, given = item[:2], "", item[2:]
+                at = index
+            else:
+                flag, joint, given = item.partition("=")
+                at = index if joint else index + 1
             if at == len(value):
                 break
-            given = given if joint else value[at]
-            taken = self._after_flag(flag, given, f"{where}[{at}]", value, in_text=bool(joint))
+            taken = self._after_flag(
+                flag,
+                given if at == index else value[at],
+                f"{where}[{at}]",
+                value,
+                in_text=at == index,
+                named=not is_short,
+            )
             if taken is not None:
                 clean = list(value) if clean is None else clean
-                clean[at] = f"{flag}={taken}" if joint else taken
+                clean[at] = f"{flag}{joint}{taken}" if at == index else taken
         return value if clean is None else type(value)(clean)
 
-    def _after_flag(self, flag: str, given: Any, where: str, items: Sequence[Any], *, in_text: bool) -> Any:
+    def _after_flag(
+        self, flag: str, given: Any, where: str, items: Sequence[Any], *, in_text: bool, named: bool
+    ) -> Any:
         """Return what stands for a flag's value, None if that is no secret, or says where the secret is."""
-        if not isinstance(given, str | bytes | int | float) or (type(given) is str and given[:1] in ("-", "$", "")):
+        if type(given) not in (str, bytes, int, float) or (type(given) is str and given[:1] in ("-", "$", "")):
             return None
-        rule = self._rule_for(flag.lstrip("-"), given)
+        if not named:
+            rule = "command-password" if _is_secret(Kind.PASSWORD, given) else None
+        else:
+            rule = self._rule_for(flag.lstrip("-"), given)
         if rule is not None and not in_text:
             return self._marked(rule, where)
         user, colon, password = given.partition(":") if type(given) is str else ("", "", "")
@@ -264,16 +325,28 @@ class RedactingPacker(Packer):
         return f"{given}[redacted:{rule}]"
 
     def _rule_for(self, key: str, item: Any) -> str | None:
-        """Return the rule by which a key alone makes a secret of what stands under it."""
-        if is_secret_key(key, self._keys) and _is_worth_hiding(item):
+        """Return the rule by which a name makes a secret of what stands under it."""
+        judged = self._judged(key)
+        if judged is _HARMLESS:
+            return None
+        if judged.takes_all and (_is_worth_hiding(item) if judged.is_exact else isinstance(item, str | bytes) and item):
             return "key"
-        if isinstance(item, str | bytes) and item and ends_in_secret_key(key, self._keys):
-            return "key"
-        text = item if type(item) is str else item.decode("latin-1") if type(item) is bytes else None
-        return "telling name" if text is not None and is_telling(key) and looks_random(text) else None
+        if judged.kind is None or isinstance(item, dict | list | tuple | Opaque) or not _is_secret(judged.kind, item):
+            return None
+        return "key" if judged.is_known else "telling name"
+
+    def _judge(self, key: str) -> _Judged:
+        """Return what a name says of its value: by the user's own keys, then by the known ones, then by its words."""
+        is_own = is_secret_key(key, self._own_keys)
+        if is_own or ends_in_secret_key(key, self._own_keys):
+            return _Judged(None, takes_all=True, is_exact=is_own)
+        if is_secret_key(key, self._keys) or ends_in_secret_key(key, self._keys):
+            return _Judged(Kind.PASSWORD, is_known=True)
+        kind = kind_of(key)
+        return _HARMLESS if kind is None else _Judged(kind)
 
     def _key(self, key: str, where: str, taken: dict[Any, Any]) -> str:
-        name = self.text(key)
+        name = self._clean_key(key)
         if name == key:
             return key
         self._taken.append(Redaction(f"{where}.<key>", "key text"))
@@ -292,7 +365,8 @@ class RedactingPacker(Packer):
         return super()._plain(redacted(data, found).decode("utf-8", "surrogatepass"), where, 0)
 
     def _bytes(self, data: bytes, where: str) -> Any:
-        found = self._finder.find(data)
+        """Return bytes that are text without secrets, and all others as they are: an edit would break their format."""
+        found = self._finder.find(data) if _is_text(data) else []
         self._taken += [Redaction(where, one.rule) for one in found]
         return redacted(data, found) if found else data
 
@@ -301,7 +375,7 @@ class RedactingPacker(Packer):
         self._taken.append(Redaction(where, rule))
         env = env or next((name for pattern, name in self._fill if pattern.fullmatch(where)), None)
         if is_users_own(self._section, where):
-            return super()._plain(Redacted(rule, env), where, 0)
+            return self._as_it_is(Redacted(rule, env), where, 0)
         return str(Redacted(rule))
 
 
@@ -323,6 +397,36 @@ def _is_in(where: str, settled: dict[str, int]) -> bool:
 def _is_curl(items: Sequence[Any]) -> bool:
     """Tell whether a command line calls curl."""
     return any(type(item) is str and PurePath(item).name in ("curl", "curl.exe") for item in items)
+
+
+def _is_program(item: str) -> bool:
+    """Tell whether an item of a command line is a program that takes a password behind a short flag."""
+    return PurePath(item).name in PASSWORD_FLAGS
+
+
+def _is_text(data: bytes) -> bool:
+    """Tell whether bytes are text: UTF-8 without control characters, which the lengths and tags of a format are."""
+    if _BINARY.search(data):
+        return False
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _is_secret(kind: Kind, value: Any) -> bool:
+    """Tell whether a value that is no structure looks like what its name promises."""
+    if type(value) is str:
+        return looks_secret(kind, value)
+    if type(value) is bytes or type(value) is bytearray or type(value) is memoryview:
+        data = bytes(value)
+        return looks_secret(kind, data.decode()) if _is_text(data) else kind is Kind.PASSWORD
+    if type(value) is int or type(value) is float:
+        return is_number_secret(kind, value)
+    if value is None or isinstance(value, bool | Redacted | Opaque | date | time | timedelta | Enum):
+        return False
+    return kind is Kind.PASSWORD and _is_worth_hiding(value)
 
 
 def _is_worth_hiding(value: Any) -> bool:

@@ -1,37 +1,51 @@
-"""Is this text, or this value under this key, a secret? Exact: what the native scan suspects ends up here.
+"""Secrets in a text, exactly: what the native scan suspects ends up here.
 
 Works on bytes, so that a native scan's positions hold; patterns are ASCII, so text in UTF-8 is cut between characters.
 """
 
 from __future__ import annotations
 
-import math
 import re
-from collections import Counter
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.capture.patterns import ASSIGNED, ASSIGNED_NATIVE, CURL, INNOCENT, PRIVATE_KEY_BODY, SHAPES, TELLING
+from holdfast.capture.credentials import FORMATS, Format
+from holdfast.capture.literals import make_ruled_out
+from holdfast.capture.names import (
+    Kind,
+    is_evidently_harmless,
+    is_login,
+    kind_of,
+    looks_generated,
+    looks_random,
+    looks_secret,
+)
+from holdfast.capture.patterns import ASSIGNMENTS
 from holdfast.capture.scan import key_pattern, make_find
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _SHORTEST = 6  # no pattern matches less
-_SHORTEST_RANDOM = 16
-_LEAST_BITS = 3.2  # a character; words of a language have less, random hex has 3.5 and more
-_DIGIT_WITHIN = 64
-_BEFORE = 256  # a match begins at most so far before the place where the native scan noticed it
-_AFTER = 512  # and its shortest form ends at most so far behind it
 _COMMAND = 4096  # so far before its login may a command begin
-_PRIVATE_KEY = "private-key"
-_telling = re.compile(rf"(?i){TELLING}[A-Za-z0-9_\-.]*\Z")
-_innocent = re.compile(INNOCENT)
-_innocent_bytes = re.compile(INNOCENT.encode())
-_attribute = re.compile(rb"[A-Za-z_]\w*(?:\.\w+)+\Z")
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_JOINT = re.compile(r"(?<=[A-Za-z0-9])[_\-.]+")
-_BEGINS = r"(?<![A-Za-z0-9])"  # not in the middle of a word
+_LONGEST_NAME = 64
+_DIGIT_WITHIN = 64  # as the native scan looks for it
+_STARTS = r"(?<![A-Za-z0-9])"  # not in the middle of a word
+_ENDS = r"(?![A-Za-z0-9])"
+_CURL = re.compile(rb"\bcurl(?:\.exe)?[ \t](?:[^\n]|\\\n)*\Z")
+_NAME_BEFORE = re.compile(rb"[A-Za-z0-9_\-.]*\Z")
+_NAME_AT = re.compile(rb"[A-Za-z0-9_\-. ]*[A-Za-z0-9_\-.]")
+_CODE = re.compile(
+    r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\Z"  # an attribute
+    r"|(?:self|this|os|env|process|settings|config|args|opts|options|request|params|data|input|form)[.:]"
+    r"|[A-Za-z_]*(?:pass|passwd|password|token|secret|key|pwd|cred)[a-z_]*\d?\Z",  # a variable of such a name
+    re.IGNORECASE,
+)
+_IDENTIFIER = re.compile(r"[A-Z][A-Za-z]*\Z|[a-z]+(?:[A-Z][a-z]+)+\Z|[a-z]+(?:_[a-z]+)+\Z")
+_DIGIT, _LETTER = re.compile("[0-9]"), re.compile("[A-Za-z]")  # of ASCII: bytes of other letters are no digits
+_ARN = re.compile(rb"arn:[\w:/\-]*\Z")
+_MARKER = b"[redacted:"
+_COOKIE = re.compile(r"[^=;]*=([^;]*)")
 
 
 class Found(NamedTuple):
@@ -42,36 +56,57 @@ class Found(NamedTuple):
     rule: str
 
 
-class _Exact(NamedTuple):
-    rule: str
-    pattern: re.Pattern[bytes]
-    random: bool = False
+class _Exact:
+    """One format, compiled when it is first needed: most never are."""
+
+    def __init__(self, given: Format) -> None:
+        self.given = given
+        self.rule = given.name
+        self.native = given.native.encode()
+        self.check = _CHECKS[given.check] if given.check else None
+        self._pattern: re.Pattern[bytes] | None = None
+
+    @property
+    def pattern(self) -> re.Pattern[bytes]:
+        if self._pattern is None:
+            given = self.given
+            flags = "(?i)" if given.pattern.startswith("(?i)") else ""
+            starts, ends = _STARTS if given.starts else "", _ENDS if given.ends else ""
+            self._pattern = re.compile(f"{flags}{starts}(?:{given.pattern.removeprefix('(?i)')}){ends}".encode())
+        return self._pattern
+
+    def matches(self, data: bytes, start: int, end: int) -> Iterator[re.Match[bytes]]:
+        """Yield what is a secret in a window; a match that begins in it is made again without its end."""
+        while (match := self.pattern.search(data, start, end)) is not None:
+            whole = self.pattern.match(data, match.start()) if end < len(data) else match
+            if whole is None:
+                start = match.start() + 1
+            elif self.check is None or self.check(data, whole):
+                yield whole
+                start = max(whole.end(), match.start() + 1)
+            else:
+                # What was taken for a value may be a name itself: url=https://x?token=...
+                start = max(whole.start(1) if whole.re.groups else whole.end(), match.start() + 1)
 
 
 class SecretFinder:
-    """Finds every secret in a text: all known shapes, assignments, and the user's own patterns."""
+    """Finds every secret in a text: all known formats, assignments, and the user's own patterns."""
 
     def __init__(self, own: tuple[tuple[str, str], ...] = ()) -> None:
-        self._exact = [_compiled(shape.name, shape.pattern, random=shape.random) for shape in SHAPES]
-        self._exact += [_Exact(name, re.compile(pattern.encode())) for name, pattern in own]
-        self._exact.append(_Exact("assigned", re.compile(ASSIGNED.encode())))
-        natives = [shape.native for shape in SHAPES] + [pattern for _, pattern in own] + [ASSIGNED_NATIVE]
-        self._find = make_find(tuple(natives))
+        given = [*FORMATS, *ASSIGNMENTS]
+        given += [Format(name, pattern, starts=False, noticed_by=pattern) for name, pattern in own]
+        self._exact = [_Exact(one) for one in given]
+        self._find = make_find(tuple(one.native for one in given))
 
     def find(self, data: bytes) -> list[Found]:
         """Return the stretches that are secrets, in order and without overlap."""
         if len(data) < _SHORTEST:
             return []
-        found: list[Found] = []
-        for exact, start, end in self._windows(data):
-            for match in _matches(exact.pattern, data, start, end):
-                span = match.span(match.re.groups and 1)
-                if exact.rule == "assigned" and not _is_assigned_secret(data, match):
-                    continue
-                if exact.rule == "curl-user" and not _is_curl_login(data, match):
-                    continue
-                if not exact.random or looks_random(data[slice(*span)].decode("latin-1")):
-                    found.append(Found(*span, exact.rule))
+        found = [
+            Found(*match.span(match.re.groups and 1), exact.rule)
+            for exact, start, end in self._windows(data)
+            for match in exact.matches(data, start, end)
+        ]
         return _without_overlap(found)
 
     def clean(self, text: str) -> str:
@@ -83,11 +118,13 @@ class SecretFinder:
     def _windows(self, data: bytes) -> Iterator[tuple[_Exact, int, int]]:
         """Yield which patterns to look for where: around what the native scan noticed, or everywhere without one."""
         if self._find is None:
-            yield from ((exact, 0, len(data)) for exact in self._exact)
+            is_ruled_out = make_ruled_out(data)
+            yield from ((exact, 0, len(data)) for exact in self._exact if not is_ruled_out(exact.native))
             return
         windows: dict[int, list[tuple[int, int]]] = {}
         for number, noticed in sorted(self._find(data)):
-            start, end = max(0, noticed - _BEFORE), min(len(data), noticed + _AFTER)
+            given = self._exact[number].given
+            start, end = max(0, noticed - given.before), min(len(data), noticed + given.behind)
             known = windows.setdefault(number, [])
             if known and start <= known[-1][1]:
                 known[-1] = (known[-1][0], end)
@@ -97,26 +134,10 @@ class SecretFinder:
             yield from ((self._exact[number], start, end) for start, end in found)
 
 
-def _matches(pattern: re.Pattern[bytes], data: bytes, start: int, end: int) -> Iterator[re.Match[bytes]]:
-    """Yield the matches that begin in a window; one that is cut off by its end is looked at again without that end."""
-    for match in pattern.finditer(data, start, end):
-        whole = pattern.match(data, match.start()) if match.end() == end else None
-        yield whole or match
-
-
 @lru_cache(maxsize=8)
 def make_finder(own: tuple[tuple[str, str], ...] = ()) -> SecretFinder:
     """Return the finder for these further patterns; compiling it takes a while."""
     return SecretFinder(own)
-
-
-def _compiled(name: str, pattern: str, *, random: bool) -> _Exact:
-    if name == _PRIVATE_KEY:
-        return _Exact(name, re.compile(PRIVATE_KEY_BODY.encode()))
-    flags = "(?i)" if pattern.startswith("(?i)") else ""
-    source = pattern.removeprefix("(?i)")
-    begins = _BEGINS if source[0].isalnum() or source.startswith(("(?:A", "(?:n", "[sprk]k", "[0-9]")) else ""
-    return _Exact(name, re.compile(f"{flags}{begins}{source}".encode()), random)
 
 
 def redacted(data: bytes, found: list[Found]) -> bytes:
@@ -130,53 +151,133 @@ def redacted(data: bytes, found: list[Found]) -> bytes:
 
 
 def is_secret_key(key: str, keys: re.Pattern[str]) -> bool:
-    """Tell whether all that stands under this key is taken out."""
+    """Tell whether a name is one of these keys."""
     return keys.fullmatch(key) is not None
 
 
 def ends_in_secret_key(key: str, keys: re.Pattern[str]) -> bool:
-    """Tell whether text under this key is taken out: behind other words it ends in an excluded key (dbPassword)."""
+    """Tell whether a name ends in one of these keys, behind other words: dbPassword."""
     split = _CAMEL.sub("_", key)
     return any(keys.fullmatch(split, match.end()) is not None for match in _JOINT.finditer(split))
 
 
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_JOINT = re.compile(r"(?<=[A-Za-z0-9])[_\-.]+")
+
+
 @lru_cache(maxsize=8)
 def keys_pattern(keys: tuple[str, ...]) -> re.Pattern[str]:
-    """Return one pattern for all excluded keys."""
+    """Return one pattern for all of these keys."""
     return re.compile("|".join(map(key_pattern, keys)) or r"(?!)", re.IGNORECASE | re.ASCII)
 
 
 def is_telling(key: str) -> bool:
-    """Tell whether a key's name says that a random-looking value under it is a secret."""
-    return _telling.search(key) is not None and _innocent.search(key) is None
+    """Tell whether a key's name says that its value is a secret."""
+    return kind_of(key) is not None
 
 
-def looks_random(text: str) -> bool:
-    """Tell whether text has the length, mixture and entropy of a generated credential."""
-    if len(text) < _SHORTEST_RANDOM or not any(char.isdigit() for char in text[:_DIGIT_WITHIN]):
+def _value(match: re.Match[bytes]) -> str:
+    return match[match.re.groups and 1].decode("latin-1")
+
+
+def _is_random(_data: bytes, match: re.Match[bytes]) -> bool:
+    return looks_random(_value(match))
+
+
+def _is_generated(_data: bytes, match: re.Match[bytes]) -> bool:
+    return looks_generated(_value(match))
+
+
+def _is_basic(_data: bytes, match: re.Match[bytes]) -> bool:
+    return is_login(_value(match))
+
+
+def _is_password(data: bytes, match: re.Match[bytes]) -> bool:
+    """Tell whether a login's password is one: not a reference to it, nor the digest of `image:tag@sha256:...`."""
+    if data[match.end() : match.end() + 7] == b"sha256:":
         return False
-    sample = text[: 8 * _DIGIT_WITHIN]
-    if not all("!" <= char <= "~" for char in sample):
-        return False
-    bits = -sum(n / len(sample) * math.log2(n / len(sample)) for n in Counter(sample).values())
-    return bits >= _LEAST_BITS and any(char.isalpha() for char in sample)
-
-
-def _is_assigned_secret(data: bytes, match: re.Match[bytes]) -> bool:
-    value = match[1]
-    if not re.search(rb"[0-9]", value[:_DIGIT_WITHIN]) or not re.search(rb"[A-Za-z]", value):
-        return False
-    if data[match.end(1) : match.end(1) + 1] in (b"(", b"["):
-        return False  # a call or an index: code, not a value
-    if _attribute.match(value) or value.startswith((b"$", b"%", b"*", b"os.", b"env")):
-        return False  # a reference to where the secret is, not the secret
-    name = data[match.start() : match.start(1)]
-    return _innocent_bytes.search(name) is None and b"[redacted" not in value
+    value = _value(match)
+    return not value.startswith("-") and not is_evidently_harmless(value)
 
 
 def _is_curl_login(data: bytes, match: re.Match[bytes]) -> bool:
     command = data[max(0, match.start() - _COMMAND) : match.start() + 1]
-    return CURL.search(command) is not None and not match[1].startswith((b"$", b"%", b"[redacted"))
+    return _CURL.search(command) is not None and _is_password(data, match)
+
+
+def _is_no_compound(data: bytes, match: re.Match[bytes]) -> bool:
+    """Tell whether it does not end a longer name: cache-key-0f3a..., my-sdk-0f3a..."""
+    return data[match.start() - 1 : match.start()] not in (b"-", b"_", b".") or match.start() == 0
+
+
+def _is_cookie(_data: bytes, match: re.Match[bytes]) -> bool:
+    return any(looks_random(value.strip()) for value in _COOKIE.findall(_value(match)))
+
+
+def _name_of(data: bytes, match: re.Match[bytes]) -> str:
+    """Return the whole name before a value, of which the pattern saw only the telling part."""
+    before = _NAME_BEFORE.search(data, max(0, match.start() - _LONGEST_NAME), match.start())
+    start = before.start() if before is not None else match.start()
+    if data[max(0, start - len(_MARKER)) : start] == _MARKER:
+        return ""  # the name of a rule, in what stands for a secret
+    name = _NAME_AT.match(data, start, match.start(1))
+    return name[0].decode("latin-1").strip("-_. ").removesuffix(" is").removesuffix(" was") if name is not None else ""
+
+
+def _kind_of_assigned(data: bytes, match: re.Match[bytes]) -> Kind | None:
+    """Return the kind of an assignment's name, None if its value is code: a call, an index, a variable."""
+    after = data[match.end(1) : match.end(1) + 1]
+    value = _value(match)
+    if after in (b"(", b"[") or value.startswith("--") or _CODE.match(value) or is_evidently_harmless(value):
+        return None
+    if _ARN.search(data, max(0, match.start() - 2 * _LONGEST_NAME), match.start()):
+        return None  # arn:aws:secretsmanager:...:secret:name-1a2b3c
+    return kind_of(_name_of(data, match))
+
+
+def _is_assigned(data: bytes, match: re.Match[bytes]) -> bool:
+    kind, value = _kind_of_assigned(data, match), _value(match)
+    if kind is None or kind is Kind.LOGIN:
+        return False
+    if kind is Kind.PASSWORD:
+        return _DIGIT.search(value, 0, _DIGIT_WITHIN) is not None and _LETTER.search(value) is not None
+    return looks_secret(kind, value)
+
+
+def _is_assigned_word(data: bytes, match: re.Match[bytes]) -> bool:
+    """Tell whether what is quoted, or stands behind NAME=, is a password: it needs no digit there."""
+    kind, value = _kind_of_assigned(data, match), _value(match)
+    if kind is not Kind.PASSWORD:
+        return False
+    name = _name_of(data, match)
+    is_quoted = data[match.start(1) - 1 : match.start(1)] in (b'"', b"'")
+    # login(user, password=credential): a variable, where an environment file has DB_PASSWORD=swordfish
+    is_code = data[match.end(1) : match.end(1) + 1] in (b")", b",", b";", b"]", b"}")
+    return is_quoted or name.isupper() or not (is_code or _IDENTIFIER.match(value))
+
+
+def _is_assigned_line(data: bytes, match: re.Match[bytes]) -> bool:
+    """Tell whether `password: word` is alone on its line, as in YAML: a type or a variable is not a password."""
+    line = data.rfind(b"\n", 0, match.start()) + 1
+    if data[line : match.start()].strip(b" \t-_.\"'").translate(None, _NAME_BYTES):
+        return False
+    kind, value = _kind_of_assigned(data, match), _value(match)
+    return kind is Kind.PASSWORD and not _IDENTIFIER.match(value)
+
+
+_NAME_BYTES = bytes(range(48, 58)) + bytes(range(65, 91)) + bytes(range(97, 123)) + b"_-."
+_CHECKS = {
+    "random": _is_random,
+    "generated": _is_generated,
+    "basic": _is_basic,
+    "login": _is_password,
+    "curl": _is_curl_login,
+    "not-compound": _is_no_compound,
+    "cookie": _is_cookie,
+    "assigned": _is_assigned,
+    "assigned word": _is_assigned_word,
+    "assigned line": _is_assigned_line,
+}
 
 
 def _without_overlap(found: list[Found]) -> list[Found]:
@@ -188,3 +289,9 @@ def _without_overlap(found: list[Found]) -> list[Found]:
         else:
             kept.append(one)
     return kept
+
+
+__all__ = [
+    "Found", "SecretFinder", "ends_in_secret_key", "is_secret_key", "is_telling", "keys_pattern", "looks_random",
+    "make_finder", "redacted",
+]  # fmt: skip

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_origin, get_typ
 
 import msgspec
 
-from holdfast.encode.appended import Appended
 from holdfast.errors import SectionInvalid, UsageError
 from holdfast.model.ids import check_section_name
 from holdfast.model.runtime_sections import LOG_TYPES, RUNTIME_TYPES
@@ -38,22 +37,27 @@ def gather(given: Mapping[str, Any], custom: Mapping[str, Any] | None) -> dict[s
             )
         if check_section_name(name) in both:
             raise UsageError(f"section {name!r} is given twice")
-        _check_runtime(name, value)
+        if name in LOG_TYPES:
+            raise UsageError(f"section {name!r} shows what the run's journal has: give yours another name")
+        check_runtime(name, value)
         both[name] = value
     return both
 
 
-def _check_runtime(name: str, value: Any) -> None:
+def is_runs_own(name: str) -> bool:
+    """Tell whether a run keeps this section of itself and has it in its journal; an error is of one checkpoint only."""
+    return (name in SECTION_TYPES and name != "error") or name in RUNTIME_TYPES
+
+
+def check_runtime(name: str, value: Any) -> None:
     """Raise SectionInvalid if one of the run's own sections is not in the form that the run reads."""
-    log, _, number = name.partition(".")
-    is_log = log in LOG_TYPES and (not number or number.isdecimal())
-    wanted = LOG_TYPES[log] if is_log else RUNTIME_TYPES.get(name)
+    is_log = name in LOG_TYPES
+    wanted = LOG_TYPES[name] if is_log else RUNTIME_TYPES.get(name)
     if wanted is None:
         return
     try:
         # The times of logs are compared as they are, those of the others are converted when they are read.
-        plain = list(value) if isinstance(value, Appended) else value
-        msgspec.convert(plain, wanted, builtin_types=(datetime,) if is_log else ())
+        msgspec.convert(value, wanted, builtin_types=(datetime,) if is_log else ())
     except msgspec.ValidationError as error:
         raise SectionInvalid(f"{error}; a run keeps this section of itself: name yours otherwise", name) from None
 
@@ -107,6 +111,11 @@ class PlainMemo:
 def plain(name: str, value: Any, memo: PlainMemo | None = None) -> Any:
     """Return a typed section as plain data for packing; a free one as it is."""
     return _plain(value, _LEVELS, memo) if name in SECTION_TYPES else value
+
+
+def plain_value(value: Any) -> Any:
+    """Return a part of a typed section as plain data for packing."""
+    return _plain(value, _LEVELS)
 
 
 def _plain(value: Any, levels: int, memo: PlainMemo | None = None) -> Any:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.capture.triggers import checked_trigger
 from holdfast.errors import UsageError
-from holdfast.model.triggers import Trigger
+from holdfast.model.triggers import Trigger, checked_trigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -45,8 +45,10 @@ class Timer:
     def stop(self) -> None:
         """End and wait for a call under way; from the timer's own thread, only end."""
         self._stopping.set()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
+        thread = self._thread
+        # A signal may have interrupted start(): a thread that is not alive yet cannot be joined, and ends by itself.
+        if thread is not None and thread is not threading.current_thread() and thread.is_alive():
+            thread.join()
 
     def postpone(self) -> None:
         """Count the interval from now: a checkpoint was just taken."""

@@ -1,34 +1,23 @@
-"""Which events may cause a checkpoint, which operations count as destructive, and what a trigger captures; pure."""
+"""Events for which a checkpoint may be taken, and the operations that count as destructive; pure."""
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.errors import UsageError
 from holdfast.model.triggers import Trigger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
 DESTRUCTIVE_OPERATIONS = ("git_push", "git_force_push", "delete_files", "migrate_database", "deploy", "publish")
-WORKSPACE_TRIGGERS = frozenset(
-    {
-        Trigger.STATE_TRANSITION,
-        Trigger.PHASE_TRANSITION,
-        Trigger.PHASE_COMPLETE,
-        Trigger.AGENT_COMPLETE,
-        Trigger.BATCH_COMPLETE,
-        Trigger.BEFORE_DESTRUCTIVE,
-        Trigger.ERROR_OCCURRED,
-        Trigger.USER_INTERRUPT,
-        Trigger.SESSION_END,
-        Trigger.SHUTDOWN,
-        Trigger.MANUAL,
-    }
-)
+_OTHER_NAMES = {
+    "file_delete": "delete_files",
+    "database_migrate": "migrate_database",
+    "push": "git_push",
+    "force_push": "git_force_push",
+}
 _REASONS = {
     Trigger.STATE_TRANSITION: "the workflow changed its state",
     Trigger.PHASE_TRANSITION: "a phase begins",
@@ -69,49 +58,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
         return self.reason or _REASONS[self.trigger] + (f": {self.phase}" if self.phase else "")
 
 
-def checked_trigger(trigger: Trigger | str) -> Trigger:
-    """Return the trigger, or raise UsageError with the nearest known one."""
-    try:
-        return Trigger(trigger)
-    except ValueError:
-        near = difflib.get_close_matches(str(trigger), [one.value for one in Trigger], n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"use one of {', '.join(Trigger)}"
-        raise UsageError(f"unknown trigger {trigger!r:.80}: {hint}") from None
-
-
-class TriggerSwitches(msgspec.Struct, frozen=True, kw_only=True):
-    """Which triggers take checkpoints: all on or off together, and each by itself."""
-
-    off: frozenset[Trigger] = frozenset()
-
-    def allow(self, trigger: Trigger) -> bool:
-        """Tell whether this trigger takes a checkpoint; a manual one always does."""
-        return trigger is Trigger.MANUAL or trigger not in self.off
-
-    def switched(self, switches: Mapping[Trigger | str, bool]) -> TriggerSwitches:
-        """Return these switches with some of them turned."""
-        off = set(self.off)
-        for name, is_on in switches.items():
-            (off.discard if is_on else off.add)(checked_trigger(name))
-        return msgspec.structs.replace(self, off=frozenset(off))
-
-    def all_on(self) -> TriggerSwitches:
-        """Return switches that are all on."""
-        return TriggerSwitches()
-
-    def all_off(self) -> TriggerSwitches:
-        """Return switches that are all off."""
-        return TriggerSwitches(off=frozenset(Trigger))
-
-
-def checked_operation(operation: str, known: Iterable[str]) -> str:
-    """Return the destructive operation, or raise UsageError that says how to add it."""
-    names = list(known)
-    if operation in names:
-        return operation
-    near = difflib.get_close_matches(str(operation), names, n=1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    raise UsageError(
-        f"{operation!r:.80} is no known destructive operation: {hint}Known are {', '.join(names)}; "
-        "add yours to destructive.operations in the settings, or with holdfast.open(destructive=[...])"
-    )
+def known_operation(operation: str, known: Iterable[str]) -> str | None:
+    """Return a destructive operation by its known name, None if nobody listed it."""
+    name = _OTHER_NAMES.get(operation, operation)
+    return name if name in known else None

@@ -1,4 +1,4 @@
-"""Which checkpoints stay, are archived or go, each with the reason; pure, so that it can be shown first."""
+"""Retention decisions: which checkpoints of a run stay, are archived or go, each with its reason; pure."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from holdfast.errors import UsageError
+from holdfast.model.checkpoint import FINISHED, Status
+from holdfast.model.rules import ALL, RULES, Rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from holdfast.model.checkpoint import CheckpointRecord
+    from holdfast.model.checkpoint import CheckpointRecord, RunRecord
 
-Action = Literal["keep", "archive", "delete"]
-ALL = -1
+Action = Literal["keep", "archive", "delete", "expire", "revive"]
+EXPIRED_FOR = timedelta(days=1)
+"""How long an automatic sweep leaves a checkpoint marked as expired before a later one deletes it."""
 
 
 class Row(msgspec.Struct, frozen=True, gc=False):
@@ -29,46 +32,29 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     phase: str | None
     created_at: datetime
     stored_bytes: int
-    is_archived: bool
+    status: Status
     is_pinned: bool
-    is_sound: bool
-    """Whether nobody marked it corrupted."""
     can_resume: bool
     parent: str | None = None
-
-
-class TriggerRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How many checkpoints of one trigger stay: the last ones, of each phase or of all; -1 is all."""
-
-    keep: int = ALL
-    per_phase: bool = False
-
-
-DEFAULT_RULES: dict[str, TriggerRule] = {
-    "phase_transition": TriggerRule(ALL),
-    "batch_complete": TriggerRule(3, per_phase=True),
-    "agent_complete": TriggerRule(1, per_phase=True),
-    "conflict_resolved": TriggerRule(ALL),
-    "user_interrupt": TriggerRule(1),
-    "manual": TriggerRule(ALL),
-}
+    expired_at: datetime | None = None
 
 
 class RetentionPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """How much is kept; what is None has no limit."""
+    """How much is kept: the rules' counts, and limits over all of a run; what is None has no limit."""
 
-    triggers: dict[str, TriggerRule] = msgspec.field(default_factory=lambda: dict(DEFAULT_RULES))
-    live: int | None = 50
+    rules: Rules = RULES
+    live: int | None = None
     """Checkpoints in the daily list; the oldest beyond it are archived."""
-    age_days: float | None = 30
+    age_days: float | None = None
+    """Older ones go, but for those that a rule keeps all of; so does a whole run that finished longer ago."""
     total_bytes: int | None = None
+    """What the checkpoints of a run take in the store; the oldest beyond it go, whatever the rules say."""
     last: int | None = None
-    """Checkpoints in all; the oldest beyond it go."""
-
-    @classmethod
-    def for_task(cls, last: int = 5) -> RetentionPolicy:
-        """Return what suits a task of a person or an agent: its last few checkpoints, whatever their trigger or age."""
-        return cls(triggers={}, live=None, age_days=None, last=last)
+    """Checkpoints in all; the oldest beyond it go, but for those that a rule keeps all of."""
+    expires_runs: bool = True
+    """Whether a run that finished longer ago than the age goes as a whole."""
+    spares_fallback: bool = True
+    """Whether the second newest one to recover from stays, in case the newest turns out to be damaged."""
 
 
 class Decision(msgspec.Struct, frozen=True, gc=False):
@@ -78,10 +64,12 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     seq: int
     action: Action
     reason: str
+    is_by_age: bool = False
+    """Whether the clock alone says so."""
 
 
-def row_of(record: CheckpointRecord) -> Row:
-    """Return what retention looks at of a checkpoint."""
+def row_of(record: CheckpointRecord, beside: int = 0) -> Row:
+    """Return what retention looks at of a checkpoint; `beside` are the bytes that it takes beside its chunks."""
     envelope, marks = record.envelope, record.marks
     return Row(
         envelope.id,
@@ -89,22 +77,18 @@ def row_of(record: CheckpointRecord) -> Row:
         envelope.trigger,
         envelope.summary.phase or envelope.summary.state,
         envelope.created_at,
-        envelope.stored_bytes,
-        marks.status == "archived",
+        envelope.stored_bytes + beside,
+        marks.status,
         marks.pinned,
-        marks.status != "corrupted",
         envelope.recovery.can_resume,
         envelope.parent,
+        marks.expired_at,
     )
 
 
 def check_policy(policy: RetentionPolicy) -> RetentionPolicy:
     """Return the policy, or raise UsageError if it makes no sense or would delete everything."""
-    for name, rule in policy.triggers.items():
-        if rule.keep < ALL:
-            raise UsageError(f"retention of {name}: keep={rule.keep}; give a number from 0 up, or -1 for all")
-    fallback = policy.triggers.get("*", TriggerRule())
-    if fallback.keep == 0 and all(rule.keep == 0 for rule in policy.triggers.values()):
+    if all(rule.keep.count == 0 for rule in policy.rules.rows.values()):
         raise UsageError("retention would delete everything: keep at least 1 of one trigger")
     for name, value, least in (
         ("live", policy.live, 1),
@@ -119,79 +103,117 @@ def check_policy(policy: RetentionPolicy) -> RetentionPolicy:
     return policy
 
 
+def policy_by_hand(keep: int | None, older_than: timedelta | None) -> RetentionPolicy:
+    """Return the policy of who asks for the newest so many, or for what is young enough, and for nothing else."""
+    if keep is not None and keep < 1:
+        raise UsageError(f"keep={keep} would delete everything: keep at least 1, or use hf.delete_run(...)")
+    return RetentionPolicy(
+        rules=RULES.keeping({"*": None}),
+        last=keep,
+        age_days=None if older_than is None else older_than / timedelta(days=1),
+        spares_fallback=False,
+    )
+
+
 def decide(
     rows: Iterable[Row],
     policy: RetentionPolicy,
     *,
     now: datetime,
-    head: str | None,
+    run: RunRecord,
     needed: Mapping[str, str] | None = None,
 ) -> list[Decision]:
     """Return what happens to each checkpoint, newest first; `needed` are ids that stay, with the reason.
 
     By number, never by the clock: what was taken last is newest, and a clock that was set back ages nothing wrongly.
+    What is decided about one depends on newer ones alone, so the newest of a run can be decided without the rest.
     """
     newest_first = sorted(rows, key=attrgetter("seq"), reverse=True)
-    protected = _protected(newest_first, head, needed or {})
-    dooms = _dooms(newest_first, policy, _age_limit(policy, now))
-    limits = _Limits(policy) if policy.last is not None or policy.total_bytes is not None else None
+    before = age_limit(policy, now)
+    if is_expired(run, policy, now):
+        why = f"the run finished more than {policy.age_days:g} days ago"
+        kept = {**(needed or {}), **{row.id: "pinned" for row in newest_first if _is_pinned_by_hand(row)}}
+        return [
+            Decision(row.id, row.seq, "keep", kept[row.id])
+            if row.id in kept
+            else Decision(row.id, row.seq, "delete", why, is_by_age=True)
+            for row in newest_first
+        ]
+    protected = _protected(newest_first, run.head, needed or {}, falls_back=policy.spares_fallback)
+    limits = _Limits(policy, before)
     within, archived, beyond = "within every limit", "archived already", f"beyond the {policy.live} live ones"
     live_left = len(newest_first) if policy.live is None else policy.live
     decisions: list[Decision] = []
-    for row, doom in zip(newest_first, dooms, strict=True):
+    for row in newest_first:
         reason = protected.get(row.id)
-        if reason is None:
-            why = doom if doom is not None or limits is None else limits.passed(row)
-            if why is not None:
-                decisions.append(Decision(row.id, row.seq, "delete", why))
-                continue
-        if limits is not None:
-            limits.count(row)
-        if not row.is_archived and (live_left > 0 or reason is not None):
+        passed, is_by_age = limits.passed(row)
+        if reason is None and passed is not None:
+            decisions.append(Decision(row.id, row.seq, "delete", passed, is_by_age))
+            continue
+        limits.count(row)
+        if row.status == "archived":
+            decisions.append(Decision(row.id, row.seq, "keep", reason or archived))
+        elif live_left > 0 or reason is not None:
             live_left -= 1
             decisions.append(Decision(row.id, row.seq, "keep", reason or within))
-        elif row.is_archived:
-            decisions.append(Decision(row.id, row.seq, "keep", reason or archived))
         else:
             decisions.append(Decision(row.id, row.seq, "archive", beyond))
     return decisions
 
 
-def _dooms(newest_first: Sequence[Row], policy: RetentionPolicy, before: datetime | None) -> list[str | None]:
-    """Return for each checkpoint why its trigger's rule or its age lets it go, None if they do not."""
-    triggers, fallback = policy.triggers, policy.triggers.get("*", TriggerRule())
-    too_old = f"older than {policy.age_days or 0:g} days"
-    counts: dict[tuple[str, str | None], int] = {}
-    sentences: dict[tuple[str, str | None], str] = {}
-    dooms: list[str | None] = []
-    for row in newest_first:
-        rule = triggers.get(row.trigger, fallback)
-        doom = too_old if before is not None and row.created_at < before else None
-        if rule.keep != ALL:
-            group = (row.trigger, row.phase if rule.per_phase else None)
-            count = counts[group] = counts.get(group, 0) + 1
-            if count > rule.keep:
-                doom = sentences.get(group) or sentences.setdefault(group, _spent(group, rule))
-        dooms.append(doom)
-    return dooms
+def is_expired(run: RunRecord, policy: RetentionPolicy, now: datetime) -> bool:
+    """Tell whether a run as a whole is past its age: it finished, and nothing happened in it since."""
+    before = age_limit(policy, now)
+    return policy.expires_runs and before is not None and run.status in FINISHED and run.updated_at < before
+
+
+def in_two_sweeps(decisions: Iterable[Decision], rows: Mapping[str, Row], now: datetime) -> list[Decision]:
+    """Return decisions as an automatic sweep carries them out: what age alone deletes is marked first.
+
+    Only a sweep that comes a day later deletes it, so a clock that is wrong for an hour deletes nothing; what turns out
+    not to be too old is an ordinary checkpoint again.
+    """
+    found: list[Decision] = []
+    for one in decisions:
+        row = rows[one.id]
+        action: Action = one.action
+        if one.action == "delete" and one.is_by_age:
+            is_marked = row.status == "expired" and row.expired_at is not None
+            is_due = is_marked and row.expired_at is not None and now - row.expired_at >= EXPIRED_FOR
+            action = "delete" if is_due else "keep" if is_marked else "expire"
+        elif one.action in ("keep", "archive") and row.status == "expired":
+            action = "revive"
+        found.append(msgspec.structs.replace(one, action=action))
+    return found
 
 
 class _Limits:
-    """Counts what stays from the newest on, against the limits over all."""
+    """Counts what stays from the newest on, against the limits of its trigger and over all."""
 
-    def __init__(self, policy: RetentionPolicy) -> None:
-        self._last = policy.last
-        self._total_bytes = policy.total_bytes
+    def __init__(self, policy: RetentionPolicy, before: datetime | None) -> None:
+        self._policy = policy
+        self._before = before
+        self._seen: Counter[tuple[str, str | None]] = Counter()
         self._kept = 0
         self._bytes = 0
 
-    def passed(self, row: Row) -> str | None:
-        """Return which limit this one would pass, None if none."""
-        if self._last is not None and self._kept >= self._last:
-            return f"beyond the last {self._last}"
-        if self._total_bytes is not None and self._bytes + row.stored_bytes > self._total_bytes:
-            return f"beyond {self._total_bytes:,} bytes in all"
-        return None
+    def passed(self, row: Row) -> tuple[str | None, bool]:
+        """Return which limit this one passes, and whether that is its age; None if none. Asked once for each."""
+        policy = self._policy
+        keep = policy.rules.of(row.trigger).keep
+        group = (row.trigger, row.phase if keep.per_phase else None)
+        self._seen[group] += 1
+        if keep.count is not None and keep.count != ALL and self._seen[group] > keep.count:
+            return f"{row.trigger} keeps the last {keep.count}" + (f" of phase {group[1]}" if group[1] else ""), False
+        if policy.total_bytes is not None and self._bytes + row.stored_bytes > policy.total_bytes:
+            return f"beyond {policy.total_bytes:,} bytes in all", False
+        if keep.count == ALL:
+            return None, False
+        if policy.last is not None and self._kept >= policy.last:
+            return f"beyond the newest {policy.last}", False
+        if self._before is not None and row.created_at < self._before:
+            return f"older than {policy.age_days:g} days", True
+        return None, False
 
     def count(self, row: Row) -> None:
         """Count one that stays."""
@@ -199,13 +221,8 @@ class _Limits:
         self._bytes += row.stored_bytes
 
 
-def _spent(group: tuple[str, str | None], rule: TriggerRule) -> str:
-    where = f" of phase {group[1]}" if group[1] else ""
-    return f"{group[0]} keeps the last {rule.keep}{where}"
-
-
 def _protected(
-    newest_first: Sequence[Row], head: str | None, needed: Mapping[str, str], *, falls_back: bool = True
+    newest_first: Sequence[Row], head: str | None, needed: Mapping[str, str], *, falls_back: bool
 ) -> dict[str, str]:
     """Return the ids that always stay, each with the reason."""
     protected = dict(needed)
@@ -213,16 +230,17 @@ def _protected(
     parents = [row.parent for row in newest_first if row.parent is not None]
     if len(set(parents)) < len(parents):
         protected.update({parent: "a fork point" for parent, count in Counter(parents).items() if count > 1})
-    resumable = next((row for row in newest_first if row.is_sound and row.can_resume), None)
-    if resumable is not None:
-        protected[resumable.id] = "the newest sound one to resume from"
+    usable = (row for row in newest_first if row.status != "corrupted" and row.can_resume)
+    newest = next(usable, None)
+    if newest is not None:
+        protected[newest.id] = "the newest sound one to resume from"
         # Damage may be found only when it is read: then recovery goes to the next one before it.
-        earlier = next(
-            (row for row in newest_first if row.seq < resumable.seq and row.is_sound and row.can_resume), None
-        )
+        earlier = next(usable, None)
         if earlier is not None and falls_back:
             protected.setdefault(earlier.id, "recovery falls back to it")
-    undo = next((row for row in newest_first if row.trigger == "before_destructive" and row.is_sound), None)
+    undo = next(
+        (row for row in newest_first if row.trigger == "before_destructive" and row.status != "corrupted"), None
+    )
     if undo is not None:
         protected.setdefault(undo.id, "it stands before the last destructive operation")
     if head is not None:
@@ -230,39 +248,16 @@ def _protected(
     return protected
 
 
-def _age_limit(policy: RetentionPolicy, now: datetime) -> datetime | None:
+def _is_pinned_by_hand(row: Row) -> bool:
+    """Tell whether a person pinned it; the first checkpoint of a fork is pinned by the fork itself."""
+    return row.is_pinned and not (row.seq == 1 and row.parent is not None)
+
+
+def age_limit(policy: RetentionPolicy, now: datetime) -> datetime | None:
+    """Return the time before which everything is too old, None if nothing is."""
     if policy.age_days is None:
         return None
     try:
         return now - timedelta(days=policy.age_days)
     except OverflowError:
         return None
-
-
-def decide_simply(
-    records: Sequence[CheckpointRecord],
-    *,
-    head: str | None,
-    keep: int | None,
-    before: datetime | None,
-    needed: Mapping[str, str] | None = None,
-) -> list[Decision]:
-    """Decide to delete what is beyond the newest `keep` or older than `before`, newest first, each with its reason.
-
-    What a policy never deletes stays here, too. Only the second one to recover from does not: who asks for the newest
-    one alone means it.
-    """
-    if keep is None and before is None:
-        raise UsageError("prune needs keep= or older_than=: without either everything stays")
-    if keep is not None and keep < 1:
-        raise UsageError(f"keep={keep} would delete everything: keep at least 1, or use hf.delete_run(...)")
-    newest_first = sorted(map(row_of, records), key=attrgetter("seq"), reverse=True)
-    protected = _protected(newest_first, head, needed or {}, falls_back=False)
-    decisions: list[Decision] = []
-    for index, row in enumerate(newest_first):
-        dooms = [f"beyond the newest {keep}"] if keep is not None and index >= keep else []
-        if before is not None and row.created_at < before:
-            dooms.append(f"from before {before:%Y-%m-%d %H:%M:%S} UTC")
-        reason = protected.get(row.id, "" if dooms else "new enough")
-        decisions.append(Decision(row.id, row.seq, "keep" if reason else "delete", reason or " and ".join(dooms)))
-    return decisions

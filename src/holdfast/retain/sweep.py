@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING
 
 from holdfast.encode.tree import Ref
 from holdfast.errors import HeadMoved, RunCorrupt
+from holdfast.store.commit import IN_CHUNKS
 from holdfast.store.reach import Reach
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from holdfast.model.checkpoint import CheckpointRecord
-    from holdfast.store.api import Listing, Store
+    from holdfast.store.api import Listing
+    from holdfast.store.store import Store
 
 _TRIES = 20
 _PAGE = 500
@@ -34,12 +36,14 @@ def sweep(
     for one slice at most; `reader` is a second way into the same store, so that reading holds up nobody.
     """
     source = reader or store
-    record = source.run(run)
-    seq = record.last_seq
+    lines = {line.name: line for line in source.lines(run)}
+    created_at = source.run(run).created_at
     held = source.held(run)
     reach = Reach(source)
-    for listing in _pages(source, run):
-        reach.add(_roots(listing, run))
+    for name in lines:
+        for listing in _pages(source, run, name):
+            reach.add(_roots(listing, run))
+    reach.seen.update(_chunks_of_records(source, run))
     dead = sorted(held - reach.seen)
     size = slice_of or max(1, len(dead))
     gone = tries = 0
@@ -47,16 +51,28 @@ def sweep(
         while True:
             some = [chunk for chunk in dead[start : start + size] if chunk not in reach.seen]
             try:
-                store.release(run, some, expected_seq=seq, created_at=record.created_at)
+                store.release(
+                    run,
+                    some,
+                    expected_seq=sum(line.last_seq for line in lines.values()),
+                    created_at=created_at,
+                    expected_chunked=sum(line.chunked for line in lines.values()),
+                )
             except HeadMoved:
                 tries += 1
                 if tries == _TRIES:
                     return gone
-                now = store.run(run)
-                if now.created_at != record.created_at or now.last_seq < seq:
+                now = {line.name: line for line in store.lines(run)}
+                seqs = {name: line.last_seq for name, line in lines.items()}
+                if store.run(run).created_at != created_at or any(
+                    line.last_seq < seqs.get(name, 0) for name, line in now.items()
+                ):
                     return gone  # it was deleted and begun again: what was worked out is of another run
-                before, seq = seq, now.last_seq
-                reach.add(_roots(store.checkpoints(run, limit=max(1, seq - before)), run))
+                for name, line in now.items():
+                    new = line.last_seq - seqs.get(name, 0)
+                    reach.add(_roots(store.checkpoints(run, limit=max(1, new), line=name), run))
+                reach.seen.update(_chunks_of_records(store, run))
+                lines = now
                 continue
             gone += len(some)
             break
@@ -64,15 +80,24 @@ def sweep(
     return gone
 
 
-def _pages(store: Store, run: str) -> Iterable[Listing[CheckpointRecord]]:
-    """Yield a run's checkpoints a page at a time, so that no single read holds the store for long."""
+def _pages(store: Store, run: str, line: str) -> Iterable[Listing[CheckpointRecord]]:
+    """Yield a line's checkpoints a page at a time, so that no single read holds the store for long."""
     before_seq: int | None = None
     while True:
-        listing = store.checkpoints(run, limit=_PAGE, before_seq=before_seq)
+        listing = store.checkpoints(run, limit=_PAGE, before_seq=before_seq, line=line)
         yield listing
         if len(listing) + len(listing.damaged) < _PAGE:
             return
         before_seq = min(record.envelope.seq for record in listing) if listing else 0
+
+
+def _chunks_of_records(store: Store, run: str) -> set[bytes]:
+    """Return the chunks that journal records are kept in, on all lines of a run."""
+    found: set[bytes] = set()
+    for line in store.lines(run):
+        for record in store.journal.with_key(line, IN_CHUNKS):
+            found.update(record.chunks)
+    return found
 
 
 def _roots(listing: Listing[CheckpointRecord], run: str) -> set[Ref]:

@@ -4,8 +4,15 @@ from holdfast import Holdfast, Redacted, Settings
 from holdfast.store.memory import MemoryStore
 
 
-def saved(value):
-    return Holdfast(MemoryStore(), settings=Settings()).run("r").checkpoint(state=value).section("state")
+def saved(value, **redaction):
+    settings = Settings(redaction=type(Settings().redaction)(**redaction))
+    return Holdfast(MemoryStore(), settings=settings).run("r").checkpoint(state=value).section("state")
+
+
+@pytest.mark.parametrize("value", ["x", 7, ["a", "b"], {"deep": {"er": 1}}, b"bytes"])
+def test_what_stands_at_a_path_that_the_user_names_is_taken_out(value):
+    back = saved({"note": value, "rest": 1}, paths=["state.note"])
+    assert back == {"note": Redacted("path state.note"), "rest": 1}
 
 
 @pytest.mark.parametrize(

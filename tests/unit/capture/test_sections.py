@@ -2,7 +2,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from holdfast.capture.sections import PlainMemo, gather, plain, typed
+from holdfast.capture.sections import PlainMemo, check_runtime, gather, plain, typed
 from holdfast.errors import InvalidId, SectionInvalid, UsageError
 from holdfast.model import sections as model
 from holdfast.model.sections import SECTION_TYPES, Graph, StateVisit, TaskNode, Workflow
@@ -18,6 +18,7 @@ WHOLE = {
         "pending_transitions": ["done"],
         "pending_triggers": {"done": "t"},
         "earlier_visits": 3,
+        "states": ["PLAN", "BUILD"],
     },
     "agents": [
         {
@@ -84,7 +85,7 @@ WHOLE = {
                         "response": (1,), "completed_at": NOON,
                     },
                 ],
-                "error": {"message": "m", "code": "E1", "stack": "s"}, "fingerprint": "f", "attempts": 1,
+                "error": {"message": "m", "code": "E1", "stack": "s"}, "fingerprint": "f", "attempts": 1, "tries": 2,
                 "started_at": NOON, "updated_at": NOON, "duration_s": 0.5,
             },
         },
@@ -244,26 +245,40 @@ STEP = {"step": "plan", "at": NOON, "event": "done", "input": "00", "code": "ask
         ("waits", {"open": {"a": {"id": "a", "kind": "nonsense"}}}),
         ("status", "running"),
         ("status", {"status": "sleeping", "since": NOON}),
-        ("steps", 5),
-        ("steps", [{**STEP, "at": "yesterday"}]),
-        ("steps.2", [{"step": "plan"}]),
-        ("journal", {"kind": "x"}),
-        ("journal", [{"at": NOON.isoformat(), "kind": "x"}]),
     ],
 )
 def test_what_a_run_keeps_of_itself_is_refused_in_another_form(name, value):
-    """Proves D11: the next life of the run would break at it."""
+    """Proves D11: the next process of the run would break at it."""
     with pytest.raises(SectionInvalid, match=f"section '{name}'"):
         gather({}, {name: value})
+
+
+@pytest.mark.parametrize("name", ["steps", "journal"])
+def test_views_of_the_journal_cannot_be_given_by_hand(name):
+    with pytest.raises(UsageError, match=f"section '{name}' shows what the run's journal has"):
+        gather({}, {name: []})
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("waits", {"open": {}, "answered": {"a": {"choice": "yes", "at": NOON.isoformat()}}, "read": 3}),
+        ("steps", 5),
+        ("steps", [{**STEP, "at": "yesterday"}]),
+        ("steps", [{"step": "plan"}]),
+        ("journal", {"kind": "x"}),
+        ("journal", [{"at": NOON.isoformat(), "kind": "x"}]),
+    ],
+)
+def test_lines_of_a_view_for_a_fork_are_refused_in_another_form(name, value):
+    with pytest.raises(SectionInvalid, match=f"section '{name}'"):
+        check_runtime(name, value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("waits", {"open": {}, "answered": {"a": {"choice": "yes", "at": NOON.isoformat()}}}),
         ("status", {"status": "paused", "since": NOON}),
-        ("steps", [STEP]),
-        ("journal.2", [{"at": NOON, "kind": "note", "more": object()}]),
         ("steps.mine", 5),
     ],
 )

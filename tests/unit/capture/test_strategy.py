@@ -4,14 +4,9 @@ import pytest
 
 from holdfast import Every, On, OnBudgetWarning, OnLoopComplete, OnPhaseComplete, Trigger, UsageError, When
 from holdfast.capture.strategy import Position
-from holdfast.capture.triggers import (
-    DESTRUCTIVE_OPERATIONS,
-    WORKSPACE_TRIGGERS,
-    Event,
-    TriggerSwitches,
-    checked_operation,
-    checked_trigger,
-)
+from holdfast.capture.triggers import Event
+from holdfast.model.rules import RULES
+from holdfast.model.triggers import checked_trigger
 
 
 def event(trigger, **given):
@@ -82,34 +77,30 @@ def test_a_condition_that_makes_no_sense_is_refused(make):
 
 def test_switches_turn_all_together_and_one_by_one():
     """Proves A14, C14."""
-    switches = TriggerSwitches()
-    assert all(map(switches.allow, Trigger))
-    one = switches.switched({"agent_complete": False})
-    assert [trigger for trigger in Trigger if not one.allow(trigger)] == ["agent_complete"]
-    assert one.switched({"agent_complete": True}).allow(Trigger.AGENT_COMPLETE)
-    off = one.all_off()
-    assert [trigger for trigger in Trigger if off.allow(trigger)] == ["manual"]
-    assert off.all_on().allow(Trigger.AGENT_COMPLETE)
-    only = off.switched({"agent_complete": True})
-    assert only.allow(Trigger.AGENT_COMPLETE)
-    assert not only.allow(Trigger.BATCH_COMPLETE)
+    assert all(RULES.takes(trigger, asked=True) for trigger in Trigger)
+    assert [trigger for trigger in Trigger if not RULES.takes(trigger)] == ["step_complete"]  # its record is enough
+    assert RULES.switched({"step_complete": True}).takes(Trigger.STEP_COMPLETE)
+    one = RULES.switched({"agent_complete": False})
+    assert [trigger for trigger in Trigger if not one.takes(trigger, asked=True)] == ["agent_complete"]
+    assert one.switched({"agent_complete": True}).takes(Trigger.AGENT_COMPLETE)
+    off = one.switched({"*": False})
+    assert [trigger for trigger in Trigger if off.takes(trigger, asked=True)] == ["manual"]
+    assert all(map(off.switched({"*": True}).takes, Trigger))
+    only = RULES.switched({"*": False, "agent_complete": True})
+    assert [trigger for trigger in Trigger if only.takes(trigger)] == ["agent_complete", "manual"]
+    both = RULES.switched({"conflict_events": False})
+    assert [trigger for trigger in Trigger if not both.takes(trigger, asked=True)] == [
+        "conflict_start", "conflict_resolved",
+    ]  # fmt: skip
 
 
-def test_an_unknown_trigger_or_operation_is_named_with_the_nearest_known_one():
+def test_an_unknown_trigger_is_named_with_the_nearest_known_one():
     """Proves A14."""
     with pytest.raises(UsageError, match="did you mean 'agent_complete'"):
         checked_trigger("agent_completed")
-    with pytest.raises(UsageError, match=r"did you mean 'git_push'.*destructive.operations"):
-        checked_operation("git_puhs", DESTRUCTIVE_OPERATIONS)
-    assert checked_operation("drop_table", (*DESTRUCTIVE_OPERATIONS, "drop_table")) == "drop_table"
 
 
 def test_the_workspace_is_captured_where_it_pays():
-    assert {
-        "phase_complete",
-        "agent_complete",
-        "batch_complete",
-        "before_destructive",
-        "user_interrupt",
-    } <= WORKSPACE_TRIGGERS
-    assert WORKSPACE_TRIGGERS.isdisjoint({"step_complete", "time_interval", "gate_complete", "budget_warning"})
+    files = {trigger for trigger, rule in RULES.rows.items() if rule.files}
+    assert {"phase_complete", "agent_complete", "batch_complete", "before_destructive", "user_interrupt"} <= files
+    assert files.isdisjoint({"step_complete", "time_interval", "gate_complete", "budget_warning"})

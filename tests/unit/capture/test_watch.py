@@ -60,10 +60,10 @@ class Flaky(MemoryStore):
 
     refuses = False
 
-    def commit(self, *given, **options):
+    def write(self, commit):
         if self.refuses:
             raise StoreUnavailable("flaky:", "the disk refused")
-        return super().commit(*given, **options)
+        return super().write(commit)
 
 
 def opened(store=None, *, strategy=None, clock=None, monotonic=None, **settings):
@@ -204,8 +204,10 @@ def test_a_destructive_operation_has_a_checkpoint_before_it():
         assert (before.trigger, before.reason) == ("before_destructive", "before drop_table: users")
     with pytest.raises(ZeroDivisionError), run.destructive("git_push"):
         1 / 0  # noqa: B018
-    with pytest.raises(UsageError, match="no known destructive operation"), run.destructive("unheard_of"):
-        pass
+    with pytest.warns(UserWarning, match="not a known destructive"), run.destructive("unheard_of") as before:
+        assert before.reason == "before unheard_of"
+    with run.destructive("database_migrate") as before:
+        assert before.reason == "before migrate_database", "the name of the first document"
     run.switch(before_destructive=False)
     with run.destructive("deploy") as before:
         assert before is None
@@ -379,8 +381,8 @@ def test_an_interrupted_commit_that_was_stored_after_all_is_found_again():
     class Interrupted(MemoryStore):
         now = False
 
-        def commit(self, *given, **options):
-            record = super().commit(*given, **options)
+        def write(self, commit):
+            record = super().write(commit)
             if self.now:
                 self.now = False
                 raise KeyboardInterrupt

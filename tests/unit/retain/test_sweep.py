@@ -54,7 +54,7 @@ def test_damage_stops_a_sweep_before_it_takes_anything():
     filled(store)
     root = store.checkpoint_at("run", 1).envelope.sections[0].root
     store.delete("run", [store.checkpoint_at("run", 2).envelope.id])
-    del store._chunks[root]
+    del store.medium._tables.chunks[root]
     held = store.held("run")
     with pytest.raises((ChunkCorrupt, RunCorrupt)):
         sweep(store, "run")

@@ -1,30 +1,38 @@
-"""From section values to a committed checkpoint, remembering what the next one can build on."""
+"""The writer of a run: the one path by which records and checkpoints reach the store.
+
+A checkpoint and the journal record of what caused it are one commit; without a checkpoint the record alone is. What
+the next commit can build on is remembered, and only after the store has taken this one.
+"""
 
 from __future__ import annotations
 
+import os
 import threading
-from contextlib import closing
+from contextlib import closing, nullcontext
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, cast
 
 import msgspec
 
 from holdfast.capture.sections import PlainMemo, plain, typed
-from holdfast.encode.appended import Appended
 from holdfast.encode.chunks import ChunkReader, ChunkWriter
 from holdfast.encode.section import SectionEncoder, SectionMemo, decode_section
 from holdfast.encode.tree import Ref
-from holdfast.errors import CheckpointCorrupt, ChunkCorrupt, NotFound
+from holdfast.errors import CheckpointCorrupt, ChunkCorrupt, LeaseHeld, NotFound
 from holdfast.model.checkpoint import FORMAT_VERSION, Envelope, Marks, SectionRecord, Summary
 from holdfast.model.ids import make_checkpoint_id
 from holdfast.model.recovery import RecoveryInfo
 from holdfast.model.sections import WORKSPACE
-from holdfast.recover.analyse import analyse, summarise
+from holdfast.recovery.analyse import TELLING, analyse, summarise
+from holdfast.store.captures import Capture, announced
+from holdfast.store.commit import IN_CHUNKS, Commit, Draft
 from holdfast.store.lineage import head_of
+from holdfast.store.owner import end_dead_lease
 from holdfast.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from holdfast.capture.files import FileCapture
     from holdfast.capture.redact import RedactingPacker
@@ -32,17 +40,28 @@ if TYPE_CHECKING:
     from holdfast.encode.compress import Compressor
     from holdfast.encode.values import Packer
     from holdfast.model.checkpoint import CheckpointRecord, RunRecord
-    from holdfast.store.api import Store
+    from holdfast.store.store import Store
+    from holdfast.store.tables import LineRow
     from holdfast.workspace.spill import SpillingWriter
 
     Bring: TypeAlias = Callable[[Sequence[SectionRecord]], Iterable[Chunk]]
 
 _MOST_LISTED = 100
-_TELLING = ("workflow", "agents", "budget", "graph", "phases", "status")  # what recovery information is worked out from
+_LARGEST_INLINE = 64 * 1024
+_LEAF = 256 * 1024
 
 
-class Checkpointer:
-    """Takes checkpoints of one run for one writer; threads take turns."""
+class RecordDraft(NamedTuple):
+    """A journal record on its way: what happened, to which call or log."""
+
+    kind: str
+    path: str
+    body: bytes
+    key: str | None = None
+
+
+class Writer:
+    """Writes to one line of a run; threads take turns."""
 
     def __init__(
         self,
@@ -69,6 +88,7 @@ class Checkpointer:
         self._entropy = entropy
         self._rewinding = rewinding
         self._lock = threading.RLock()
+        self._is_unsettled = False
         self._attempt: str | None = None
         self._phase: str | None = None
         self._plain = PlainMemo()
@@ -80,23 +100,29 @@ class Checkpointer:
     def reload(self, *, rewinding: bool = False) -> None:
         """Read the run's position again, and forget what was known of the old one."""
         with self._lock:
-            self.forget()
-            self._values: dict[str, Any] = {}
-            self.head: CheckpointRecord | None = None
-            self.head_id: str | None = None
-            self._seq = 0
-            try:
-                run = self._store.run(self.run)
-            except NotFound:
-                return
-            self._seq, self.head_id = run.last_seq, run.head
-            if run.head is None:
-                return
-            try:
-                self.head = self._read_head(run)
-            except CheckpointCorrupt:
-                if not self._rewinding and not rewinding:
-                    raise
+            self._is_lost = True  # until the store has answered: if it does not, the next commit asks again
+            self._read_position(rewinding=rewinding)
+            self._is_lost = False
+
+    def _read_position(self, *, rewinding: bool) -> None:
+        self.forget()
+        self._values: dict[str, Any] = {}
+        self.head: CheckpointRecord | None = None
+        self.head_id: str | None = None
+        self._seq = self.number = 0
+        self.line: LineRow | None = None
+        try:
+            run = self._store.run(self.run)
+        except NotFound:
+            return
+        self._seq, self.head_id, self.number = run.last_seq, run.head, run.number
+        if run.head is None:
+            return
+        try:
+            self.head = self._read_head(run)
+        except CheckpointCorrupt:
+            if not self._rewinding and not rewinding:
+                raise
 
     def _read_head(self, run: RunRecord) -> CheckpointRecord | None:
         try:
@@ -107,6 +133,55 @@ class Checkpointer:
                 f"`holdfast resume {self.run}`, or hf.recover({self.run!r}), goes back to the newest sound one"
             )
             raise CheckpointCorrupt(advice, error.checkpoint) from error
+
+    def append(
+        self, *records: RecordDraft, consumed: int | None = None, run_changes: Mapping[str, Any] | None = None
+    ) -> None:
+        """Add records to the journal in one commit: durable when this returns.
+
+        After a failure this writer's position is as before; should they be stored after all, the next call finds them
+        and continues after them.
+        """
+        with self._lock:
+            self._settle()
+            chunks = ChunkWriter(self._compressor)
+            self._write(
+                Commit(
+                    run=self.run,
+                    fence=self.fence,
+                    after=self.number,
+                    records=[self._draft(record, chunks) for record in records],
+                    chunks=chunks.chunks.values(),
+                    consumed=consumed,
+                    run_changes=run_changes or {},
+                    at=datetime.fromtimestamp(self._clock(), UTC),
+                )
+            )
+
+    def _draft(self, record: RecordDraft, chunks: ChunkWriter | SpillingWriter) -> Draft:
+        """Return a record as the store takes it: what is too large for a row goes into chunks."""
+        at = self._clock()
+        if len(record.body) <= _LARGEST_INLINE:
+            return Draft(record.kind, record.path, at, record.body, record.key)
+        size = len(record.body)
+        parts = tuple(chunks.leaf(record.body[start : start + _LEAF]).id for start in range(0, size, _LEAF))
+        return Draft(record.kind, record.path, at, b"", IN_CHUNKS, parts)
+
+    def _write(self, commit: Commit) -> CheckpointRecord | None:
+        """Commit; memory follows the store, not the other way round."""
+        self._is_unsettled, self._attempt = True, commit.checkpoint.id if commit.checkpoint is not None else None
+        try:
+            committed = self._store.write(commit)
+        except LeaseHeld as held:
+            if not end_dead_lease(self._store, self.run, held.owner):
+                raise
+            committed = self._store.write(commit)
+        self._is_unsettled = False
+        self.number, self.line = committed.line.number, committed.line
+        if committed.checkpoint is not None:
+            self.head, self.head_id = committed.checkpoint, committed.checkpoint.envelope.id
+            self._seq = committed.checkpoint.envelope.seq
+        return committed.checkpoint
 
     def take(
         self,
@@ -119,21 +194,27 @@ class Checkpointer:
         with_files: bool = True,
         phase: str | None = None,
         onto: CheckpointRecord | Literal["nothing"] | None = None,
+        ranges: tuple[tuple[int, int], ...] | None = None,
         bring: Bring | None = None,
         trusted: Container[str] = (),
+        records: Sequence[RecordDraft] = (),
+        steps: int = 0,
+        consumed: int | None = None,
+        run_changes: Mapping[str, Any] | None = None,
     ) -> CheckpointRecord:
         """Commit a checkpoint: given sections and the workspace anew, the others carried over unless dropped.
 
         With `onto`, that checkpoint is the parent, and what is carried over is carried over from it; "nothing" begins
-        a new line. The head that was stays, beside the line. Where that one is of another run, `bring` gives the
-        chunks of what is carried over, so that this run holds them, too. `trusted` sections are known to be of their
-        type.
+        a new line. The head that was stays, beside the line; `ranges` are the journal numbers that led there. Where
+        that one is of another run, `bring` gives the chunks of what is carried over, so that this run holds them, too.
+        `trusted` sections are known to be of their type. `records` are what the journal gets with it, `steps` how many
+        records of calls there are then.
 
         After a failure this writer's position is as before; should an interrupted commit be stored after all, the next
         call finds it and goes on from it.
         """
         with self._lock:
-            self._settle_attempt()
+            self._settle()
             self._phase = phase
             parent = self._parent(onto)
             values = {name: value if name in trusted else typed(name, value) for name, value in sections.items()}
@@ -141,7 +222,7 @@ class Checkpointer:
                 dropped = frozenset(drop)
                 files = self.files if with_files and WORKSPACE not in dropped else None
                 writer = self._writer(files, parent, bring)
-                with closing(writer):
+                with closing(writer), self._announced(trigger, reason) if files is not None else nullcontext():
                     return self._commit(
                         values,
                         parent,
@@ -152,10 +233,25 @@ class Checkpointer:
                         files=files,
                         writer=writer,
                         bring=bring,
+                        records=records,
+                        back_to=self._back_to(onto, parent, ranges) if bring is None else None,
+                        steps=steps,
+                        consumed=consumed,
+                        run_changes=run_changes or {},
                     )
             except BaseException:
                 self.forget()
                 raise
+
+    def _announced(self, trigger: str, reason: str) -> AbstractContextManager[None]:
+        """Show a capture of files that takes long in the store, so that one which is cut off is seen."""
+        now = self._clock()
+        clean = self._redactor.text if self._redactor is not None else str
+        capture = Capture(
+            id=make_checkpoint_id(int(now * 1000), os.urandom(10)), run=self.run, seq=self._seq + 1, trigger=trigger,
+            reason=clean(reason), begun_at=datetime.fromtimestamp(now, UTC),
+        )  # fmt: skip
+        return announced(self._store, capture)
 
     def _writer(
         self, files: FileCapture | None, parent: CheckpointRecord | None, bring: Bring | None
@@ -178,17 +274,28 @@ class Checkpointer:
             self._values = {}
         return parent
 
-    def _settle_attempt(self) -> None:
-        """Find out whether a commit that was interrupted is stored after all: then this writer stands on it."""
-        attempt = self._attempt
-        if attempt is None:
+    def _back_to(
+        self, onto: object, parent: CheckpointRecord | None, ranges: tuple[tuple[int, int], ...] | None
+    ) -> tuple[tuple[int, int], ...] | None:
+        """Return the journal numbers to go back to, None if this commit does not go back."""
+        if onto is None:
+            return None
+        return ranges if ranges is not None else parent.ranges if parent else ()
+
+    def _settle(self) -> None:
+        """Find out whether a commit that broke off is stored after all: then this writer stands on it."""
+        if self._is_lost:
+            self.reload()
+        if not self._is_unsettled:
             return
-        try:
-            is_stored = self._store.run(self.run).head == attempt
-        except NotFound:
-            is_stored = False
-        self._attempt = None  # only now: a store that did not answer is asked again by the next call
-        if is_stored:
+        is_made = self._store.settle(self.run) is not None
+        if not is_made and self._attempt is not None:
+            try:
+                is_made = self._store.run(self.run).head == self._attempt
+            except NotFound:
+                is_made = False
+        self._is_unsettled = False  # only now: a store that did not answer is asked again by the next call
+        if is_made:
             self.reload()
 
     def forget(self) -> None:
@@ -209,6 +316,11 @@ class Checkpointer:
         files: FileCapture | None,
         writer: ChunkWriter | SpillingWriter,
         bring: Bring | None,
+        records: Sequence[RecordDraft],
+        back_to: tuple[tuple[int, int], ...] | None,
+        steps: int,
+        consumed: int | None,
+        run_changes: Mapping[str, Any],
     ) -> CheckpointRecord:
         roots = {} if parent is None else {record.name: record for record in parent.envelope.sections}
         self._plain.begin()
@@ -217,6 +329,7 @@ class Checkpointer:
             roots[name] = self._encoded(name, plain(name, value, self._plain), encoder)
         if files is not None:
             roots[WORKSPACE] = files.capture(self.head or parent, writer)
+        drafts = [self._draft(record, writer) for record in records]
         writer.finish()
         for name in drop:
             roots.pop(name, None)
@@ -228,10 +341,10 @@ class Checkpointer:
                 if chunk.id not in carried:
                     carried.add(chunk)
         clean = self._redactor.text if self._redactor is not None else str
-        telling = {name: self._value(name, values, roots[name]) for name in _TELLING if name in roots}
+        telling = {name: self._value(name, values, roots[name]) for name in TELLING if name in roots}
         recovery, summary = self._analysed(telling, clean)
         phase = clean(self._phase) if self._phase is not None else summary.phase
-        summary = msgspec.structs.replace(summary, phase=phase, steps=_steps(values, parent))
+        summary = msgspec.structs.replace(summary, phase=phase, steps=steps)
         now = self._clock()
         envelope = Envelope(
             format_version=FORMAT_VERSION,
@@ -252,17 +365,24 @@ class Checkpointer:
         )
         if marks.label is not None:
             marks = msgspec.structs.replace(marks, label=clean(marks.label))
-        self._attempt = envelope.id
-        record = self._store.commit(
-            envelope,
-            marks,
-            writer.chunks.values(),
-            expected_head=self.head_id,
-            fence=self.fence,
+        committed = self._write(
+            Commit(
+                run=self.run,
+                fence=self.fence,
+                after=self.number,
+                records=drafts,
+                checkpoint=envelope,
+                marks=marks,
+                expected_head=self.head_id,
+                chunks=writer.chunks.values(),
+                back_to=back_to,
+                consumed=consumed,
+                run_changes=run_changes,
+            )
         )
-        self.head, self._seq, self._values, self._attempt = record, envelope.seq, telling, None
-        self.head_id = envelope.id
-        return record
+        assert committed is not None
+        self._values = telling
+        return committed
 
     def _analysed(self, telling: dict[str, Any], clean: Callable[[str], str]) -> tuple[RecoveryInfo, Summary]:
         """Return what the sections say of going on and in lists, without secrets; anew only if one of them is."""
@@ -297,13 +417,6 @@ class Checkpointer:
                 raise ChunkCorrupt(error.detail, error.chunk, head, name) from error
             self._values[name] = typed(name, stored)
         return self._values[name]
-
-
-def _steps(values: dict[str, Any], parent: CheckpointRecord | None) -> int:
-    """Count the records of all steps by their log, which is carried over when nothing was added."""
-    logs = [log for name, log in values.items() if isinstance(log, Appended) and name.split(".")[0] == "steps"]
-    before = parent.envelope.summary.steps if parent else 0
-    return max((log.before + len(log) for log in logs), default=before)
 
 
 _S = TypeVar("_S", RecoveryInfo, Summary)

@@ -12,10 +12,10 @@ class Refusing(MemoryStore):
 
     refusal = None
 
-    def commit(self, envelope, marks, chunks, **options):
+    def write(self, commit):
         if self.refusal is not None:
             raise self.refusal
-        return super().commit(envelope, marks, chunks, **options)
+        return super().write(commit)
 
 
 def state(steps):
