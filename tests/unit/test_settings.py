@@ -4,13 +4,14 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast import RetentionPolicy, Settings, SettingsInvalid
+from holdfast import RetentionPolicy, Settings, SettingsInvalid, Trigger, UsageError
+from holdfast.model.rules import RULES, Keep, Rule
 from holdfast.run_files import options_of
 from holdfast.settings.apply import make_strategy, watch_options
 from holdfast.settings.file import find_settings, load_settings, located, make_settings
 from holdfast.settings.outside import read_key
+from holdfast.settings.presets import PRESETS
 from holdfast.settings.values import WorkspaceSettings
-from holdfast.settings.yaml_text import read_yaml
 from holdfast.workspace.options import WorkspaceOptions
 
 EXAMPLE = Path(__file__).parents[2] / "holdfast.example.yaml"
@@ -31,13 +32,13 @@ def test_the_defaults_are_those_of_the_ledger():
     assert settings.interval_s == 300
     assert (settings.retention.live, settings.retention.age_days) == (50, 30)
     assert settings.on_checkpoint_failure == "continue"
-    assert watch_options(settings, None).switches.off == frozenset()
+    assert watch_options(settings, None).rules == settings.policy.rules == RULES
 
 
 def test_a_task_keeps_its_last_five_and_cleans_up_by_itself(tmp_path):
     """Proves D6: 5 per task, enabled, automatic clean-up."""
-    settings = make_settings({"retention": {"preset": "task"}, "session": {"signals": False}})
-    assert settings.policy == RetentionPolicy.for_task()
+    settings = make_settings({"preset": "task", "session": {"signals": False}})
+    assert settings.policy == RetentionPolicy(rules=RULES.keeping({"*": None}), last=5)
     assert (settings.enabled, settings.automatic, settings.retention.enabled) == (True, True, True)
     with holdfast.open(tmp_path, settings=settings) as hf:
         with hf.run("task") as run:
@@ -55,10 +56,48 @@ def test_a_task_keeps_its_last_five_and_cleans_up_by_itself(tmp_path):
 
 
 def test_a_preset_holds_where_nothing_else_is_set():
-    """Proves D6, C13."""
-    task = make_settings({"retention": {"preset": "task", "last": 9, "triggers": {"manual": 2}, "age_days": 3}}).policy
-    assert (task.last, task.age_days, task.live, list(task.triggers)) == (9, 3, None, ["manual"])
-    assert make_settings({"retention": {"preset": "workflow"}}).policy == Settings().policy == RetentionPolicy()
+    """Proves D6, C13: what is set wins, also where it equals the default."""
+    given = {"preset": "task", "retention": {"live": 50, "age_days": 30, "triggers": {"manual": 2}}}
+    for task in (make_settings(given), Settings.preset("task", retention=given["retention"])):
+        assert (task.policy.last, task.policy.age_days, task.policy.live) == (5, 30, 50)
+        assert [name for name, rule in task.rules.rows.items() if rule.keep.count is not None] == ["manual"]
+    assert make_settings({"preset": "workflow"}) == Settings()
+    assert Settings().policy == RetentionPolicy(live=50, age_days=30)
+
+
+def test_there_is_a_preset_for_each_kind_of_work():
+    """Proves C14, D6, E3: the defaults of the five documents."""
+    assert list(PRESETS) == ["workflow", "plan", "issue", "task", "episode"]
+    issue = Settings.preset("issue")
+    assert not issue.rules.takes(Trigger.AGENT_COMPLETE)
+    assert (issue.compression, issue.retention.total_mb) == ("none", 50)
+    episode = Settings.preset("episode")
+    assert (episode.retention.age_days, episode.retention.last) == (7, 10)
+    with holdfast.open("memory:", settings=episode) as hf, hf.run("e") as run:
+        assert run.maybe_checkpoint("phase_complete", phase="plan") is None
+        assert run.maybe_checkpoint("budget_warning") is None
+    with holdfast.open("memory:", settings=Settings.preset("episode", strategy={"phases": ["plan"]})) as hf:
+        assert hf.run("e").maybe_checkpoint("phase_complete", phase="plan") is not None
+    with pytest.raises(UsageError, match="use workflow, plan, issue, task, episode"):
+        Settings.preset("tsk")
+
+
+def test_one_table_says_what_an_event_causes():
+    """Proves C14: switches, files and counts of the settings are rows of the same table."""
+    settings = make_settings(
+        {
+            "triggers": {"conflict_events": False},
+            "workspace_on": ["gate_complete"],
+            "retention": {"triggers": {"gate_complete": 2, "batch_complete": 7}},
+        }
+    )
+    rules = settings.rules
+    assert rules.of("gate_complete") == Rule(checkpoint=True, files=True, keep=Keep(2))
+    assert rules.of("batch_complete") == Rule(checkpoint=True, files=False, keep=Keep(7, per_phase=True))
+    assert not rules.takes(Trigger.CONFLICT_START, asked=True)
+    assert settings.policy.rules == watch_options(settings, None).rules == rules
+    off = make_settings({"automatic": False}).rules
+    assert [trigger for trigger in Trigger if off.takes(trigger, asked=True)] == ["manual"]
 
 
 def test_a_workspace_is_captured_as_the_settings_say_unless_code_says_otherwise(tmp_path):
@@ -106,8 +145,8 @@ def test_a_yaml_file_and_a_pyproject_table_say_the_same(tmp_path):
     """, "pyproject.toml")  # fmt: skip
     assert load_settings(yaml) == load_settings(toml)
     settings = load_settings(yaml)
-    assert settings.policy.triggers["batch_complete"].keep == -1
-    assert settings.policy.triggers["agent_complete"].keep == 1
+    assert settings.rules.of("batch_complete").keep.count == -1
+    assert settings.rules.of("agent_complete").keep.count == 1
     assert "drop_table" in settings.operations
     assert find_settings(tmp_path) == yaml
     yaml.unlink()
@@ -128,7 +167,7 @@ def test_a_yaml_file_and_a_pyproject_table_say_the_same(tmp_path):
     ({"triggers": {"agent_completed": True}}, "did you mean 'agent_complete'"),
     ({"on_checkpoint_failure": "ignore"}, "on_checkpoint_failure"),
     ({"compression": "brotli"}, "compression"),
-    ({"redaction": {"patterns": {"mine": "("}}}, "no regular expression"),
+    ({"redaction": {"patterns": {"mine": "("}}}, "not a valid regular expression"),
     ({"redaction": {"patterns": {"mine": "x*"}}}, "matches empty text"),
     ({"encryption": {"key_file": "a", "key_env": "B"}}, "not both"),
     (["a list"], "a mapping"),
@@ -136,7 +175,7 @@ def test_a_yaml_file_and_a_pyproject_table_say_the_same(tmp_path):
     ({"workspace": {"max_file": 5}}, "'workspace.max_file'; did you mean 'max_file"),
     ({"workspace": {"max_file_mb": 0}}, "workspace.max_file_mb"),
     ({"workspace": {"ignore": "*.log"}}, "workspace.ignore"),
-    ({"retention": {"preset": "tsk"}}, "use workflow, task"),
+    ({"preset": "tsk"}, "use workflow, plan, issue, task, episode"),
 ])  # fmt: skip
 def test_what_cannot_be_followed_is_refused_by_name(data, told):
     """Proves C14."""
@@ -150,23 +189,32 @@ def test_what_cannot_be_followed_is_refused_by_name(data, told):
     b"a: &x [1]\nb: *x", b"a: 1\na: 2", b"!!python/object/apply:os.system [id]", b"[" * 60, b"a: [1", b"\xff\xfe\x00",
     b"x: {y: 1, y: 2}",
 ])  # fmt: skip
-def test_yaml_that_is_not_plain_is_refused(text):
+def test_yaml_that_is_not_plain_is_refused(text, tmp_path):
     """Threats 1 and 8: no tags, no alias bombs, no key that quietly wins over another."""
+    (tmp_path / "holdfast.yaml").write_bytes(text)
     with pytest.raises(SettingsInvalid):
-        read_yaml(text, "holdfast.yaml")
+        load_settings(tmp_path / "holdfast.yaml")
 
 
-def test_an_alias_bomb_costs_nothing():
+def test_an_alias_bomb_costs_nothing(tmp_path):
     bomb = b"a0: &a0 [x]\n" + b"".join(
         b"a%d: &a%d [%s]\n" % (n, n, b",".join([b"*a%d" % (n - 1)] * 9)) for n in range(1, 12)
     )
+    (tmp_path / "holdfast.yaml").write_bytes(bomb)
     with pytest.raises(SettingsInvalid, match="anchors"):
-        read_yaml(bomb, "holdfast.yaml")
+        load_settings(tmp_path / "holdfast.yaml")
+
+
+def test_settings_are_yaml_1_2_like_every_other_document(tmp_path):
+    """Issue 18.4: `no` is a text, and where a truth value is wanted the message says what to write."""
+    with pytest.raises(SettingsInvalid, match="write true or false"):
+        load_settings(write(tmp_path, "enabled: no\n"))
+    assert load_settings(write(tmp_path, "mirror: {form: off}\n")).mirror.form == "off"
 
 
 def test_a_file_that_is_too_large_or_not_there_is_told(tmp_path):
     large = write(tmp_path, "#" * (1 << 20) + "\n\n")
-    with pytest.raises(SettingsInvalid, match="larger than"):
+    with pytest.raises(SettingsInvalid, match="the limit is"):
         load_settings(large)
     with pytest.raises(SettingsInvalid, match="cannot be read"):
         load_settings(tmp_path / "missing.yaml")

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from holdfast.capture.redact import RedactionRules
 from holdfast.capture.strategy import AnyOf, Condition, Every, On, OnBudgetWarning, OnLoopComplete, OnPhaseComplete
-from holdfast.capture.triggers import TriggerSwitches
 from holdfast.capture.watch import WatchOptions
 
 if TYPE_CHECKING:
@@ -17,7 +16,7 @@ def watch_options(settings: Settings, strategy: Condition | None) -> WatchOption
     """Return how runs are watched; a strategy given in code wins over the settings'."""
     return WatchOptions(
         automatic=settings.automatic,
-        switches=TriggerSwitches().switched(dict(settings.triggers)),
+        rules=settings.rules,
         strategy=strategy or make_strategy(settings.strategy),
         operations=settings.operations,
         interval_s=settings.interval_s,
@@ -29,7 +28,7 @@ def watch_options(settings: Settings, strategy: Condition | None) -> WatchOption
 
 
 def make_strategy(settings: StrategySettings) -> Condition:
-    """Return the conditions that are set, joined by "or"; none set is every trigger."""
+    """Return the conditions that are set, joined by "or"; where none is, every trigger leads to one, or none does."""
     conditions: list[Condition] = []
     if settings.phases is not None:
         conditions.append(OnPhaseComplete(*settings.phases))
@@ -39,7 +38,7 @@ def make_strategy(settings: StrategySettings) -> Condition:
         conditions.append(OnBudgetWarning())
     if settings.every_s is not None:
         conditions.append(Every(settings.every_s))
-    return AnyOf(conditions) if conditions else On()
+    return On() if not conditions and settings.otherwise == "all" else AnyOf(conditions)
 
 
 def redaction_rules(settings: RedactionSettings) -> RedactionRules | None:

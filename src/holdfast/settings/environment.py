@@ -1,10 +1,18 @@
-"""The one place where the library reads environment variables: only those whose names the caller gave."""
+"""Environment variables that the library reads: those whose names the caller gave, and XDG_CONFIG_HOME."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 
 def variable(name: str) -> str | None:
     """Return the value of a variable that the user named in code or settings, None if it is not set."""
     return os.environ.get(name)
+
+
+def config_folder() -> Path:
+    """Return the folder of this user's own settings: `holdfast` in XDG_CONFIG_HOME, by default in ~/.config."""
+    given = os.environ.get("XDG_CONFIG_HOME", "")
+    base = Path(given) if given.startswith("/") else Path(os.path.expanduser("~/.config"))  # noqa: PTH111 - never raises
+    return base.absolute() / "holdfast"

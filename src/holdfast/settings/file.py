@@ -1,42 +1,125 @@
-"""Settings from `holdfast.yaml`, or `[tool.holdfast]` in pyproject.toml.
+"""Settings from `holdfast.yaml` or `[tool.holdfast]` in pyproject.toml of a project, over this user's own file.
 
 Whatever is not understood is refused by name: a setting that is silently ignored is a checkpoint that is silently
-missing.
+missing. What a project's file may say without the user's trust is in `holdfast.settings.trust`.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import msgspec
 
-from holdfast.errors import SettingsInvalid, UsageError
-from holdfast.model.triggers import Trigger
+from holdfast.encode.documents import Bounds, parse_yaml, read_regular
+from holdfast.errors import DocumentInvalid, SettingsInvalid, UsageError
+from holdfast.model.rules import OTHERS
+from holdfast.model.triggers import TRIGGER_GROUPS, Trigger
 from holdfast.model.verdicts import check_verdicts
+from holdfast.settings.environment import config_folder
+from holdfast.settings.expressions import matches_nothing
+from holdfast.settings.presets import preset_under
+from holdfast.settings.trust import Wish, check_trust, filled, wishes_of
 from holdfast.settings.values import Part, Settings
-from holdfast.settings.yaml_text import read_yaml
 
 FILES = ("holdfast.yaml", "holdfast.yml", "pyproject.toml")
-_LARGEST_FILE = 1 << 20
+_BOUNDS = Bounds(size_bytes=1 << 20, depth=32, nodes=50_000)
+_MOST_DOTS = 200
+# Lists that protect something: what a project adds to them does not replace the user's own.
+_JOINED = (("redaction", "more_keys"), ("redaction", "paths"), ("workspace", "ignore"), ("destructive", "operations"))
 
 
 def find_settings(folder: Path) -> Path | None:
-    """Return the settings file of a folder, None if it has none."""
+    """Return the settings file of a folder, None if it has none; a pyproject.toml that is no plain file has none."""
     for name in FILES:
         path = folder / name
-        if path.is_file() and (name != "pyproject.toml" or b"[tool.holdfast" in _read(path)):
+        try:
+            mode = path.lstat().st_mode
+        except OSError:
+            continue
+        if name != "pyproject.toml" or (stat.S_ISREG(mode) and b"[tool.holdfast" in _read(path)):
             return path
     return None
 
 
+def user_file() -> Path | None:
+    """Return this user's own settings file, None if there is none."""
+    path = config_folder() / "holdfast.yaml"
+    return path if path.exists() else None
+
+
 def load_settings(path: Path) -> Settings:
-    """Read a settings file; SettingsInvalid names the place of what is wrong, and the nearest known setting."""
-    data = _read(path)
+    """Read one settings file that the caller named; SettingsInvalid names the place of what is wrong."""
+    return make_settings(_with_key_path(_plain(path, follow=True), path.parent), str(path))
+
+
+def project_settings(file: Path | None, *, is_located: bool = False) -> Settings:
+    """Return the settings of a project: its file, if it has one, over the user's own.
+
+    SettingsUntrusted if the file says what needs trust and has none; `is_located`: the caller names the store itself.
+    """
+    own = user_file()
+    base = None if own is None else _with_key_path(_plain(own, follow=True), own.parent)
+    if own is not None:
+        make_settings(base, str(own))
+    if file is None:
+        return make_settings(base, str(own))
+    data = _plain(file)
+    settings = make_settings(data, str(file))
+    check_trust(wishes_of(data, _root(file), is_located=is_located), file)
+    joined = _joined(base, _with_key_path(data, file.parent))
+    return settings if joined == data else make_settings(joined, str(file))
+
+
+def project_wishes(file: Path) -> list[Wish]:
+    """Return what a project's file says that needs trust, after a look whether the file can be followed at all."""
+    data = _plain(file)
+    make_settings(data, str(file))
+    return wishes_of(data, _root(file))
+
+
+def _plain(path: Path, *, follow: bool = False) -> Any:
+    data = _read(path, follow=follow)
     if path.suffix == ".toml":
-        return make_settings(_toml(data, path), str(path))
-    return make_settings(read_yaml(data, str(path)), str(path))
+        return _toml(data, path)
+    try:
+        return parse_yaml(data, str(path), _BOUNDS)
+    except DocumentInvalid as error:
+        raise SettingsInvalid(error.detail, str(path)) from None
+
+
+def _root(file: Path) -> Path:
+    return file.parent.absolute()
+
+
+def _with_key_path(data: Any, folder: Path) -> Any:
+    """Return plain settings in which the key file's place does not depend on where the program was started."""
+    encryption: Any = data.get("encryption") if isinstance(data, dict) else None
+    named = encryption.get("key_file") if isinstance(encryption, dict) else None
+    if not isinstance(named, str) or named.startswith("~"):
+        return data
+    return {**data, "encryption": {**encryption, "key_file": str(folder.absolute() / named)}}
+
+
+def _joined(base: Any, data: Any) -> Any:
+    """Return a project's plain settings over the user's: names of it win, protecting lists are put together."""
+    if not base or not data:
+        return data or base
+    joined: dict[str, Any] = {**base, **data}
+    for name in base.keys() & data.keys():
+        if isinstance(base[name], dict) and isinstance(data[name], dict):
+            joined[name] = {**base[name], **data[name]}
+    for section, name in _JOINED:
+        lists = [one[section][name] for one in (base, data) if name in (one.get(section) or {})]
+        if len(lists) > 1:
+            joined[section][name] = [*lists[0], *lists[1]]
+    patterns = [one["redaction"].get("patterns") or {} for one in (base, data) if one.get("redaction")]
+    if len(patterns) > 1:
+        joined["redaction"]["patterns"] = {**patterns[1], **patterns[0]}
+    return joined
 
 
 def make_settings(data: Any, file: str = "settings") -> Settings:
@@ -47,11 +130,13 @@ def make_settings(data: Any, file: str = "settings") -> Settings:
         raise SettingsInvalid(f"settings are a mapping, not a {type(data).__name__}", file)
     _refuse_unknown(data, Settings, "", file)
     try:
-        settings = msgspec.convert(data, Settings)
+        settings = msgspec.convert(preset_under(data), Settings)
         _check_names(settings)
         _ = settings.policy
     except (msgspec.ValidationError, UsageError) as error:
         raise SettingsInvalid(str(error).replace(" - at `$.", " - at `") + _choices(str(error)), file) from None
+    except RecursionError:
+        raise SettingsInvalid("settings are nested too deeply", file) from None
     return settings
 
 
@@ -71,17 +156,15 @@ def located(settings: Settings, file: Path | None) -> str | None:
     if settings.location is None:
         return None
     root = (file.parent if file else Path.cwd()).absolute()
-    try:
-        place = settings.location.format(project=root.name, root=str(root))
-    except (KeyError, IndexError, ValueError) as error:
-        detail = f"location {settings.location!r}: only {{project}} and {{root}} are filled in ({error})"
-        raise SettingsInvalid(detail, str(file or "settings")) from None
+    place = filled(settings.location, root, str(file or "settings"))
     is_path = ":" not in place.partition("/")[0]
     return str(root / place) if is_path else place
 
 
 def _choices(refusal: str) -> str:
     """Return what can be chosen where a choice was refused."""
+    if refusal.startswith("Expected `bool`, got `str`"):
+        return "; write true or false"
     match = re.search(r"enum value .* at `\$\.([\w.]+)`", refusal)
     hint: Any = Settings
     for name in match[1].split(".") if match else ():
@@ -90,11 +173,11 @@ def _choices(refusal: str) -> str:
 
 
 def _check_names(settings: Settings) -> None:
-    known = [*Trigger]
-    for place, names in (
-        ("triggers", settings.triggers),
-        ("workspace_on", settings.workspace_on),
-        ("retention.triggers", [name for name in settings.retention.triggers if name != "*"]),
+    several = [*TRIGGER_GROUPS, OTHERS]
+    for place, names, known in (
+        ("triggers", settings.triggers, [*Trigger, *several]),
+        ("workspace_on", settings.workspace_on, [*Trigger]),
+        ("retention.triggers", settings.retention.triggers, [*Trigger, *several]),
     ):
         for name in names:
             if name not in known:
@@ -111,16 +194,18 @@ def _check_names(settings: Settings) -> None:
 
 def _check_pattern(name: str, pattern: str) -> None:
     try:
-        matches_nothing = re.compile(pattern).match("") is not None
+        is_empty = matches_nothing(pattern)
     except re.error as error:
-        raise UsageError(f"redaction.patterns: {name!r} is no regular expression ({error})") from None
-    if matches_nothing:
+        raise UsageError(f"redaction.patterns: {name!r} is not a valid regular expression ({error})") from None
+    if is_empty:
         raise UsageError(f"redaction.patterns: {name!r} matches empty text, so it would match everywhere")
 
 
 def _refuse_unknown(data: dict[Any, Any], cls: type[msgspec.Struct], path: str, file: str) -> None:
     hints = get_type_hints(cls)
     for key, value in data.items():
+        if key == "preset" and cls is Settings:
+            continue
         if key not in hints:
             hint = _nearest(str(key), list(hints))
             raise SettingsInvalid(f"there is no setting {path + str(key)!r}{hint}", file)
@@ -140,21 +225,23 @@ def _nearest(name: str, known: list[Any]) -> str:
     return f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(sorted(map(str, known)))}"
 
 
-def _read(path: Path) -> bytes:
+def _read(path: Path, *, follow: bool = False) -> bytes:
     try:
-        with path.open("rb") as stream:
-            data = stream.read(_LARGEST_FILE + 1)
-    except OSError as error:
-        raise SettingsInvalid(f"it cannot be read ({error.strerror})", str(path)) from error
-    if len(data) > _LARGEST_FILE:
-        raise SettingsInvalid(f"it is larger than {_LARGEST_FILE:,} bytes, which no settings need", str(path))
-    return data
+        return read_regular(path, limit=_BOUNDS.size_bytes, follow=follow)
+    except DocumentInvalid as error:
+        raise SettingsInvalid(error.detail, str(path)) from None
+    except (OSError, ValueError) as error:
+        why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
+        raise SettingsInvalid(f"it cannot be read ({why})", str(path)) from error
 
 
 def _toml(data: bytes, path: Path) -> Any:
     import tomllib  # noqa: PLC0415 - only for those who keep settings in pyproject.toml
 
+    # The parser takes the square of the number of parts of a dotted key: a megabyte of them is an hour.
+    if any(line.count(b".") > _MOST_DOTS for line in data.split(b"\n")):
+        raise SettingsInvalid(f"a line has more than {_MOST_DOTS} dots", str(path))
     try:
         return tomllib.loads(data.decode()).get("tool", {}).get("holdfast")
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsInvalid(f"it is no valid TOML ({error})", str(path)) from error
+    except (ValueError, RecursionError, MemoryError, AttributeError) as error:
+        raise SettingsInvalid(f"it is not valid TOML ({error})", str(path)) from error

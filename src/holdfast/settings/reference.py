@@ -22,7 +22,12 @@ Every setting with its default. This page is made from the program: `make docs`.
 [holdfast.example.yaml](../../holdfast.example.yaml) has all of them to copy from.
 
 They stand in `holdfast.yaml` of the project's folder, or in `[tool.holdfast]` of its pyproject.toml. Arguments in code
-win over the file. A name that is not known is refused, with the nearest that is.
+win over the file. A name that is not known is refused, with the nearest that is. Your own `holdfast.yaml` for all
+projects is in `~/.config/holdfast`; a project's file wins over it. What it
+may say only after `holdfast trust`: [SECURITY.md](../SECURITY.md).
+
+`preset: workflow` (the defaults below), `plan`, `issue`, `task` or `episode` says what holds where nothing is set; see
+[presets](../CAPTURE.md#presets).
 """
 
 

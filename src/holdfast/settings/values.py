@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import msgspec
 
 from holdfast.capture.patterns import SECRET_KEYS
 from holdfast.capture.protection import OnFailure
-from holdfast.capture.triggers import DESTRUCTIVE_OPERATIONS, WORKSPACE_TRIGGERS
+from holdfast.capture.triggers import DESTRUCTIVE_OPERATIONS
+from holdfast.model.rules import RULES, Keep, Rules
 from holdfast.model.verdicts import Verdict
-from holdfast.retain.policy import DEFAULT_RULES, RetentionPolicy, TriggerRule, check_policy
+from holdfast.retain.policy import RetentionPolicy, check_policy
+from holdfast.settings.presets import preset_under
 
 _MEGABYTE = 1 << 20
 
@@ -30,7 +32,10 @@ class DestructiveSettings(Part, frozen=True):
 
 
 class StrategySettings(Part, frozen=True):
-    """When an event leads to a checkpoint; without any of these, every trigger that is on does."""
+    """When an event leads to a checkpoint; without any of these, every trigger that is on does, or none."""
+
+    otherwise: Literal["all", "none"] = "all"
+    """What leads to one where nothing below is set."""
 
     phases: list[str] | None = None
     """Only when one of these phases is complete; an empty list is any phase."""
@@ -52,9 +57,7 @@ class RetentionSettings(Part, frozen=True):
     """What is kept; see docs/CAPTURE.md."""
 
     enabled: bool = True
-    preset: Literal["workflow", "task"] = "workflow"
-    """What holds where nothing below is set: for a workflow its rules per trigger, for a task the last five."""
-    triggers: dict[str, int | TriggerRule] = {}
+    triggers: dict[str, int | Keep | None] = {}
     live: Annotated[int, msgspec.Meta(ge=1)] | None = 50
     last: Annotated[int, msgspec.Meta(ge=1)] | None = None
     age_days: Annotated[float, msgspec.Meta(gt=0)] | None = 30
@@ -89,11 +92,13 @@ class RedactionSettings(Part, frozen=True):
 
 
 class RecoverySettings(Part, frozen=True):
-    """What a plan says of things that moved outside the run since the checkpoint was taken."""
+    """What a resume does about what moved outside the run, and about work that was interrupted."""
 
     verdicts: dict[str, Verdict] = {}
     """By kind of change, where it is not the default."""
     max_age_days: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    interrupted: Literal["ask", "keep", "roll_back"] = "ask"
+    """What becomes of files that an interrupted call had changed; where nobody can be asked they are kept."""
 
 
 class EncryptionSettings(Part, frozen=True):
@@ -103,6 +108,14 @@ class EncryptionSettings(Part, frozen=True):
     key_env: str | None = None
     sign: bool = False
     """Sign every checkpoint instead of encrypting: anyone may read, nobody without the key can alter."""
+
+
+class MirrorSettings(Part, frozen=True):
+    """A readable mirror of the store: documents that people read, written after each checkpoint."""
+
+    form: Literal["off", "yaml", "json", "task"] = "off"
+    location: str = ""
+    """A path with {run} or {task} in it; {root} and {project} are known too."""
 
 
 class Settings(Part, frozen=True):
@@ -116,8 +129,12 @@ class Settings(Part, frozen=True):
     compression: Literal["none", "zstd", "gzip", "lz4"] = "zstd"
     max_section_mb: Annotated[float, msgspec.Meta(gt=0, le=4096)] = 64
     interval_s: Seconds | None = 300
+    lease_s: Seconds = 30
+    """How long a process that says nothing keeps a run; another one may take it over after that."""
     triggers: dict[str, bool] = {}
-    workspace_on: list[str] = msgspec.field(default_factory=lambda: sorted(WORKSPACE_TRIGGERS))
+    workspace_on: list[str] = msgspec.field(
+        default_factory=lambda: sorted(trigger for trigger, rule in RULES.rows.items() if rule.files)
+    )
     on_checkpoint_failure: OnFailure = "continue"
     strategy: StrategySettings = StrategySettings()
     destructive: DestructiveSettings = DestructiveSettings()
@@ -127,37 +144,39 @@ class Settings(Part, frozen=True):
     redaction: RedactionSettings = RedactionSettings()
     encryption: EncryptionSettings = EncryptionSettings()
     recovery: RecoverySettings = RecoverySettings()
+    mirror: MirrorSettings = MirrorSettings()
 
     @property
     def operations(self) -> tuple[str, ...]:
         """Every destructive operation, the known ones and the user's."""
         return tuple(dict.fromkeys((*DESTRUCTIVE_OPERATIONS, *self.destructive.operations)))
 
+    @classmethod
+    def preset(cls, name: str, **given: Any) -> Self:
+        """Return the settings that suit one kind of work, with what is given put over them; see docs/CAPTURE.md."""
+        return msgspec.convert(preset_under({"preset": name, **given}), cls)
+
+    @property
+    def rules(self) -> Rules:
+        """What each event causes."""
+        rules = RULES.switched(self.triggers if self.automatic else {"*": False})
+        return rules.capturing_files(self.workspace_on).keeping(self.retention.triggers)
+
     @property
     def policy(self) -> RetentionPolicy:
-        """The retention as a policy; a trigger's number is "the last so many", -1 is all."""
-        retention = self.retention
-        given = {
-            name: rule if isinstance(rule, TriggerRule) else TriggerRule(rule, _is_per_phase(name))
-            for name, rule in retention.triggers.items()
-        }
-        total = retention.total_mb
-        base = RetentionPolicy.for_task() if retention.preset == "task" else RetentionPolicy()
-        usual = RetentionSettings()
+        """How much is kept."""
+        kept = self.retention
+        total_bytes = None if kept.total_mb is None else max(1, int(kept.total_mb * _MEGABYTE))
         return check_policy(
             RetentionPolicy(
-                triggers={**base.triggers, **given},
-                live=base.live if retention.live == usual.live else retention.live,
-                last=base.last if retention.last == usual.last else retention.last,
-                age_days=base.age_days if retention.age_days == usual.age_days else retention.age_days,
-                total_bytes=None if total is None else max(1, int(total * _MEGABYTE)),
+                rules=self.rules, live=kept.live, last=kept.last, age_days=kept.age_days, total_bytes=total_bytes
             )
         )
 
-
-def _is_per_phase(trigger: str) -> bool:
-    rule = DEFAULT_RULES.get(trigger)
-    return rule is not None and rule.per_phase
+    @property
+    def max_section_bytes(self) -> int:
+        """How large a section may be."""
+        return int(self.max_section_mb * _MEGABYTE)
 
 
 _P = TypeVar("_P", bound=Part)
