@@ -6,10 +6,10 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from holdfast.errors import LimitExceeded
+from holdfast.errors import LimitExceeded, NotFound
 from holdfast.workspace import paths
 from holdfast.workspace.directory import DIRECTORY, FILE, Entry, decode
-from holdfast.workspace.tree import MAX_ENTRIES, DiskTree, FileRecord, StoredTree, record
+from holdfast.workspace.tree import MAX_ENTRIES, MAX_LEVELS, DiskTree, FileRecord, StoredTree, record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,8 +40,11 @@ class Change:
 def differing(old: Tree, new: Tree) -> Iterator[Pair]:
     """Yield the paths whose kind, mode or content differ, with both entries; of a tree on one side only, every path."""
     level: list[tuple[bytes, Ref | None, Ref | None]] = [(b"", old.root, new.root)] if old.root != new.root else []
-    seen = 0
+    seen = levels = 0
     while level:
+        levels += 1
+        if levels > MAX_LEVELS:
+            raise LimitExceeded("a stored tree is damaged or hostile", "directories in one another", levels, MAX_LEVELS)
         left = iter(decode([ref for _, ref, _ in level if ref is not None], old.reader))
         right = iter(decode([ref for _, _, ref in level if ref is not None], new.reader))
         below: list[tuple[bytes, Ref | None, Ref | None]] = []
@@ -140,7 +143,7 @@ def _similar(gone: Sequence[Change], come: Sequence[Change], old: Tree, new: Tre
 def _lines(tree: Tree, path: str, entry: Entry | None) -> Counter[bytes]:
     try:
         content = tree.content(paths.raw(path), entry, _MAX_CANDIDATE_BYTES) if entry else None
-    except OSError:
+    except NotFound:
         return Counter()  # it is gone by now, so it is like nothing
     return Counter((content or b"").splitlines())
 

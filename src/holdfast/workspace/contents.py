@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from holdfast.workspace import cut
+from holdfast.workspace.descriptors import OPEN_FILE
 from holdfast.workspace.sink import NONE, Sink
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ KEY: Callable[[os.stat_result], tuple[int, ...]] = attrgetter(
     "st_ctime_ns", "st_mtime_ns", "st_size", "st_ino", "st_mode"
 )
 SMALL_BYTES = 1024 * 1024
-OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _TRIES = 3
 _NODE_REFS = 4096
 

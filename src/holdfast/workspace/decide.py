@@ -6,22 +6,30 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from holdfast.encode.documents import parse_json
+from holdfast.errors import DocumentInvalid, RestoreRefused
+
 if TYPE_CHECKING:
+    from holdfast.workspace.ownership import Owner
     from holdfast.workspace.state import State
 
 Action = Literal["write", "replace", "delete", "mode", "keep", "merge", "both", "conflict"]
 Choice = Literal["refuse", "keep", "take", "merge", "both"]
+Interrupted = Literal["ask", "keep", "roll_back"]
 
 
 class Decisions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a person decided, to be saved for unattended recovery.
 
-    `conflicts` holds for files that both sides changed, `edits` for files that only others changed since we last saw
-    them, `paths` for single paths and what is below them.
+    `conflicts` holds for files that the run and a person changed, `edits` for those that only a person changed,
+    `deleted` for those that a person deleted, `interrupted` for what an interrupted call had changed, `paths` for
+    single paths and what is below them.
     """
 
     conflicts: Choice = "refuse"
     edits: Literal["keep", "take"] = "keep"
+    deleted: Literal["keep", "restore"] = "keep"
+    interrupted: Interrupted = "ask"  # undecided is kept, and said
     merge_clean: bool = True  # merge three ways by itself where both sides changed different lines
     paths: dict[str, Choice] = {}
 
@@ -43,14 +51,19 @@ def save_decisions(decisions: Decisions) -> bytes:
 
 
 def load_decisions(data: bytes) -> Decisions:
-    """Return saved decisions; msgspec.ValidationError says what is wrong with them."""
-    return msgspec.json.decode(data, type=Decisions)
+    """Return saved decisions; RestoreRefused says what is wrong with them."""
+    try:
+        return msgspec.convert(parse_json(data, "the file of decisions"), Decisions)
+    except (DocumentInvalid, msgspec.ValidationError) as error:
+        raise RestoreRefused(f"these are no decisions about a restore ({error})") from None
 
 
-def decide(path: str, checkpoint: State, last: State | None, disk: State, decisions: Decisions) -> tuple[Action, str]:
+def decide(
+    path: str, checkpoint: State, last: State | None, disk: State, decisions: Decisions, *, owner: Owner = "unknown"
+) -> tuple[Action, str]:
     """Return the action for a path that differs from the checkpoint, and why.
 
-    `last` is what we last knew to be there; None when we never saw this directory.
+    `last` is what the run last captured there, None for a directory that it never saw; `owner` left it as it is.
     """
     restoring = _restoring(checkpoint, disk)
     chosen = decisions.choice(path)
@@ -58,28 +71,64 @@ def decide(path: str, checkpoint: State, last: State | None, disk: State, decisi
         return "conflict", "something that is not captured is in the way"
     if last is None:
         return _decide_unseen(checkpoint, disk, chosen or decisions.conflicts, restoring)
-    if disk == last:
-        return ("keep", "as decided") if chosen == "keep" else (restoring, "as we left it")
-    if last == checkpoint:
-        if checkpoint.kind == "absent" and chosen != "take":
-            return "keep", "was created by others"
-        if (chosen or decisions.edits) == "take":
-            return restoring, "was changed by others; the checkpoint's is taken as decided"
-        return "keep", "was changed by others only"
+    if owner in ("run", "interrupted"):
+        if disk == last or last != checkpoint:
+            return ("keep", "as decided") if chosen == "keep" else (restoring, "changed by the run since")
+        return _decide_uncaptured(_did(last, disk), chosen, decisions, restoring, owner=owner)
+    if last not in (disk, checkpoint):
+        return _decide_both(checkpoint, disk, chosen, decisions, restoring)
+    return _decide_edit(checkpoint, disk, chosen, decisions, restoring, owner=owner)
+
+
+def _decide_uncaptured(
+    did: str, chosen: Choice | None, decisions: Decisions, restoring: Action, *, owner: Owner
+) -> tuple[Action, str]:
+    """Decide on what the run's own process changed and no checkpoint has."""
+    is_taken = chosen == "take" or (chosen is None and decisions.edits == "take")
+    if is_taken or (chosen is None and owner == "interrupted" and decisions.interrupted == "roll_back"):
+        return restoring, f"{did} by the run: rolled back"
+    return "keep", f"{did} by the run: kept"
+
+
+def _decide_edit(
+    checkpoint: State, disk: State, chosen: Choice | None, decisions: Decisions, restoring: Action, *, owner: Owner
+) -> tuple[Action, str]:
+    """Decide on what a person, or nobody knows who, changed and the run did not."""
+    did = _did(checkpoint, disk)
+    who = f"you {did} it" if owner == "person" else f"{did} since the last checkpoint"
+    is_taken = chosen == "take"
+    if chosen is None and checkpoint.kind != "absent":  # what was created is deleted only if it is named
+        is_taken = decisions.edits == "take" or (disk.kind == "absent" and decisions.deleted == "restore")
+    if is_taken:
+        return restoring, f"{who}: the checkpoint's is taken"
+    return "keep", f"{who}: kept{' deleted' if disk.kind == 'absent' else ''}"
+
+
+def _decide_both(
+    checkpoint: State, disk: State, chosen: Choice | None, decisions: Decisions, restoring: Action
+) -> tuple[Action, str]:
     if disk.kind == checkpoint.kind == "directory" and chosen is None:
-        return "keep", "has a mode that was changed by others"
-    return _conflict(chosen or decisions.conflicts, restoring, "was changed by others and by the run")
+        return "keep", "you changed its mode: kept"
+    if disk.kind == "absent" and chosen is None and decisions.deleted == "restore":
+        return restoring, "you deleted it: the checkpoint's is taken"
+    return _conflict(chosen or decisions.conflicts, restoring, "changed by the run, and by you since")
+
+
+def _did(before: State, disk: State) -> str:
+    if before.kind == "absent":
+        return "created"
+    return "deleted" if disk.kind == "absent" else "changed"
 
 
 def _decide_unseen(checkpoint: State, disk: State, choice: Choice, restoring: Action) -> tuple[Action, str]:
-    """Decide on a path of which we do not know how it came to be as it is."""
+    """Decide on a path of which the run does not know how it came to be as it is."""
     if disk.kind == "absent":
         return restoring, "is missing"
     if checkpoint.kind == "absent":
-        return "keep", "is not ours to delete"
+        return "keep", "was here before: kept"
     if disk.kind == checkpoint.kind == "directory":
-        return "keep", "is a directory that we never saw"
-    return _conflict(choice, restoring, "differs, and we never saw it here")
+        return "keep", "was here before: kept"
+    return _conflict(choice, restoring, "was here before, and differs")
 
 
 def _restoring(checkpoint: State, disk: State) -> Action:
@@ -92,11 +141,11 @@ def _restoring(checkpoint: State, disk: State) -> Action:
 
 def _conflict(choice: Choice, restoring: Action, why: str) -> tuple[Action, str]:
     if choice == "take":
-        return restoring, f"{why}; the checkpoint's is taken as decided"
+        return restoring, f"{why}: the checkpoint's is taken"
     if choice == "keep":
-        return "keep", f"{why}; kept as decided"
+        return "keep", f"{why}: yours is kept"
     if choice == "both":
-        return "both", f"{why}; both are kept as decided"
+        return "both", f"{why}: both are kept"
     if choice == "merge":
-        return "merge", f"{why}; merged as decided"
+        return "merge", f"{why}: merged"
     return "conflict", why

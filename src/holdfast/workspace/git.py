@@ -1,34 +1,40 @@
-"""Runs git to read, never to write: no hooks, monitors, filters, locks, network or inherited settings of a caller."""
+"""Asks git about a repository's history without letting it near the repository's own settings.
+
+Git is given a directory that we made: our configuration, HEAD and refs as we read them, and the objects by reference.
+Nothing that a repository can ship (configuration, hooks, filters, attributes, monitors, includes) is there to obey.
+Capturing and restoring do not run git at all.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
-from typing import TYPE_CHECKING
+from tempfile import TemporaryDirectory
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from holdfast.workspace.descriptors import open_below, read_open, stat_below
+from holdfast.workspace.gitdir import GitDirectory, GitFailed
 
-_QUIET = (
-    "core.fsmonitor=false",
-    "core.untrackedCache=false",
-    f"core.hooksPath={os.devnull}",
-    "core.pager=cat",
-    "core.sshCommand=false",
-    "gc.auto=0",
-    "maintenance.auto=false",
-    "protocol.allow=never",
-    "submodule.recurse=false",
-    "diff.external=",
-    "credential.helper=",
-)
-_PASSED = ("PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR", "SYSTEMROOT")  # where git is, and the user's ignore rules
+__all__ = ["GitFailed", "environment", "is_installed", "read_user_file", "run", "user_ignore_file"]
+
+_PASSED = ("PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR", "SYSTEMROOT")  # where git and the user's own settings are
 _TIMEOUT_S = 120
-
-
-class GitFailed(Exception):
-    """Git is missing or refused; the argument is what it said."""
+_CONFIG = """[core]
+\trepositoryformatversion = 1
+\tbare = true
+\tcommitGraph = false
+\tmultiPackIndex = false
+[gc]
+\tauto = 0
+[maintenance]
+\tauto = false
+[protocol]
+\tallow = never
+"""
+_FAN_OUT = re.compile("[0-9a-f]{2}|pack|info")
+_BORROWED = (b"objects/info/alternates", b"objects/info/http-alternates")
+_OBJECTS = re.compile(rb"(?:[0-9a-f]{40}(?:[0-9a-f]{24})?\n)*")
 
 
 def is_installed() -> bool:
@@ -36,44 +42,73 @@ def is_installed() -> bool:
     return shutil.which("git") is not None
 
 
-def scrubbed(directory: str) -> dict[str, str]:
-    """Return an environment in which git sees no variable of ours and looks for no repository above this directory."""
+def run(worktree: str, *arguments: str) -> bytes:
+    """Return what git prints about a work tree's history; GitFailed if it cannot be asked, fails or takes too long.
+
+    Only for commands that read refs and commits: there is neither an index nor a work tree where it runs.
+    """
+    try:
+        with GitDirectory.open(worktree) as directory, TemporaryDirectory(prefix="holdfast-git-") as shadow:
+            _fill(shadow, directory)
+            return _ask(shadow, arguments, environment(shadow) | {"GIT_OBJECT_DIRECTORY": _objects(directory)})
+    except OSError as error:
+        raise GitFailed(f"git could not be run: {os.strerror(error.errno or 0)}") from error
+
+
+def user_ignore_file() -> str:
+    """Return where the user's own ignore rules are: as their own git settings say, never as a repository says."""
+    settings = environment()
+    del settings["GIT_CONFIG_GLOBAL"]
+    try:
+        named = _ask("/", ("config", "--global", "--type=path", "--get", "core.excludesFile"), settings)
+        return os.fsdecode(named.rstrip(b"\n"))
+    except GitFailed:
+        return os.path.expanduser("~/.config/git/ignore")  # noqa: PTH111
+
+
+def read_user_file(place: str, limit: int) -> bytes:
+    """Return the bytes of a file that the user's own settings name, nothing if it cannot be read."""
+    try:
+        handle = os.open(place, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except (OSError, ValueError):
+        return b""
+    try:
+        return read_open(handle, limit) or b""
+    except OSError:
+        return b""
+    finally:
+        os.close(handle)
+
+
+def environment(directory: str = os.devnull) -> dict[str, str]:
+    """Return an environment in which git obeys no settings; by default it sees no repository either."""
     return {name: os.environ[name] for name in _PASSED if name in os.environ} | {
         "LC_ALL": "C",
+        "GIT_DIR": directory,
         "GIT_OPTIONAL_LOCKS": "0",
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": os.devnull,
         "GIT_ATTR_NOSYSTEM": "1",
         "GIT_NO_LAZY_FETCH": "1",
         "GIT_NO_REPLACE_OBJECTS": "1",
-        "GIT_CEILING_DIRECTORIES": os.path.dirname(directory),  # noqa: PTH120
     }
 
 
-def run(
-    directory: str,
-    *arguments: str,
-    settings: Sequence[str] = (),
-    data: bytes | None = None,
-    environment: dict[str, str] | None = None,
-) -> bytes:
-    """Return what git prints; GitFailed if it is missing, fails or takes too long."""
-    command = ["git", "--no-optional-locks", "--no-pager", "--literal-pathspecs"]
-    for setting in (*_QUIET, *settings):
-        command += ["-c", setting]
+def _ask(cwd: str, arguments: tuple[str, ...], settings: dict[str, str]) -> bytes:
     try:
         done = subprocess.run(  # noqa: S603 - fixed command, no shell
-            [*command, *arguments],
-            cwd=directory,
-            env=scrubbed(directory) | (environment or {}),
-            input=data if data is not None else b"",
+            ["git", "--no-optional-locks", "--no-pager", *arguments],  # noqa: S607 - the user's git
+            cwd=cwd,
+            env=settings,
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             check=False,
             timeout=_TIMEOUT_S,
         )
     except FileNotFoundError as error:
         raise GitFailed("git is not installed") from error
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except (OSError, subprocess.TimeoutExpired, ValueError) as error:
         raise GitFailed(f"git could not be run: {error}") from error
     if done.returncode:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()
@@ -81,16 +116,47 @@ def run(
     return done.stdout
 
 
-def without_filters(directory: str) -> list[str]:
-    """Return the settings that switch every configured content filter off: they are commands, and named by the tree."""
+def _fill(shadow: str, directory: GitDirectory) -> None:
+    """Make a git directory of our own that knows a repository's HEAD and refs."""
+    extension = "[extensions]\n\tobjectformat = sha256\n" if directory.facts.sha256 else ""
+    target = directory.head_target()
+    head = f"{directory.resolve(b'HEAD')}\n".encode() if target is None else b"ref: " + target + b"\n"
+    refs = sorted(directory.refs().items())
+    packed = b"".join(value.encode() + b" " + name + b"\n" for name, value in refs)
+    shallow = directory.read(b"shallow", 16 * 1024 * 1024)
+    contents = {"config": (_CONFIG + extension).encode(), "HEAD": head, "packed-refs": packed}
+    if shallow and _OBJECTS.fullmatch(shallow):
+        contents["shallow"] = shallow
+    for name, content in contents.items():
+        with open(os.path.join(shadow, name), "xb") as file:  # noqa: PTH118, PTH123
+            file.write(content)
+    for name in ("refs", "objects"):
+        os.mkdir(os.path.join(shadow, name))  # noqa: PTH102, PTH118
+
+
+def _objects(directory: GitDirectory) -> str:
+    """Return where a repository's objects are; GitFailed unless they all lie there, in plain files."""
+    if any(stat_below(directory.common, name) is not None for name in _BORROWED):
+        raise GitFailed("it borrows objects from another repository (objects/info/alternates), which is not followed")
+    handle = open_below(directory.common, b"objects")
     try:
-        listed = run(directory, "config", "--null", "--name-only", "--get-regexp", r"^filter\..*")
-    except GitFailed:
-        return []  # no filter is configured
-    settings: list[str] = []
-    drivers = {key.split(".", 1)[1].rpartition(".")[0] for key in listed.decode("utf-8", "replace").split("\0") if key}
-    for driver in sorted(drivers):
-        if "=" in driver or "\n" in driver:
-            raise GitFailed(f"the content filter {driver!r} cannot be switched off")
-        settings += [f"filter.{driver}.{part}" for part in ("clean=", "smudge=", "process=", "required=false")]
-    return settings
+        with os.scandir(handle) as items:
+            names = [item.name for item in items if _FAN_OUT.fullmatch(item.name)]
+        for name in names:
+            inside = open_below(handle, os.fsencode(name))
+            try:
+                with os.scandir(inside) as items:
+                    if not all(_is_plain(item) for item in items):
+                        raise GitFailed(f"objects/{name} holds links or special files, which are not followed")
+            finally:
+                os.close(inside)
+        place = os.path.join(directory.place, "objects")  # noqa: PTH118
+        if not os.path.samestat(os.lstat(place), os.fstat(handle)):
+            raise GitFailed("its .git was replaced while it was read")
+    finally:
+        os.close(handle)
+    return place
+
+
+def _is_plain(item: os.DirEntry[str]) -> bool:
+    return item.is_file(follow_symlinks=False) or item.is_dir(follow_symlinks=False)

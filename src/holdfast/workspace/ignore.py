@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _CLASSES = {
     b"alnum": b"0-9A-Za-z",
@@ -21,13 +24,20 @@ _CLASSES = {
     b"xdigit": b"0-9A-Fa-f",
 }
 _MAGIC = re.compile(rb"[*?\[\\]")
+_LONGEST = 4096
+_STAR, _DEEP = b"[^/]*", b"(?:.*/)?"
 
 
 class _Rule(NamedTuple):
-    match: re.Pattern[bytes]
+    expression: bytes  # compiled when a name comes near: of 200 patterns in use, few are ever asked
     negated: bool
     directories_only: bool
     by_path: bool
+
+
+@lru_cache(maxsize=4096)
+def _compiled(expression: bytes) -> re.Pattern[bytes]:
+    return re.compile(expression, re.DOTALL)
 
 
 class Patterns:
@@ -47,9 +57,12 @@ class Patterns:
             expression = _translate(pattern)
             if expression is None:
                 continue
-            self._rules.append(_Rule(re.compile(expression, re.DOTALL), negated, directories_only, anchored))
-            if anchored:
+            self._rules.append(_Rule(expression, negated, directories_only, anchored))
+            last = pattern.rpartition(b"/")[2]
+            if anchored and (not last or _MAGIC.search(last)):
                 by_path.append(expression)
+            elif anchored:
+                names.add(last)  # the rule itself then looks at the whole path
             elif not _MAGIC.search(pattern):
                 names.add(pattern)
             elif pattern.startswith(b"*") and not _MAGIC.search(pattern[1:]):
@@ -60,8 +73,8 @@ class Patterns:
         # Most names match nothing: a set, a suffix test and one joint expression find that out in a microsecond.
         self._names = frozenset(names)
         self._suffixes = tuple(suffixes)
-        self._by_name = re.compile(b"|".join(by_name), re.DOTALL) if by_name else None
-        self._by_path = re.compile(b"|".join(by_path), re.DOTALL) if by_path else None
+        self._by_name = b"|".join(by_name)
+        self._by_path = b"|".join(by_path)
 
     def __bool__(self) -> bool:
         return bool(self._rules)
@@ -71,8 +84,8 @@ class Patterns:
         return (
             name in self._names
             or name.endswith(self._suffixes)
-            or (self._by_name is not None and self._by_name.match(name) is not None)
-            or (self._by_path is not None and self._by_path.match(path) is not None)
+            or (self._by_name != b"" and _compiled(self._by_name).match(name) is not None)
+            or (self._by_path != b"" and _compiled(self._by_path).match(path) is not None)
         )
 
     def verdict(self, name: bytes, path: bytes, *, is_directory: bool) -> bool | None:
@@ -85,7 +98,7 @@ class Patterns:
         for rule in self._rules:
             if rule.directories_only and not is_directory:
                 continue
-            if rule.match.match(path if rule.by_path else name):
+            if _compiled(rule.expression).match(path if rule.by_path else name):
                 return not rule.negated
         return None
 
@@ -129,6 +142,8 @@ def _translate(pattern: bytes) -> bytes | None:
     """Return a pattern as a regular expression for a whole name or path; None if git would never match it."""
     out: list[bytes] = []
     position, end = 0, len(pattern)
+    if end > _LONGEST:
+        return None  # no path is so long
     while position < end:
         char = pattern[position : position + 1]
         if char == b"*":
@@ -151,7 +166,26 @@ def _translate(pattern: bytes) -> bytes | None:
         else:
             out.append(re.escape(char))
             position += 1
-    return b"(?:" + b"".join(out) + b")\\Z"
+    return b"(?:" + _joined(out, _DEEP, b"(?:.*?/)??", lambda part: _joined(part, _STAR, b"[^/]*?", b"".join)) + b")\\Z"
+
+
+def _joined(parts: list[bytes], star: bytes, shortest: bytes, inner: Callable[[list[bytes]], bytes]) -> bytes:
+    """Join what stands between stars so that matching never tries all ways: a repository may bring the pattern.
+
+    What stands between two stars is matched where it first fits, once: the star behind it takes the rest anyway. Only
+    what follows the last star must be tried at every place.
+    """
+    pieces: list[list[bytes]] = [[]]
+    for part in parts:
+        if part is star:
+            pieces.append([])
+        else:
+            pieces[-1].append(part)
+    first, *between = pieces
+    if not between:
+        return inner(first)
+    *between, last = between
+    return inner(first) + b"".join(b"(?>" + shortest + inner(one) + b")" for one in between) + star + inner(last)
 
 
 def _star(pattern: bytes, position: int) -> tuple[bytes, int]:
@@ -164,8 +198,8 @@ def _star(pattern: bytes, position: int) -> tuple[bytes, int]:
         if stop == len(pattern):
             return (b".+" if position else b".*"), stop
         if pattern[stop : stop + 1] == b"/":
-            return b"(?:.*/)?", stop + 1
-    return b"[^/]*", stop
+            return _DEEP, stop + 1
+    return _STAR, stop
 
 
 def _bracket(pattern: bytes, position: int) -> tuple[bytes, int] | None:  # noqa: C901 - the grammar of one token

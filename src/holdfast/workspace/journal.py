@@ -1,15 +1,25 @@
-"""The journal of a restore: written and synced whole before the first swap, so that its finder can finish or undo."""
+"""The journal of a restore: written and synced whole before the first swap, so that its finder can finish or undo.
+
+It carries a MAC under a key that only this user has, outside of every workspace: a journal that came with a repository
+is not carried out.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
 import os
+import secrets
+import stat as modes
+import tempfile
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from holdfast.errors import RestoreRefused
 from holdfast.workspace import paths
+from holdfast.workspace.descriptors import OPEN_DIRECTORY, OPEN_FILE, read_below
 from holdfast.workspace.state import ABSENT, State
 
 if TYPE_CHECKING:
@@ -20,6 +30,9 @@ DONE = b"done"
 UNDONE = b"undone"
 _DRAFT = b"journal.tmp"
 _MAX_BYTES = 1024 * 1024 * 1024
+_MAC_BYTES = 32
+_KEY = b"journal.key"
+_STEP = 1024 * 1024
 
 
 class Move(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -36,7 +49,6 @@ class Move(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     expect: State = ABSENT
     mode: int = 0
     was: int = 0
-    count: int = 0  # only in journals of earlier versions
 
 
 class Journal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -44,15 +56,15 @@ class Journal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     plan: str
     moves: tuple[Move, ...]
-    format: int = 1
+    format: int = 2
 
 
-def write(directory: int, journal: Journal, ops: FileOps) -> None:
-    """Make the journal durable, under its name only when it is whole."""
+def write(directory: int, restore: bytes, journal: Journal, ops: FileOps) -> None:
+    """Make the journal of the restore with this name durable, under its name only when it is whole."""
     data = json.dumps(msgspec.to_builtins(journal), separators=(",", ":")).encode("ascii")
     handle = ops.create(directory, _DRAFT)
     try:
-        ops.write(handle, data)
+        ops.write(handle, _mac(restore, data) + data)
         ops.sync(handle)
     finally:
         os.close(handle)
@@ -60,13 +72,28 @@ def write(directory: int, journal: Journal, ops: FileOps) -> None:
     ops.sync(directory)
 
 
-def read(directory: int) -> Journal | None:
-    """Return the journal of an interrupted restore, or None if none was written; RestoreRefused if it is damaged."""
+def read(directory: int, restore: bytes, name: bytes = NAME) -> Journal | None:
+    """Return the journal of an interrupted restore, or None if none was written.
+
+    RestoreRefused if this user did not write it for this very restore, or if it is damaged.
+    """
     try:
-        handle = os.open(NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+        handle = os.open(name, OPEN_FILE, dir_fd=directory)
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise _foreign(restore) from error
     with open(handle, "rb") as file:  # noqa: PTH123 - a descriptor
+        status = os.fstat(handle)
+        if not modes.S_ISREG(status.st_mode) or not _MAC_BYTES < status.st_size <= _MAX_BYTES:
+            raise _foreign(restore)
+        # Authenticated in small steps before it is taken into memory: a foreign one may have any size.
+        told, mac = file.read(_MAC_BYTES), _begun(restore)
+        while data := file.read(_STEP):
+            mac.update(data)
+        if not hmac.compare_digest(told, mac.digest()):
+            raise _foreign(restore)
+        file.seek(_MAC_BYTES)
         data = file.read(_MAX_BYTES)
     try:
         journal = msgspec.convert(json.loads(data), Journal)
@@ -75,3 +102,74 @@ def read(directory: int) -> Journal | None:
     except (ValueError, msgspec.ValidationError) as error:
         raise RestoreRefused(f"the journal of an interrupted restore is damaged ({error})") from error
     return journal
+
+
+def _mac(restore: bytes, data: bytes) -> bytes:
+    mac = _begun(restore)
+    mac.update(data)
+    return mac.digest()
+
+
+def _begun(restore: bytes) -> hmac.HMAC:
+    return hmac.new(_user_key(), b"holdfast restore journal\0" + restore + b"\0", hashlib.sha256)
+
+
+def _foreign(restore: bytes) -> RestoreRefused:
+    place = f".holdfast/{paths.in_a_line(paths.text(restore))}"
+    return RestoreRefused(
+        f"{place} says that a restore was interrupted, but this user did not begin it, so it is not carried out. "
+        f"If it came with the files, delete {place}; if you began it elsewhere, what it set aside is in {place}/old"
+    )
+
+
+def _user_key() -> bytes:
+    """Return this user's key for journals, made at the first use; it never lies in a workspace that is captured."""
+    places = (
+        os.path.expanduser("~/.local/state/holdfast"),  # noqa: PTH111
+        os.path.join(tempfile.gettempdir(), f"holdfast-{os.geteuid()}"),  # noqa: PTH118 - without a home to write to
+    )
+    problem: OSError | None = None
+    for place in places:
+        try:
+            os.makedirs(place, mode=0o700, exist_ok=True)  # noqa: PTH103
+            handle = os.open(place, OPEN_DIRECTORY)
+        except OSError as error:
+            problem = error
+            continue
+        try:
+            return _key_in(handle)
+        except OSError as error:
+            problem = error
+        finally:
+            os.close(handle)
+    reason = os.strerror(problem.errno or 0) if problem else ""
+    raise RestoreRefused(
+        f"the key of restore journals can be kept neither in {places[0]!r} nor {places[1]!r}: {reason}"
+    )
+
+
+def _key_in(directory: int) -> bytes:
+    status = os.fstat(directory)
+    if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+        raise PermissionError(1, "others may write there")
+    key = read_below(directory, _KEY, 64)
+    if key is None:
+        draft = b"%s.%s" % (_KEY, secrets.token_hex(8).encode())
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        handle = os.open(draft, flags, 0o600, dir_fd=directory)
+        try:
+            os.write(handle, secrets.token_bytes(32))
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        try:
+            os.link(draft, _KEY, src_dir_fd=directory, dst_dir_fd=directory)  # the first of several processes wins
+        except FileExistsError:
+            pass
+        finally:
+            os.unlink(draft, dir_fd=directory)
+        os.fsync(directory)
+        key = read_below(directory, _KEY, 64)
+    if key is None or len(key) != 32:  # noqa: PLR2004
+        raise PermissionError(1, "the key there cannot be read")
+    return key

@@ -21,20 +21,23 @@ class Merged(NamedTuple):
 
 
 def merge(base: bytes, mine: bytes, theirs: bytes) -> Merged | None:
-    """Return both sides' changes to `base` in one text; None if git is missing or the contents are no text."""
+    """Return both sides' changes to `base` in one text; None if it cannot be run or the contents are no text."""
     if any(is_binary(side) or len(side) > MAX_MERGE_BYTES for side in (base, mine, theirs)) or not git.is_installed():
         return None
-    with tempfile.TemporaryDirectory(prefix="holdfast-merge-") as place:
-        for name, side in (("mine", mine), ("base", base), ("theirs", theirs)):
-            Path(place, name).write_bytes(side)
-        labels = ("-L", "on disk", "-L", "common", "-L", "checkpoint")
-        done = subprocess.run(  # noqa: S603 - fixed command, no shell
-            ["git", "merge-file", "-p", *labels, "mine", "base", "theirs"],  # noqa: S607
-            cwd=place,
-            env=git.scrubbed(place),
-            capture_output=True,
-            check=False,
-        )
+    try:
+        with tempfile.TemporaryDirectory(prefix="holdfast-merge-") as place:
+            for name, side in (("mine", mine), ("base", base), ("theirs", theirs)):
+                Path(place, name).write_bytes(side)
+            labels = ("-L", "on disk", "-L", "common", "-L", "checkpoint")
+            done = subprocess.run(  # noqa: S603 - fixed command, no shell
+                ["git", "merge-file", "-p", *labels, "mine", "base", "theirs"],  # noqa: S607
+                cwd=place,
+                env=git.environment(),
+                capture_output=True,
+                check=False,
+            )
+    except OSError:
+        return None
     if done.returncode < 0 or done.returncode >= 128:  # noqa: PLR2004
         return None
     return Merged(done.stdout, done.returncode)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import os
 
-from holdfast.workspace.scan import OPEN_DIRECTORY
+from holdfast.workspace.descriptors import OPEN_DIRECTORY
 
+_MODE = 0o777
+_FAR_NS = 2**62
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV, errno.ENOSYS)
 
 
@@ -25,9 +27,10 @@ class FileOps:
             written += os.write(handle, memoryview(data)[written:])
 
     def finish(self, handle: int, mode: int, mtime_ns: int | None) -> None:
-        """Set a file's mode, and its time if one is given."""
-        os.fchmod(handle, mode)
+        """Set a file's mode, without setuid and the like, and its time if one is given."""
+        os.fchmod(handle, mode & _MODE)
         if mtime_ns is not None:
+            mtime_ns = max(-_FAR_NS, min(mtime_ns, _FAR_NS))  # a stored time may be any number
             os.utime(handle, ns=(mtime_ns, mtime_ns))
 
     def sync(self, handle: int) -> None:
@@ -44,7 +47,7 @@ class FileOps:
 
     def mkdir(self, directory: int, name: bytes, mode: int) -> None:
         """Create a directory."""
-        os.mkdir(name, mode, dir_fd=directory)
+        os.mkdir(name, mode & _MODE, dir_fd=directory)
 
     def rmdir(self, directory: int, name: bytes) -> None:
         """Remove an empty directory."""
@@ -58,7 +61,7 @@ class FileOps:
         """Set a directory's mode."""
         handle = os.open(name, OPEN_DIRECTORY, dir_fd=directory)
         try:
-            os.fchmod(handle, mode)
+            os.fchmod(handle, mode & _MODE)
         finally:
             os.close(handle)
 

@@ -4,34 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-SECRETS = (
-    ".env",
-    ".env.*",
-    "!.env.example",
-    "!.env.sample",
-    "!.env.template",
-    "!.env.dist",
-    ".envrc",
-    "*.pem",
-    "*.key",
-    "*.p12",
-    "*.pfx",
-    "*.keystore",
-    "*.jks",
-    "*.kdbx",
-    "id_rsa",
-    "id_dsa",
-    "id_ecdsa",
-    "id_ed25519",
-    ".netrc",
-    ".pgpass",
-    ".git-credentials",
-    ".ssh/",
-    ".gnupg/",
-    ".aws/",
-    "credentials.json",
-    "service-account*.json",
-)
+from holdfast.workspace.credential_files import SECRETS
+
 GENERATED = (
     "node_modules/",
     ".venv/",

@@ -68,18 +68,3 @@ def split(path: str) -> tuple[bytes, ...]:
         if problem:
             raise ValueError(f"{path!r}: {text(name)!r} {problem}")
     return names
-
-
-def leaves(link: bytes, target: bytes) -> bool:
-    """Return whether a symbolic link at this path points out of the workspace."""
-    if not target or target.startswith(b"/"):
-        return True
-    depth = link.count(b"/")
-    for part in target.split(b"/"):
-        if part == b"..":
-            depth -= 1
-            if depth < 0:
-                return True
-        elif part not in (b"", b"."):
-            depth += 1
-    return False

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from holdfast.encode.tree import leaf_id
-from holdfast.errors import RestoreRefused
+from holdfast.errors import NotFound, RestoreRefused
 from holdfast.workspace import paths
 from holdfast.workspace.compare import differing
 from holdfast.workspace.decide import Decisions, decide
+from holdfast.workspace.descriptors import open_parent
 from holdfast.workspace.directory import DIRECTORY, FILE, LINK, Entry
+from holdfast.workspace.links import PlannedTree
 from holdfast.workspace.merge import MAX_MERGE_BYTES, Merged, merge
+from holdfast.workspace.ownership import Ownership
 from holdfast.workspace.plan import PlanItem, RestorePlan
 from holdfast.workspace.state import ABSENT, OTHER, State
-from holdfast.workspace.tree import DiskTree, StoredTree, open_parent, pieces
+from holdfast.workspace.tree import DiskTree, StoredTree, pieces, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from holdfast.encode.chunks import ChunkReader
+    from holdfast.workspace.ownership import Owner
     from holdfast.workspace.snapshot import Snapshot
     from holdfast.workspace.workspace import Workspace
 
@@ -37,34 +42,48 @@ def plan_restore(
     last: Snapshot | None = None,
     only: Sequence[str] = (),
     decisions: Decisions = _NO_DECISIONS,
+    ownership: Ownership | None = None,
     in_place: bool = True,
     allow_outside_links: bool = False,
     target: str | None = None,
 ) -> RestorePlan:
     """Return what a restore of `checkpoint` into the workspace would do; nothing is written.
 
-    `last` is the newest snapshot of this directory that we took, None for a directory that we never saw. `only` limits
-    the restore to these paths and what is below them. Everything in the stored tree that is not on disk already, byte
-    for byte, is checked here: RestoreRefused or IntegrityError if anything in it is hostile, whether it would be
-    written or not. `target` is the directory to restore into, if that is not there yet and the workspace stands for it.
+    `last` is the newest snapshot of this directory that the run took, None for a directory that it never saw;
+    `ownership` tells who changed what since. `only` limits the restore to these paths and what is below them.
+    Everything in the stored tree that is not on disk already, byte for byte, is checked here: RestoreRefused or
+    IntegrityError if anything in it is hostile, whether it would be written or not. `target` is the directory to
+    restore into, if that is not there yet and the workspace stands for it.
     """
     for path in only:
         try:
             paths.split(path)
         except ValueError as error:
             raise RestoreRefused(f"{error}") from error
-    disk, _ = workspace.look(reader, last)
-    draft = _Draft(reader, workspace.root, disk, decisions)
-    draft.compare(StoredTree(reader, checkpoint.root), last, tuple(paths.raw(path) for path in only))
-    draft.refuse_store(tuple(paths.raw(path) for path in workspace.options.store_paths))
-    draft.decide()
-    draft.merge()
-    draft.settle()
-    if not allow_outside_links:
-        draft.refuse_outside_links()
-    target = target or workspace.root
-    draft.check_room(target)
-    return RestorePlan(target, checkpoint.digest.hex(), in_place, draft.items())
+    with _readable(workspace.root):
+        disk, _ = workspace.look(reader, last)
+        draft = _Draft(reader, workspace.root, disk, decisions, ownership or Ownership())
+        draft.compare(StoredTree(reader, checkpoint.root), last, tuple(paths.raw(path) for path in only))
+        draft.refuse_store(tuple(paths.raw(path) for path in workspace.options.store_paths))
+        draft.decide()
+        draft.merge()
+        draft.settle()
+        if not allow_outside_links:
+            draft.refuse_outside_links()
+        target = target or workspace.root
+        draft.check_room(target)
+        interrupted = draft.ownership.interrupted if draft.has_interrupted else ""
+        return RestorePlan(target, checkpoint.digest.hex(), in_place, draft.items(), interrupted)
+
+
+@contextmanager
+def _readable(root: str) -> Iterator[None]:
+    """Give what the file system says as a typed error."""
+    try:
+        yield
+    except OSError as error:
+        reason = os.strerror(error.errno or 0)
+        raise RestoreRefused(f"{root!r} cannot be read: {reason}; put that right and plan again") from error
 
 
 @dataclass(slots=True)
@@ -76,6 +95,7 @@ class _Path:
     last: Entry | None
     states: tuple[State, State | None, State] = (ABSENT, None, ABSENT)  # of the checkpoint, the last known, the disk
     obstacle: bool = False
+    owner: Owner = "unknown"
     action: str = ""
     reason: str = ""
     merged: Merged | None = None
@@ -88,7 +108,9 @@ class _Draft:
     root: str
     disk: DiskTree
     decisions: Decisions
+    ownership: Ownership
     seen: bool = False
+    owners: dict[bytes, Owner] = field(default_factory=dict)
     found: dict[bytes, _Path] = field(default_factory=dict)
 
     def compare(self, checkpoint: StoredTree, last: Snapshot | None, only: tuple[bytes, ...]) -> None:
@@ -98,9 +120,12 @@ class _Draft:
                 self.found[path] = _Path(stored, now, stored)
         self.seen = last is not None
         if last is not None:
-            for path, _, known in differing(checkpoint, StoredTree(self.reader, last.root)):
+            before = StoredTree(self.reader, last.root)
+            for path, _, known in differing(checkpoint, before):
                 if path in self.found:
                     self.found[path].last = known
+            changed = [path for path, _, _ in differing(before, self.disk)]
+            self.owners = self.ownership.of_changes(self.root, changed)
         for path in _obstacles(self.root, [path for path, item in self.found.items() if item.disk is None]):
             self.found[path].obstacle = True
 
@@ -115,7 +140,20 @@ class _Draft:
         for path, item in self.found.items():
             disk = OTHER if item.obstacle else State.of(item.disk)
             item.states = State.of(item.checkpoint), State.of(item.last) if self.seen else None, disk
-            item.action, item.reason = decide(paths.text(path), *item.states, self.decisions)
+            if self.seen:
+                item.owner = self._owner(path, item)
+            item.action, item.reason = decide(paths.text(path), *item.states, self.decisions, owner=item.owner)
+
+    def _owner(self, path: bytes, item: _Path) -> Owner:
+        _, last, disk = item.states
+        if disk == last:
+            return self.ownership.of_captured(paths.text(path), disk)
+        return self.owners.get(path, "unknown")
+
+    @property
+    def has_interrupted(self) -> bool:
+        """Whether an interrupted call changed anything here."""
+        return any(item.owner == "interrupted" for item in self.found.values())
 
     def merge(self) -> None:
         """Merge three ways what both sides changed."""
@@ -123,7 +161,11 @@ class _Draft:
             if item.action == "conflict" and self.decisions.merge_clean and self.seen and not item.obstacle:
                 merged = self._merged(path, item)
                 if merged is not None and not merged.conflicts:
-                    item.action, item.reason, item.merged = "merge", "both changed it in different places", merged
+                    item.action, item.reason, item.merged = (
+                        "merge",
+                        "changed by the run, and by you in another place: merged",
+                        merged,
+                    )
             elif item.action == "merge":
                 item.merged = self._merged(path, item)
                 if item.merged is None:
@@ -142,7 +184,7 @@ class _Draft:
         assert item.checkpoint is not None
         try:
             mine = self.disk.content(path, item.disk, MAX_MERGE_BYTES)
-        except OSError:
+        except NotFound:
             return None
         if mine is None:
             return None
@@ -178,16 +220,29 @@ class _Draft:
                 item.action, item.reason = "conflict", "a file that is kept is where its directory would be"
 
     def refuse_outside_links(self) -> None:
-        """Refuse the whole restore if it would create a link that leads out of the workspace."""
-        for path, item in self.found.items():
-            entry = item.checkpoint
-            if item.action not in _WRITING or entry is None or entry.kind != LINK:
-                continue
-            if paths.leaves(path, entry.target):
-                raise RestoreRefused(
-                    f"the link {paths.text(path)!r} leads out of the workspace to {paths.text(entry.target)!r}; "
-                    "pass allow_outside_links to create it all the same"
-                )
+        """Refuse the whole restore if a link would lead out of the workspace, by itself or over links that it makes."""
+        planned = {path: _planned(item) for path, item in self.found.items()}
+        made = {path for path, item in self.found.items() if item.action in _WRITING and _is_link(item.checkpoint)}
+        beside = {path: paths.raw(item.beside) for path, item in self.found.items() if item.beside}
+        planned |= {place: self.found[path].checkpoint for path, place in beside.items()}
+        links = [(beside.get(path, path), self.found[path].checkpoint) for path in made]
+        if made:
+            present = walk(self.disk.reader, self.disk.root)
+            links += [
+                (path, entry) for path, entry in present if entry.kind == LINK and planned.get(path, entry) == entry
+            ]
+        written = {path for path, _ in links[: len(made)]}
+        tree = PlannedTree(self.root, planned)
+        try:
+            for path, entry in links:
+                over = tree.leads_out(path, entry.target) if entry is not None else None
+                if entry is not None and over is not None and (path in written or over & written):
+                    raise RestoreRefused(
+                        f"the link {paths.text(path)!r} leads out of the workspace to {paths.text(entry.target)!r}; "
+                        "pass allow_outside_links to create it all the same"
+                    )
+        finally:
+            tree.close()
 
     def check_room(self, target: str) -> None:
         """Refuse a restore that would fill the disk."""
@@ -207,6 +262,15 @@ class _Draft:
         return tuple(_item(path, item) for path, item in sorted(self.found.items()))
 
 
+def _planned(item: _Path) -> Entry | None:
+    """Return what will be at a path."""
+    return item.checkpoint if item.action in ("write", "replace", "merge", "delete") else item.disk
+
+
+def _is_link(entry: Entry | None) -> bool:
+    return entry is not None and entry.kind == LINK
+
+
 def _item(path: bytes, item: _Path) -> PlanItem:
     return PlanItem(
         path=paths.text(path),
@@ -218,6 +282,7 @@ def _item(path: bytes, item: _Path) -> PlanItem:
         mtime_ns=item.checkpoint.mtime_ns if item.checkpoint is not None else 0,
         merged=leaf_id(item.merged.data).hex() if item.merged is not None else "",
         beside=item.beside,
+        owner=item.owner,
     )
 
 

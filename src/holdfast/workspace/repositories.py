@@ -6,15 +6,20 @@ import os
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from holdfast.workspace import git, position
+from holdfast.workspace import git, paths, position
 from holdfast.workspace.contents import KEY
+from holdfast.workspace.descriptors import open_parent, read_below
+from holdfast.workspace.gitdir import GitDirectory, GitFailed
+from holdfast.workspace.objects import Objects
 from holdfast.workspace.paths import text
 from holdfast.workspace.position import NO_REPOSITORY, GitPosition, Watch
 from holdfast.workspace.rules import MAX_IGNORE_BYTES, Rules, Tracked
+from holdfast.workspace.status import WorkTree, load_index
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from holdfast.workspace.index import Index
     from holdfast.workspace.options import WorkspaceOptions
     from holdfast.workspace.sink import Sink
 
@@ -28,6 +33,7 @@ class Remembered:
 
     tracked: dict[bytes, tuple[tuple[int, ...] | None, Tracked]] = field(default_factory=dict)
     positions: dict[bytes, tuple[Watch, GitPosition]] = field(default_factory=dict)
+    indexes: dict[bytes, tuple[tuple[int, ...] | None, Index]] = field(default_factory=dict)
     ignore_digest: list[bytes] = field(default_factory=list)
     global_place: str | None = None
 
@@ -42,8 +48,7 @@ class Repositories:
         self._global: bytes | None = None
         self._trusted = False
         self._rules_moved = False
-        self._enabled = options.use_git and git.is_installed()
-        self.now = Remembered()
+        self.now = Remembered(indexes=dict(remembered.indexes))
 
     def start(self, rules: Rules) -> tuple[Rules, str | None]:
         """Return the rules at the root of the workspace, and the work tree it lies in."""
@@ -53,27 +58,33 @@ class Repositories:
         prefix = os.path.relpath(self._root, top)
         if prefix == ".":
             return self.enter(b"", rules), top
-        excludes = self._excludes(top)
-        names = os.fsencode(prefix).split(b"/")
-        outer = [(os.fsencode(prefix) + b"/", content) for content in excludes]
-        for depth in range(len(names)):
-            content = _content(os.path.join(top, *map(os.fsdecode, names[:depth]), ".gitignore"))  # noqa: PTH118
+        above, outer = self._above(rules, top, os.fsencode(prefix))
+        if above is None:
+            return rules, None  # the repository around it says that this directory is none of its business
+        inside = rules.repository(b"", outer, Tracked())
+        return rules.repository(b"", outer, self._tracked(b"", inside, top, os.fsencode(prefix))), top
+
+    def _above(self, rules: Rules, top: str, prefix: bytes) -> tuple[Rules | None, list[tuple[bytes, bytes]]]:
+        """Return the rules of the repository around the workspace, None if they ignore it, and its ignore files."""
+        excludes = self._excludes(top, b"")
+        outer = [(prefix + b"/", content) for content in excludes]
+        above = rules.repository(b"", [(b"", content) for content in excludes], Tracked())
+        names = prefix.split(b"/")
+        for depth, name in enumerate(names):
+            here = b"/".join(names[:depth])
+            content = _content(top, paths.join(here, b".gitignore"))
             if content is not None:
                 outer.append((b"/".join(names[depth:]) + b"/", content))
-        above = rules.repository(b"", [(b"", content) for content in excludes], Tracked())
-        for depth in range(len(names)):
-            here = b"/".join(names[:depth])
-            content = _content(os.path.join(top, os.fsdecode(here), ".gitignore"))  # noqa: PTH118
             above = above.enter(here, content, None)
-            if above.verdict(names[depth], b"/".join(names[: depth + 1]), is_directory=True) == "ignored by git":
-                return rules, None  # the repository around it says that this directory is none of its business
-        return rules.repository(b"", outer, self._tracked(b"", top, prefix=os.fsencode(prefix) + b"/")), top
+            if above.verdict(name, paths.join(here, name), is_directory=True) == "ignored by git":
+                return None, outer
+        return above, outer
 
     def enter(self, path: bytes, rules: Rules) -> Rules:
         """Return the rules inside the repository at this path."""
-        worktree = os.path.join(self._root, os.fsdecode(path)) if path else self._root  # noqa: PTH118
-        excludes = [(b"", content) for content in self._excludes(worktree)]
-        return rules.repository(path, excludes, self._tracked(path, worktree))
+        excludes = [(b"", content) for content in self._excludes(self._root, path)]
+        inside = rules.repository(path, excludes, Tracked())
+        return rules.repository(path, excludes, self._tracked(path, inside, self._root))
 
     def stale(self, ignore_digest: list[bytes]) -> bool:
         """Return whether remembered facts were used although ignore files have changed; then forget them."""
@@ -94,55 +105,71 @@ class Repositories:
             return [NO_REPOSITORY]
         own = self._position(b"", top, touched, sink) if top is not None else NO_REPOSITORY
         below = [path for path in found if path]
-        listed = [
-            self._position(path, os.path.join(self._root, os.fsdecode(path)), touched, sink)  # noqa: PTH118
-            for path in below[:_MAX_REPOSITORIES]
-        ]
+        listed = [self._position(path, self._root, touched, sink) for path in below[:_MAX_REPOSITORIES]]
         listed += [
             GitPosition(path=text(path), head="unknown", problem=f"more than {_MAX_REPOSITORIES} repositories")
             for path in below[_MAX_REPOSITORIES:]
         ]
         return [own, *listed]
 
-    def _position(self, path: bytes, worktree: str, touched: Sequence[bytes], sink: Sink) -> GitPosition:
-        shown = text(path)
-        if not self._enabled:
-            return GitPosition(path=shown, head="unknown", problem="git is not installed")
-        watch = position.watch(worktree)
-        if watch is None:
-            return GitPosition(path=shown, head="unknown", problem="its .git cannot be read")
-        outside = os.path.relpath(self._root, worktree)
+    def _position(self, path: bytes, top: str, touched: Sequence[bytes], sink: Sink) -> GitPosition:
+        """Return the position of the repository at a path, or at the top around the workspace."""
+        try:
+            with GitDirectory.open(top, path) as directory:
+                return self._read(directory, path, top, touched, sink)
+        except (GitFailed, OSError) as error:
+            return position.unknown(text(path), error)
+
+    def _read(
+        self, directory: GitDirectory, path: bytes, top: str, touched: Sequence[bytes], sink: Sink
+    ) -> GitPosition:
+        watch = position.watch(directory)
+        prefix = os.fsencode(os.path.relpath(self._root, top))
         inside = _relative(path, touched)
-        if path == b"" and outside != ".":
-            inside = [os.fsencode(outside) + b"/" + item for item in inside]
+        if prefix != b".":
+            inside = [prefix + b"/" + item for item in inside]
         old_watch, old = self._old.positions.get(path, (None, None))
         known = old is not None and old_watch == watch and old.head != "unknown" and not self._rules_moved
         if old is None or not known or len(inside) > _PARTIAL:
+            left_out = self._left_out(path, b"" if prefix == b"." else prefix + b"/")
             limit = self._options.max_file_bytes
-            now = position.read(worktree, shown, sink, left_out=self._left_out(worktree), max_file_bytes=limit)
+            index = self._index(directory, path)
+            now = position.read(directory, text(path), sink, left_out=left_out, max_file_bytes=limit, index=index)
         elif inside:
-            now = position.refresh(worktree, old, inside)
+            now = position.refresh(directory, old, self._index(directory, path), inside)
         else:
             now = old
         self.now.positions[path] = (watch, now)
         return now
 
-    def _left_out(self, worktree: str) -> Callable[[bytes], bool]:
-        """Return a function that says whether the user's own rules leave out a path of this work tree."""
+    def _index(self, directory: GitDirectory, path: bytes) -> Index:
+        """Return a repository's index, parsed once as long as it is not written again."""
+        status = directory.stat(b"index")
+        key = None if status is None else KEY(status)
+        known = self.now.indexes.get(path)
+        if known is None or known[0] != key:
+            with Objects(directory) as objects:
+                known = self.now.indexes[path] = key, load_index(directory, objects)
+        return known[1]
+
+    def _left_out(self, path: bytes, prefix: bytes) -> Callable[[bytes], bool]:
+        """Return a function that says whether the user's own rules leave out a path of a repository.
+
+        `path` is where the repository lies in the workspace, `prefix` where the workspace lies in the repository.
+        """
         rules: dict[bytes, Rules] = {}
 
         def inside(directory: bytes) -> Rules:
             if directory not in rules:
                 outer = inside(directory.rpartition(b"/")[0]) if directory else Rules.of(self._options)
-                place = os.path.join(self._root, os.fsdecode(directory), ".holdfastignore")  # noqa: PTH118
-                rules[directory] = outer.enter(directory, None, _content(place))
+                content = _content(self._root, paths.join(directory, b".holdfastignore"))
+                rules[directory] = outer.enter(directory, None, content)
             return rules[directory]
 
-        def left_out(path: bytes) -> bool:
-            path = os.fsencode(os.path.relpath(os.path.join(worktree, os.fsdecode(path)), self._root))  # noqa: PTH118
-            names = path.split(b"/")
-            if names[0] == b"..":
+        def left_out(file: bytes) -> bool:
+            if not file.startswith(prefix):
                 return False  # of the repository around the workspace
+            names = paths.join(path, file[len(prefix) :]).split(b"/")
             for depth, name in enumerate(names):
                 here, above = b"/".join(names[: depth + 1]), b"/".join(names[:depth])
                 if inside(above).leaves_out(name, here, is_directory=depth + 1 < len(names)):
@@ -151,53 +178,83 @@ class Repositories:
 
         return left_out
 
-    def _tracked(self, path: bytes, worktree: str, prefix: bytes = b"") -> Tracked:
+    def _tracked(self, path: bytes, rules: Rules, top: str, prefix: bytes = b"") -> Tracked:
         """Return what git tracks here although a rule would ignore it."""
         if path in self.now.tracked:
             return self.now.tracked[path][1]
-        found = position.git_directories(worktree)
-        index = _key(os.path.join(found[0], "index")) if found else None  # noqa: PTH118
-        old = self._old.tracked.get(path)
-        if old is not None and old[0] == index:
-            self._trusted, tracked = True, old[1]
-        else:
-            tracked = self._ask_tracked(path, worktree, prefix)
-        self.now.tracked[path] = (index, tracked)
+        if not self._options.use_git:
+            return Tracked()
+        try:
+            with GitDirectory.open(top, path) as directory:
+                status = directory.stat(b"index")
+                key = None if status is None else KEY(status)
+                old = self._old.tracked.get(path)
+                if old is not None and old[0] == key:
+                    self._trusted, tracked = True, old[1]
+                else:
+                    tracked = self._find_tracked(directory, path, rules, prefix)
+        except (GitFailed, OSError):
+            return Tracked()  # the position tells the problem
+        self.now.tracked[path] = (key, tracked)
         return tracked
 
-    def _ask_tracked(self, path: bytes, worktree: str, prefix: bytes) -> Tracked:
-        if not self._enabled:
-            return Tracked()
-        patterns = [f"--exclude={item}" for item in (*self._options.secrets, *self._options.generated)]
-        standard = ["--exclude-standard"] if self._options.use_gitignore else []
-        try:
-            listed = git.run(worktree, "ls-files", "-z", "--cached", "--ignored", *standard, *patterns)
-        except git.GitFailed:
-            return Tracked()  # the position tells the problem
-        names = [name[len(prefix) :] for name in listed.split(b"\0") if name and name.startswith(prefix)]
-        return Tracked.of(path + b"/" + name if path else name for name in names)
+    def _find_tracked(self, directory: GitDirectory, path: bytes, rules: Rules, prefix: bytes) -> Tracked:
+        """Go through the index and keep the paths that a rule ignores, by themselves or with a directory above."""
+        index = self._index(directory, path)
+        start = len(prefix) + 1 if prefix else 0
+        found: list[bytes] = []
+        with WorkTree(directory.worktree) as tree:
+            inside = _RulesBelow(tree, prefix, path, rules)
+            for entry in index.at(prefix) if prefix else index.entries:
+                file = entry.path[start:]
+                above, _, name = file.rpartition(b"/")
+                here, full = inside.rules(above), paths.join(path, file)
+                if here is None or here.ignores(name, full, is_directory=False):
+                    found.append(full)
+        return Tracked.of(found)
 
-    def _excludes(self, worktree: str) -> list[bytes]:
+    def _excludes(self, top: str, path: bytes) -> list[bytes]:
         """Return the user's own ignore file and the one inside the repository, in git's order."""
-        found = position.git_directories(worktree)
-        own = _content(os.path.join(found[1], "info", "exclude")) if found else None  # noqa: PTH118
-        return [content for content in (self._global_excludes(worktree), own) if content]
+        try:
+            with GitDirectory.open(top, path) as directory:
+                own = read_below(directory.common, b"info/exclude", MAX_IGNORE_BYTES)
+        except (GitFailed, OSError):
+            own = None
+        return [content for content in (self._global_excludes(), own) if content]
 
-    def _global_excludes(self, worktree: str) -> bytes:
+    def _global_excludes(self) -> bytes:
         if self._global is None:
-            place = self._old.global_place or self._ask_global_place(worktree)
+            place = self._old.global_place or git.user_ignore_file()
             self.now.global_place = place
-            self._global = _content(place) or b""
+            self._global = git.read_user_file(place, MAX_IGNORE_BYTES)
         return self._global
 
-    def _ask_global_place(self, worktree: str) -> str:
-        if self._enabled:
-            try:
-                named = git.run(worktree, "config", "--type=path", "--get", "core.excludesFile")
-                return os.fsdecode(named.rstrip(b"\n"))
-            except git.GitFailed:
-                pass  # not set: the default place counts
-        return os.path.expanduser("~/.config/git/ignore")  # noqa: PTH111
+
+class _RulesBelow:
+    """The rules in each directory of a repository: those above it with its own .gitignore added, None if ignored."""
+
+    def __init__(self, tree: WorkTree, prefix: bytes, path: bytes, rules: Rules) -> None:
+        self._tree = tree
+        self._prefix = prefix
+        self._path = path
+        self._known: dict[bytes, Rules | None] = {b"": self._entered(b"", rules)}
+
+    def rules(self, above: bytes) -> Rules | None:
+        """Return the rules in a directory, named from where the rules begin."""
+        if above not in self._known:
+            outer, _, name = above.rpartition(b"/")
+            rules = self.rules(outer)
+            if rules is not None and rules.ignores(name, paths.join(self._path, above), is_directory=True):
+                rules = None
+            self._known[above] = None if rules is None else self._entered(above, rules)
+        return self._known[above]
+
+    def _entered(self, above: bytes, rules: Rules) -> Rules:
+        where = b"/".join(part for part in (self._prefix, above, b".gitignore") if part)
+        parent = self._tree.parent(where)
+        content = None if parent is None else read_below(parent, b".gitignore", MAX_IGNORE_BYTES)
+        full = paths.join(self._path, above) if above else self._path
+        return rules if content is None else rules.enter(full, content, None)
 
 
 def _worktree_around(root: str) -> str | None:
@@ -218,21 +275,13 @@ def _relative(path: bytes, touched: Sequence[bytes]) -> list[bytes]:
     return [item[len(path) + 1 :] for item in touched if item.startswith(path + b"/")]
 
 
-def _content(place: str) -> bytes | None:
+def _content(root: str, path: bytes) -> bytes | None:
+    """Return an ignore file's bytes; one that cannot be read ignores nothing, as in git."""
     try:
-        handle = os.open(place, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        parent, name = open_parent(root, path)
     except OSError:
         return None
     try:
-        return os.read(handle, MAX_IGNORE_BYTES)
-    except OSError:
-        return None
+        return read_below(parent, name, MAX_IGNORE_BYTES)
     finally:
-        os.close(handle)
-
-
-def _key(place: str) -> tuple[int, ...] | None:
-    try:
-        return KEY(os.lstat(place))
-    except OSError:
-        return None
+        os.close(parent)

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import re
 import secrets
 import stat as modes
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from holdfast.errors import RestoreConflict, RestoreFailed, RestoreRefused
 from holdfast.workspace import journal, paths
+from holdfast.workspace.descriptors import OPEN_DIRECTORY, open_below, open_parent
 from holdfast.workspace.ops import FileOps
 from holdfast.workspace.plan import check
-from holdfast.workspace.scan import OPEN_DIRECTORY
 from holdfast.workspace.stage import Stage
 from holdfast.workspace.state import on_disk
 from holdfast.workspace.swap import Moved, Swap
-from holdfast.workspace.tree import open_parent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,13 +35,17 @@ _LOCK = b"restore.lock"
 _PREFIX = b"restore-"
 _WAIT_S = 2.0
 _PAUSE_S = 0.02
-Outcome = Literal["finished", "undone", "discarded"]
-_MARKS: tuple[tuple[bytes, Outcome], ...] = ((journal.DONE, "finished"), (journal.UNDONE, "undone"))
+_SYNCED_SINGLY = 256
+_OWN = re.compile(rb"restore-[0-9a-f]+")
+Outcome = Literal["finished", "undone", "discarded", "rescued"]
 
 
 @dataclass(frozen=True, slots=True)
 class RestoreReport:
-    """What a restore did; `left` lists directories that stayed because they hold what is not captured."""
+    """What a restore did; `left` lists directories that stayed because they hold what is not captured.
+
+    `rescued` has the paths of replaced files into which somebody still wrote, each with where it is kept now.
+    """
 
     written: int
     replaced: int
@@ -47,6 +53,7 @@ class RestoreReport:
     kept: int
     left: tuple[str, ...]
     mismatches: tuple[str, ...]
+    rescued: tuple[tuple[str, str], ...] = ()
 
     @property
     def verified(self) -> bool:
@@ -71,18 +78,18 @@ def apply(
     check(plan)
     if plan.conflicts:
         raise RestoreConflict(tuple(item.path for item in plan.conflicts), "the plan leaves conflicts open")
-    if not plan.changes:
-        return _report(plan, ())
     if safety is not None and plan.overwrites:
         safety()
-    ops = ops or FileOps()
-    with _Place(plan.target, ops) as place:
-        if any(place.interrupted()):
-            raise RestoreRefused(
-                "an earlier restore was interrupted; recover_interrupted() finishes or undoes it first"
-            )
-        left = place.restore(plan, reader, durable=durable, progress=progress)
-    return _report(plan, left)
+    with _translated(plan.target):
+        if not plan.changes:
+            return _report(plan, (), ())
+        with _Place(plan.target, ops or FileOps()) as place:
+            if any(place.interrupted()):
+                raise RestoreRefused(
+                    "an earlier restore was interrupted; recover_interrupted() finishes or undoes it first"
+                )
+            left, rescued = place.restore(plan, reader, durable=durable, progress=progress)
+        return _report(plan, left, rescued)
 
 
 def recover_interrupted(target: str | os.PathLike[str], *, ops: FileOps | None = None) -> list[Outcome]:
@@ -92,14 +99,46 @@ def recover_interrupted(target: str | os.PathLike[str], *, ops: FileOps | None =
     called again.
     """
     root = os.path.realpath(os.fspath(target))
+    with _translated(root):
+        if not _has_interrupted(root):
+            return []
+        with _Place(root, ops or FileOps(), wait_s=_WAIT_S) as place:
+            return [place.recover(name) for name in place.interrupted()]
+
+
+@contextmanager
+def _translated(target: str) -> Iterator[None]:
+    """Give what the file system says as a typed error."""
     try:
-        names = os.listdir(os.path.join(root, os.fsdecode(HOME)))  # noqa: PTH118, PTH208
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    if not any(name.startswith(os.fsdecode(_PREFIX)) for name in names):
-        return []
-    with _Place(root, ops or FileOps(), wait_s=_WAIT_S) as place:
-        return [place.recover(name) for name in place.interrupted()]
+        yield
+    except OSError as error:
+        raise RestoreFailed(
+            target, f"{_said(error)}. Put that right; the next start finishes or undoes what was begun"
+        ) from error
+
+
+def _has_interrupted(root: str) -> bool:
+    """Return whether a restore in this directory was not brought to an end, without locking anything."""
+    try:
+        handle, name = open_parent(root, HOME)
+    except OSError:
+        return False
+    try:
+        home = os.open(name, OPEN_DIRECTORY, dir_fd=handle)
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+    try:
+        return any(_interrupted(home))
+    finally:
+        os.close(home)
+
+
+def _interrupted(home: int) -> Iterator[bytes]:
+    with os.scandir(home) as items:
+        found = [os.fsencode(item.name) for item in items if item.is_dir(follow_symlinks=False)]
+    yield from (name for name in sorted(found) if _OWN.fullmatch(name))
 
 
 class _Place:
@@ -156,10 +195,8 @@ class _Place:
             self._close()
 
     def interrupted(self) -> Iterator[bytes]:
-        """Yield the names of restores that were not brought to an end."""
-        for name in sorted(os.listdir(self._home)):  # noqa: PTH208 - a descriptor
-            if os.fsencode(name).startswith(_PREFIX) and name != os.fsdecode(_LOCK):
-                yield os.fsencode(name)
+        """Return the names of restores that were not brought to an end."""
+        return _interrupted(self._home)
 
     def restore(
         self,
@@ -168,8 +205,8 @@ class _Place:
         *,
         durable: bool,
         progress: Callable[[int, int], None] | None,
-    ) -> tuple[str, ...]:
-        """Stage, swap and clean up; on any trouble undo."""
+    ) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+        """Stage, swap and clean up; on any trouble undo. Return the directories that stayed, and what was rescued."""
         name = _PREFIX + secrets.token_hex(8).encode()
         try:
             self._ops.mkdir(self._home, name, 0o700)
@@ -177,7 +214,10 @@ class _Place:
             new, old = self._make(work, b"new"), self._make(work, b"old")
             moves = Stage(plan, reader, new, self._ops, durable=durable, progress=progress).write()
             log = journal.Journal(plan.digest, moves)
-            journal.write(work, log, self._ops)
+            if durable:  # the names on the way to the journal, before it says that it can be relied upon
+                for handle in (old, work, self._home, self._root):
+                    self._ops.sync(handle)
+            journal.write(work, name, log, self._ops)
         except Moved as moved:
             self._discard(name)
             raise RestoreConflict((moved.path,), f"a file {moved.why}") from moved
@@ -188,36 +228,72 @@ class _Place:
             self._discard(name)
             raise
         swap = Swap(self._root, new, old, self._ops)
-        self._forward(name, work, log, swap)
-        return tuple(swap.left)
+        rescued = self._forward(name, work, log, swap, durable=durable)
+        return tuple(swap.left), rescued
 
     def recover(self, name: bytes) -> Outcome:
         """Bring one interrupted restore to an end."""
         work = self._open(name, self._home)
-        for mark, outcome in _MARKS:
-            if _exists(work, mark):
-                self._discard(name)
-                return outcome
-        log = journal.read(work)
-        if log is None:
+        done = journal.read(work, name, journal.DONE)
+        if done is not None:
+            self._finish(name, work, done, None)
+            return "finished"
+        if journal.read(work, name, journal.UNDONE) is not None:
             self._discard(name)
-            return "discarded"
-        swap = Swap(self._root, self._open(b"new", work), self._open(b"old", work), self._ops)
+            return "undone"
+        log = journal.read(work, name)
+        if log is None:
+            return self._without_journal(name, work)
+        swap = Swap(
+            self._root,
+            self._staging(name, work, b"new"),
+            self._staging(name, work, b"old"),
+            self._ops,
+            check_staged=True,
+        )
         try:
-            self._forward(name, work, log, swap)
+            self._forward(name, work, log, swap, durable=True)
         except (RestoreConflict, RestoreFailed):
-            if journal.read(work) is not None:
+            if journal.read(work, name) is not None:
                 raise  # it could not even be undone: the reason is told, and the next call tries again
             return "undone"
         return "finished"
 
-    def _forward(self, name: bytes, work: int, log: journal.Journal, swap: Swap) -> None:
-        """Carry out every move; if one cannot be, undo them all."""
+    def _without_journal(self, name: bytes, work: int) -> Outcome:
+        """End a restore that wrote no journal: it touched nothing, so nothing can be set aside; what is, is kept."""
+        try:
+            old = self._open(b"old", work)
+            is_empty = not os.listdir(old)  # noqa: PTH208 - a descriptor
+        except FileNotFoundError:
+            is_empty = True
+        if is_empty:
+            self._discard(name)
+            return "discarded"
+        self._keep(name)
+        return "rescued"
+
+    def _staging(self, name: bytes, work: int, folder: bytes) -> int:
+        try:
+            return self._open(folder, work)
+        except OSError as error:
+            place = os.fsdecode(HOME + b"/" + name)
+            raise RestoreFailed(
+                f"{place}/{folder.decode()}",
+                f"{_said(error)}: without this folder an interrupted restore can be neither finished nor undone. "
+                f"Copy what you need from {place}/old, then delete {place} and restore again",
+            ) from error
+
+    def _forward(
+        self, name: bytes, work: int, log: journal.Journal, swap: Swap, *, durable: bool
+    ) -> tuple[tuple[str, str], ...]:
+        """Carry out every move; if one cannot be, undo them all. Return what was rescued."""
         path = ""
         try:
             for move in log.moves:
                 path = move.path
                 swap.do(move)
+            if durable:
+                self._sync(log, work)
         except Moved as moved:
             self._backward(name, work, log, swap)
             raise RestoreConflict((moved.path,), f"a file {moved.why}") from moved
@@ -225,11 +301,59 @@ class _Place:
             self._backward(name, work, log, swap)
             raise RestoreFailed(path, f"{_said(error)}. What had been changed was put back") from error
         try:
-            self._ops.sync(self._root)
             self._ops.rename(work, journal.NAME, work, journal.DONE)
+            self._ops.sync(work)
         except OSError as error:
             raise RestoreFailed(path, f"{_said(error)} at the very end. recover_interrupted() closes it") from error
-        self._discard(name)
+        return self._finish(name, work, log, swap)
+
+    def _sync(self, log: journal.Journal, work: int) -> None:
+        """Make every name durable that the moves changed: theirs, those set aside, those taken out of the staging."""
+        changed = {move.path.rpartition("/")[0] for move in log.moves}
+        changed |= {move.path for move in log.moves if move.do in ("mkdir", "tree", "chmod")}
+        if len(changed) > _SYNCED_SINGLY:
+            self._ops.sync_all()
+            return
+        for path in sorted({*changed, ""}):
+            self._sync_below(self._root, paths.raw(path))
+        for folder in (b"old", b"new"):
+            self._sync_below(work, folder)
+
+    def _sync_below(self, directory: int, path: bytes) -> None:
+        try:
+            handle = open_below(directory, path)
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+                return  # removed by a move, or replaced by somebody: the directory above it is synced as well
+            raise
+        try:
+            self._ops.sync(handle)
+        finally:
+            os.close(handle)
+
+    def _finish(self, name: bytes, work: int, log: journal.Journal, swap: Swap | None) -> tuple[tuple[str, str], ...]:
+        """Delete what a finished restore set aside, each file looked at once more; keep what somebody wrote into."""
+        held: list[journal.Move] = []
+        place = ""
+        try:
+            if swap is None and _exists(work, b"old"):
+                old = self._open(b"old", work)
+                swap = Swap(self._root, old, old, self._ops)
+            if swap is not None:
+                held = [move for move in log.moves if move.do == "take" and not swap.drop(move)]
+            place = self._keep(name) if held else ""
+        except OSError:
+            return ()  # it is marked as done: the next start does the rest
+        if not held:
+            self._discard(name)
+        return tuple((move.path, f"{place}/old/{move.slot}") for move in held)
+
+    def _keep(self, name: bytes) -> str:
+        """Give a restore's directory a name under which it stays for a person; return where it is now."""
+        kept = b"rescued-" + name[len(_PREFIX) :]
+        self._ops.rename(self._home, name, self._home, kept)
+        self._ops.sync(self._home)
+        return os.fsdecode(HOME + b"/" + kept)
 
     def _backward(self, name: bytes, work: int, log: journal.Journal, swap: Swap) -> None:
         """Undo every move, the last first; what cannot go back stays in a directory named rescued-*."""
@@ -239,9 +363,11 @@ class _Place:
             for move in reversed(log.moves):
                 path = move.path
                 swap.undo(move)
+            self._sync(log, work)
             if swap.left:  # named before it is marked: a marked one is thrown away
-                self._ops.rename(self._home, name, self._home, b"rescued-" + name[len(_PREFIX) :])
+                self._keep(name)
             self._ops.rename(work, journal.NAME, work, journal.UNDONE)
+            self._ops.sync(work)
             if swap.left:
                 return
         except OSError as error:
@@ -279,20 +405,44 @@ class _Place:
 
 
 def _clear(directory: int, name: bytes, ops: FileOps) -> None:
-    """Remove a directory of ours with everything in it; `new` and `old` before the marks that say what they are."""
-    handle = os.open(name, OPEN_DIRECTORY, dir_fd=directory)
+    """Remove a directory of ours with everything in it; `new` and `old` before the marks that say what they are.
+
+    Directories are moved up before they are emptied: however deep they lie, one is open at a time.
+    """
+    top = os.open(name, OPEN_DIRECTORY, dir_fd=directory)
     try:
-        os.fchmod(handle, 0o700)
-        with os.scandir(handle) as items:
-            found = [(os.fsencode(item.name), item.is_dir(follow_symlinks=False)) for item in items]
-        for child, is_directory in sorted(found, key=lambda item: not item[1]):
-            if is_directory:
-                _clear(handle, child, ops)
-            else:
-                ops.unlink(handle, child)
+        waiting, files = _listed(top)
+        number = 0
+        while waiting:
+            child = waiting.pop()
+            handle = os.open(child, OPEN_DIRECTORY, dir_fd=top)
+            try:
+                os.fchmod(handle, 0o700)
+                below, others = _listed(handle)
+                for other in others:
+                    ops.unlink(handle, other)
+                for deeper in below:
+                    number += 1
+                    lifted = b"%d.%s" % (number, secrets.token_hex(4).encode())
+                    ops.rename(handle, deeper, top, lifted)
+                    waiting.append(lifted)
+            finally:
+                os.close(handle)
+            ops.rmdir(top, child)
+        for file in files:
+            ops.unlink(top, file)
     finally:
-        os.close(handle)
+        os.close(top)
     ops.rmdir(directory, name)
+
+
+def _listed(directory: int) -> tuple[list[bytes], list[bytes]]:
+    """Return the names of the directories in a directory, and all others."""
+    with os.scandir(directory) as items:
+        found = [(os.fsencode(item.name), item.is_dir(follow_symlinks=False)) for item in items]
+    return [name for name, is_directory in found if is_directory], [
+        name for name, is_directory in found if not is_directory
+    ]
 
 
 def _said(error: OSError) -> str:
@@ -315,7 +465,7 @@ def _exists(directory: int, name: bytes) -> bool:
     return True
 
 
-def _report(plan: RestorePlan, left: tuple[str, ...]) -> RestoreReport:
+def _report(plan: RestorePlan, left: tuple[str, ...], rescued: tuple[tuple[str, str], ...]) -> RestoreReport:
     """Look at every path of the plan once more; few files are read again, of many only kind, mode and size are seen."""
     counts, changes = plan.counts(), plan.changes
     read = len(changes) <= _READ_AGAIN
@@ -336,7 +486,7 @@ def _report(plan: RestorePlan, left: tuple[str, ...]) -> RestoreReport:
             os.close(handle)
     written = counts.get("write", 0) + counts.get("both", 0)
     replaced = counts.get("replace", 0) + counts.get("merge", 0) + counts.get("mode", 0)
-    return RestoreReport(written, replaced, counts.get("delete", 0), counts.get("keep", 0), left, tuple(wrong))
+    return RestoreReport(written, replaced, counts.get("delete", 0), counts.get("keep", 0), left, tuple(wrong), rescued)
 
 
 def _parent(target: str, path: bytes) -> int | None:

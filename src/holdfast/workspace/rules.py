@@ -102,6 +102,10 @@ class Rules:
             return None
         return reason
 
+    def ignores(self, name: bytes, path: bytes, *, is_directory: bool) -> bool:
+        """Return whether a default or git's own rules would leave a path out if git did not track it."""
+        return self._implied(name, path, is_directory) is not None
+
     def leaves_out(self, name: bytes, path: bytes, *, is_directory: bool) -> bool:
         """Return whether .holdfastignore or `ignore` leaves a path out, whatever git says of it."""
         if self.include and self.include.verdict(name, path, is_directory=is_directory):

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from holdfast.errors import LimitExceeded
 from holdfast.workspace import paths
-from holdfast.workspace.contents import KEY, OPEN_FILE, NotCaptured, read_file, stamp
+from holdfast.workspace.contents import KEY, NotCaptured, read_file, stamp
+from holdfast.workspace.descriptors import OPEN_DIRECTORY, read_below
 from holdfast.workspace.directory import FILE, LINK, Entry, encode
 from holdfast.workspace.known import Draft, Known, Outcome
 from holdfast.workspace.rules import IGNORE_FILES, MAX_IGNORE_BYTES, Rules
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from holdfast.workspace.options import WorkspaceOptions
     from holdfast.workspace.sink import Sink
 
-OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _TRIES = 3
 
@@ -206,7 +206,7 @@ class Scan:
             rules = self._enter_repository(path, rules)
         if not draft.ignore_files:
             return rules
-        contents = {name: _read_ignore_file(handle, name) for name in draft.ignore_files}
+        contents = {name: read_below(handle, name, MAX_IGNORE_BYTES) for name in draft.ignore_files}
         inside = rules.enter(path, contents.get(b".gitignore"), contents.get(b".holdfastignore"))
         self.ignore_digest.append(inside.token)
         return inside
@@ -326,15 +326,3 @@ def _fault(name: bytes, *, ordinary: bool) -> str | None:
         return "special file"
     problem = paths.fault(name)
     return f"its name {problem}" if problem else None
-
-
-def _read_ignore_file(handle: int, name: bytes) -> bytes | None:
-    """Return an ignore file's bytes; one that cannot be read ignores nothing, as in git."""
-    try:
-        file = os.open(name, OPEN_FILE, dir_fd=handle)
-    except OSError:
-        return None
-    try:
-        return os.read(file, MAX_IGNORE_BYTES)
-    finally:
-        os.close(file)

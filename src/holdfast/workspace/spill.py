@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import IO, TYPE_CHECKING
 
 from holdfast.encode.chunks import Chunk
 from holdfast.encode.compress import MAX_CHUNK_BYTES, Codec
 from holdfast.encode.tree import LEAF, NODE, Entry, Ref, encode_node, leaf_id, node_id
-from holdfast.errors import LimitExceeded
+from holdfast.errors import LimitExceeded, StoreError, StoreFull, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -144,8 +146,14 @@ class SpilledChunks(Mapping[bytes, Chunk]):
         if self._file is None:
             import tempfile  # noqa: PLC0415 - only what is spilled pays for it
 
-            self._file = tempfile.TemporaryFile(dir=self._directory, buffering=_BUFFER_BYTES)  # noqa: SIM115 - closed by `close`
-        self._file.write(chunk.data)
+            try:
+                self._file = tempfile.TemporaryFile(dir=self._directory, buffering=_BUFFER_BYTES)  # noqa: SIM115 - closed by `close`
+            except OSError as error:
+                raise _refused(error) from error
+        try:
+            self._file.write(chunk.data)
+        except OSError as error:
+            raise _refused(error) from error
         # One number for three: tens of thousands of these wait at once.
         self._held[chunk.id] = self._end << 64 | size << 32 | chunk.size << 8 | chunk.codec
         self._end += size
@@ -154,7 +162,16 @@ class SpilledChunks(Mapping[bytes, Chunk]):
     def close(self) -> None:
         """Give the file back."""
         if self._file is not None:
-            self._file.close()
+            with suppress(OSError):  # what was not written yet is not needed any more
+                self._file.close()
+
+    def _flush(self) -> None:
+        assert self._file is not None
+        try:
+            self._file.flush()
+        except OSError as error:
+            raise _refused(error) from error
+        self._is_behind = False
 
     def __getitem__(self, name: bytes) -> Chunk:
         held = self._held[name]
@@ -162,9 +179,11 @@ class SpilledChunks(Mapping[bytes, Chunk]):
             return held
         assert self._file is not None
         if self._is_behind:
-            self._file.flush()
-            self._is_behind = False
-        data = os.pread(self._file.fileno(), held >> 32 & 0xFFFFFFFF, held >> 64)
+            self._flush()
+        try:
+            data = os.pread(self._file.fileno(), held >> 32 & 0xFFFFFFFF, held >> 64)
+        except OSError as error:
+            raise _refused(error) from error
         return Chunk(name, held & 0xFF, held >> 8 & 0xFFFFFF, data)
 
     def __contains__(self, name: object) -> bool:
@@ -175,6 +194,11 @@ class SpilledChunks(Mapping[bytes, Chunk]):
 
     def __len__(self) -> int:
         return len(self._held)
+
+
+def _refused(error: OSError) -> StoreError:
+    kind = StoreFull if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else StoreUnavailable
+    return kind("temporary file", f"{os.strerror(error.errno or 0)} while chunks wait there for the commit")
 
 
 def _check_size(data: bytes) -> None:

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 from holdfast.encode.tree import leaf_id
 from holdfast.workspace import paths
 from holdfast.workspace.ahead import ReadAhead
-from holdfast.workspace.contents import OPEN_FILE
+from holdfast.workspace.descriptors import OPEN_DIRECTORY, OPEN_FILE, open_parent
 from holdfast.workspace.journal import Move
 from holdfast.workspace.merge import merge
-from holdfast.workspace.scan import OPEN_DIRECTORY
 from holdfast.workspace.state import ABSENT, State, on_disk, tree_state
 from holdfast.workspace.swap import Moved
-from holdfast.workspace.tree import open_parent, pieces
+from holdfast.workspace.tree import pieces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -81,6 +80,8 @@ class Stage:
             chmods.append(Move("chmod", group.top.path, mode=group.top.checkpoint.mode, was=0o700))
         if self._sync_all:
             self._ops.sync_all()
+        elif self._sync_each:
+            self._ops.sync(self._new)
         rmdirs.sort(key=lambda move: paths.raw(move.path), reverse=True)
         makes.sort(key=lambda move: paths.raw(move.path))
         chmods.sort(key=lambda move: paths.raw(move.path), reverse=True)
@@ -143,6 +144,8 @@ class Stage:
                     self._file(handles[parent], leaf, item)
             while current:
                 self._leave(current, handles)
+            if self._sync_each:
+                self._ops.sync(top)
         finally:
             for handle in handles.values():
                 os.close(handle)
@@ -155,6 +158,8 @@ class Stage:
         handle = handles.pop(path)
         try:
             self._ops.finish(handle, self._modes.pop(path), None)
+            if self._sync_each:
+                self._ops.sync(handle)
         finally:
             os.close(handle)
 

@@ -8,7 +8,8 @@ import stat as modes
 from typing import TYPE_CHECKING
 
 from holdfast.workspace import paths
-from holdfast.workspace.scan import OPEN_DIRECTORY
+from holdfast.workspace.contents import KEY
+from holdfast.workspace.descriptors import OPEN_DIRECTORY, open_below, open_parent_below
 from holdfast.workspace.state import OTHER, State, on_disk, tree_state
 
 if TYPE_CHECKING:
@@ -32,17 +33,19 @@ class Moved(Exception):
 class Swap:
     """Carries out moves in the directory `root`, with what is new and what was old in two directories beside."""
 
-    def __init__(self, root: int, new: int, old: int, ops: FileOps) -> None:
+    def __init__(self, root: int, new: int, old: int, ops: FileOps, *, check_staged: bool = False) -> None:
         self._root = root
         self._new = new
         self._old = old
         self._ops = ops
+        self._check_staged = check_staged  # another process staged it, so it is looked at before it is placed
+        self._taken: dict[int, tuple[int, ...]] = {}
         self.left: list[str] = []
 
     def do(self, move: Move) -> None:
         """Carry out one move, or what is left of it; Moved if the path is not as the plan saw it."""
         try:
-            parent, name = self._parent(move.path)
+            parent, name = open_parent_below(self._root, paths.raw(move.path))
         except OSError as error:
             if error.errno in _LED_ASTRAY:
                 if move.do in ("take", "rmdir") and self._is_done_without_parent(move):
@@ -57,7 +60,7 @@ class Swap:
     def undo(self, move: Move) -> None:
         """Take one move back, if it was carried out; what others have put there since is left alone."""
         try:
-            parent, name = self._parent(move.path)
+            parent, name = open_parent_below(self._root, paths.raw(move.path))
         except OSError as error:
             if error.errno in _LED_ASTRAY:
                 self._rescue(move) if move.do == "take" else self._settle(move)
@@ -67,18 +70,6 @@ class Swap:
             getattr(self, f"_undo_{move.do}")(move, parent, name)
         finally:
             os.close(parent)
-
-    def _parent(self, path: str) -> tuple[int, bytes]:
-        """Open the directory of a path anew, component by component, never through a link."""
-        *above, name = paths.raw(path).split(b"/")
-        handle = os.dup(self._root)
-        for part in above:
-            try:
-                below = os.open(part, OPEN_DIRECTORY, dir_fd=handle)
-            finally:
-                os.close(handle)
-            handle = below
-        return handle, name
 
     def _is_done_without_parent(self, move: Move) -> bool:
         return move.do == "rmdir" or _lstat(self._old, _slot(move)) is not None
@@ -90,8 +81,25 @@ class Swap:
                 self._ops.rename(parent, name, self._old, slot)
             except FileNotFoundError as error:
                 raise Moved(move.path, "is gone") from error
+        key = _key(self._old, slot)
         if on_disk(self._old, slot) != move.expect:
             raise Moved(move.path, "was changed since the plan was made")
+        if key is not None:
+            self._taken[move.slot] = key
+
+    def drop(self, move: Move) -> bool:
+        """Delete what a take set aside; False if somebody wrote into it since, and it is kept.
+
+        An editor that had the file open goes on writing into it, wherever it lies by now.
+        """
+        slot = _slot(move)
+        key = _key(self._old, slot)
+        if key is None:
+            return True
+        if key != self._taken.get(move.slot) and on_disk(self._old, slot) != move.expect:
+            return False
+        self._ops.unlink(self._old, slot)
+        return True
 
     def _undo_take(self, move: Move, parent: int, name: bytes) -> None:
         slot = _slot(move)
@@ -123,6 +131,7 @@ class Swap:
             return
         if status is None:
             raise Moved(move.path, "is gone")
+        self._check(move)
         try:
             self._ops.place(self._new, _slot(move), parent, name)
         except FileExistsError as error:
@@ -163,7 +172,13 @@ class Swap:
             return
         if there is not None or status is None:
             raise Moved(move.path, "was created since the plan was made" if there else "is gone")
+        self._check(move)
         self._ops.rename(self._new, _slot(move), parent, name)
+
+    def _check(self, move: Move) -> None:
+        """Refuse what another process staged if it is not what the journal says."""
+        if self._check_staged and _content(self._new, _slot(move)) != move.expect:
+            raise Moved(move.path, "was changed while it was staged")
 
     def _undo_tree(self, move: Move, parent: int, name: bytes) -> None:
         there = _lstat(parent, name)
@@ -225,6 +240,11 @@ def _lstat(directory: int, name: bytes) -> os.stat_result | None:
         return None
 
 
+def _key(directory: int, name: bytes) -> tuple[int, ...] | None:
+    status = _lstat(directory, name)
+    return None if status is None else KEY(status)
+
+
 def _same(one: os.stat_result | None, two: os.stat_result | None) -> bool:
     return one is not None and two is not None and (one.st_dev, one.st_ino) == (two.st_dev, two.st_ino)
 
@@ -235,22 +255,29 @@ def _content(directory: int, name: bytes) -> State:
     if state.kind != "directory":
         return state
     try:
-        return tree_state(_below(directory, name, b""))
+        return tree_state(_below(directory, name))
     except OSError:
         return OTHER  # not to be read, so not to be taken for ours
 
 
-def _below(directory: int, name: bytes, path: bytes) -> Iterator[tuple[bytes, State]]:
+def _below(directory: int, name: bytes) -> Iterator[tuple[bytes, State]]:
     """Yield the paths and states of everything below a directory."""
-    handle = os.open(name, OPEN_DIRECTORY, dir_fd=directory)
+    top = os.open(name, OPEN_DIRECTORY, dir_fd=directory)
     try:
-        for child in map(os.fsencode, os.listdir(handle)):  # noqa: PTH208 - a descriptor
-            state = on_disk(handle, child)
-            yield paths.join(path, child), state
-            if state.kind == "directory":
-                yield from _below(handle, child, paths.join(path, child))
+        waiting = [b""]
+        while waiting:
+            path = waiting.pop()
+            handle = open_below(top, path)
+            try:
+                for child in map(os.fsencode, os.listdir(handle)):  # noqa: PTH208 - a descriptor
+                    state = on_disk(handle, child)
+                    yield paths.join(path, child), state
+                    if state.kind == "directory":
+                        waiting.append(paths.join(path, child))
+            finally:
+                os.close(handle)
     finally:
-        os.close(handle)
+        os.close(top)
 
 
 def _try(action: Callable[[], None]) -> None:

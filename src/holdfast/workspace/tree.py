@@ -12,9 +12,8 @@ from holdfast.encode.tree import LEAF, NODE, Ref, encode_node, leaf_id, node_id
 from holdfast.encode.tree import Entry as NodeEntry
 from holdfast.errors import ChunkCorrupt, LimitExceeded, NotFound, UsageError
 from holdfast.workspace import paths
-from holdfast.workspace.contents import OPEN_FILE
+from holdfast.workspace.descriptors import OPEN_FILE, open_parent, read_open
 from holdfast.workspace.directory import DIRECTORY, FILE, LINK, Entry, decode
-from holdfast.workspace.scan import OPEN_DIRECTORY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 KINDS = {FILE: "file", DIRECTORY: "directory", LINK: "link"}
 MAX_ENTRIES = 2_000_000  # a hostile tree that names one directory again and again stops here
-_MAX_LEVELS = 2_000
+MAX_LEVELS = 512  # a capture takes half as many
 _BATCH = 64
 _SUGGESTED = 3
 _COMPARED = 20_000  # paths that a misspelt one is compared with
@@ -54,7 +53,7 @@ def walk(reader: ChunkReader, root: Ref) -> Iterator[tuple[bytes, Entry]]:
     """Yield every path below a root, a level at a time."""
     level: list[tuple[bytes, Ref]] = [(b"", root)]
     seen = 0
-    for _ in range(_MAX_LEVELS):
+    for _ in range(MAX_LEVELS):
         if not level:
             return
         below: list[tuple[bytes, Ref]] = []
@@ -195,14 +194,21 @@ class DiskTree:
         """Return a file's bytes as they are on disk, or None if they are more than the limit."""
         if entry.size > limit:
             return None
-        parent, name = open_parent(self.directory, path)
         try:
-            handle = os.open(name, OPEN_FILE, dir_fd=parent)
-        finally:
-            os.close(parent)
-        with open(handle, "rb") as file:  # noqa: PTH123 - a descriptor
-            data = file.read(limit + 1)
-        return data if len(data) <= limit else None
+            parent, name = open_parent(self.directory, path)
+            try:
+                handle = os.open(name, OPEN_FILE, dir_fd=parent)
+            finally:
+                os.close(parent)
+            try:
+                data = read_open(handle, limit + 1)
+            finally:
+                os.close(handle)
+        except OSError as error:
+            raise NotFound(
+                "file", paths.text(path), f"{os.strerror(error.errno or 0)}; it was there just now"
+            ) from error
+        return data if data is not None and len(data) <= limit else None
 
 
 class Scratch:
@@ -235,16 +241,3 @@ class ScratchReader(ChunkReader):
         missing = [ref for ref in refs if ref.id not in self._scratch.nodes]
         fetched = dict(zip(missing, self._beneath.plain(missing), strict=True)) if missing else {}
         return [fetched[ref] if ref in fetched else self._scratch.nodes[ref.id] for ref in refs]
-
-
-def open_parent(directory: str, path: bytes) -> tuple[int, bytes]:
-    """Open the directory that holds a path, component by component and never through a link; return its last name."""
-    *above, name = path.split(b"/")
-    handle = os.open(directory, OPEN_DIRECTORY)
-    for part in above:
-        try:
-            below = os.open(part, OPEN_DIRECTORY, dir_fd=handle)
-        finally:
-            os.close(handle)
-        handle = below
-    return handle, name

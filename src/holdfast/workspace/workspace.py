@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 from holdfast.errors import UsageError
 from holdfast.workspace import cache
 from holdfast.workspace.contents import NotCaptured
+from holdfast.workspace.descriptors import OPEN_DIRECTORY
 from holdfast.workspace.options import WorkspaceOptions
 from holdfast.workspace.repositories import Remembered, Repositories
 from holdfast.workspace.rules import Rules
-from holdfast.workspace.scan import OPEN_DIRECTORY, Scan
+from holdfast.workspace.scan import Scan
 from holdfast.workspace.sink import Sink
 from holdfast.workspace.snapshot import Snapshot
+from holdfast.workspace.stamps import stamps_of
 from holdfast.workspace.tree import DiskTree, Scratch, ScratchReader
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from holdfast.workspace.known import Known
     from holdfast.workspace.sink import Writer
     from holdfast.workspace.skips import Skips
+    from holdfast.workspace.stamps import Stamp
 
 _KEPT = 4  # captures remembered: the last ones, so that a commit that failed does not cost a full read
 
@@ -89,6 +92,15 @@ class Workspace:
         memory = self._memory.get(snapshot.digest)
         return cache.dump(memory.known, snapshot.digest) if memory else b""
 
+    def is_as(self, snapshot: Snapshot) -> bool:
+        """Tell whether files and repositories are as a snapshot has them; nothing is written anywhere."""
+        return self.capture(Scratch(), snapshot).digest == snapshot.digest
+
+    def stamps(self, snapshot: Snapshot) -> list[Stamp] | None:
+        """Return what `stat` says while the files are as in a snapshot; None if it is not known, or does not tell."""
+        memory = self._memory.get(snapshot.digest)
+        return stamps_of(memory.known) if memory is not None else None
+
     def load_cache(self, blob: bytes, snapshot: Snapshot) -> bool:
         """Take over a blob of `dump_cache` for this snapshot; False, and nothing taken, unless it is sound and fits."""
         loaded = cache.load(blob)
@@ -122,6 +134,9 @@ class Workspace:
                 known = scan.directory(handle, b"", known, rules)
             except NotCaptured as reason:
                 raise UsageError(f"workspace {self.root!r} {reason}: try again when it is at rest") from reason
+            except OSError as error:
+                said = os.strerror(error.errno or 0)
+                raise UsageError(f"workspace {self.root!r} cannot be read: {said}; put that right") from error
             scan.touched[:0] = touched
             if not repositories.stale(scan.ignore_digest):
                 return known, scan, top
@@ -140,7 +155,10 @@ def checked_root(root: str | os.PathLike[str], options: WorkspaceOptions) -> str
         for home in {"/", *homes}:
             if home == real or (home != "/" and home.startswith(real.rstrip("/") + "/")):
                 raise UsageError(f"workspace {real!r} is or holds {home!r}: name the project's own directory")
-    owner = os.stat(real).st_uid  # noqa: PTH116
+    try:
+        owner = os.stat(real).st_uid  # noqa: PTH116
+    except OSError as error:
+        raise UsageError(f"workspace {given!r} cannot be looked at: {os.strerror(error.errno or 0)}") from error
     if owner != os.geteuid() and not options.allow_foreign_owner:
         raise UsageError(
             f"workspace {real!r} belongs to user {owner}, not to user {os.geteuid()} who runs this: "

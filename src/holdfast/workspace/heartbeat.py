@@ -1,0 +1,141 @@
+"""Heartbeat of a process that works in a directory: a local file, touched every second while its run is open.
+
+Its time of change is the last sign of life, by the clock of the file system that also stamps the files. It is never
+synced: after a power cut an older one is there, and what changed later counts as a person's, which is kept.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from holdfast.store.owner import this_process
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+BEAT_S = 1.0
+_MAX_BYTES = 1024 * 1024
+_MOST_CALLS = 100
+
+
+class Life(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One process in a run: since when it worked, when it last gave a sign, and the calls under way then."""
+
+    run: str
+    directory: str
+    process: str
+    entered_ns: int
+    calls: dict[str, int] = {}
+    """The start of each call that was under way."""
+    has_ended: bool = False
+    """Whether it left the run by itself: nothing was interrupted then."""
+    last_ns: int = 0
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether it is this very process, which is not over."""
+        return not self.has_ended and self.process == this_process()
+
+    @property
+    def interrupted(self) -> str:
+        """What was interrupted, for people: the calls under way, or the process."""
+        return ", ".join(sorted(self.calls)) or "the run's process"
+
+
+class Heartbeat:
+    """Keeps the sign of life of this process while a run is open."""
+
+    def __init__(
+        self,
+        file: Path,
+        run: str,
+        directory: str,
+        *,
+        calls: Callable[[], Mapping[str, int]],
+        beat_s: float = BEAT_S,
+        lock: Callable[[bytes], bytes] = bytes,
+    ) -> None:
+        self._file = file
+        self._run = run
+        self._directory = directory
+        self._calls = calls
+        self._beat_s = beat_s
+        self._locked = lock
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._written: Life | None = None
+        self._entered_ns = 0
+
+    def start(self) -> None:
+        """Begin: from here on, what changes in the directory may be this process's work."""
+        self._written = None
+        self.beat()
+        self._entered_ns = _stamp_of(self._file)
+        self.beat()
+        self._over.clear()
+        self._thread = threading.Thread(target=self._keep, name=f"holdfast-heartbeat-{self._run}", daemon=True)
+        self._thread.start()
+
+    def beat(self, *, has_ended: bool = False) -> None:
+        """Give a sign of life; one that cannot be written is only missed."""
+        calls = dict(sorted(self._calls().items())[:_MOST_CALLS])
+        life = Life(
+            run=self._run,
+            directory=self._directory,
+            process=this_process(),
+            entered_ns=self._entered_ns,
+            calls=calls,
+            has_ended=has_ended,
+        )
+        with self._lock, suppress(OSError):
+            if life == self._written and self._file.exists():
+                os.utime(self._file)
+                return
+            beside = self._file.with_suffix(f".{os.getpid()}")
+            self._file.parent.mkdir(mode=0o700, exist_ok=True)
+            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(self._locked(msgspec.json.encode(life)))
+            beside.replace(self._file)
+            self._written = life
+
+    def stop(self) -> None:
+        """End by oneself: what changes from now on is not this process's work."""
+        if self._thread is None:
+            return
+        self._over.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._thread = None
+        self.beat(has_ended=True)
+
+    def _keep(self) -> None:
+        while not self._over.wait(self._beat_s):
+            self.beat()
+
+
+def last_life(file: Path, run: str, directory: str, *, unlock: Callable[[bytes], bytes] = bytes) -> Life | None:
+    """Return the last process that worked for a run in a directory, None if there was none, or nobody can tell."""
+    try:
+        if file.stat().st_uid != os.geteuid() or file.stat().st_size > _MAX_BYTES:
+            return None
+        life = msgspec.json.decode(unlock(file.read_bytes()), type=Life)
+    except (OSError, ValueError):
+        return None
+    if life.run != run or life.directory != directory:
+        return None
+    return msgspec.structs.replace(life, last_ns=_stamp_of(file))
+
+
+def _stamp_of(file: Path) -> int:
+    try:
+        return file.stat().st_mtime_ns
+    except OSError:
+        return 0

@@ -1,0 +1,86 @@
+"""Stamp of a directory: which run it belongs to, and the tree that it stands at.
+
+It lies beside the caches, never in the captured tree, and names the directory by its inode: one that came with a
+repository, or with a copy of the directory, is not believed. It is never synced: an older one only means that the
+directory is compared with an older tree first.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import msgspec
+from blake3 import blake3
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+_SUFFIX = ".at"
+_MAX_BYTES = 64 * 1024
+
+
+class Stamp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is known of a run's directory."""
+
+    run: str
+    directory: str
+    inode: tuple[int, int]
+    checkpoint: str
+    """The checkpoint whose files it has, but for what was changed since."""
+
+
+def write_stamp(
+    folder: Path, run: str, directory: str, checkpoint: str, *, lock: Callable[[bytes], bytes] = bytes
+) -> None:
+    """Note that a directory is a run's, and stands at a checkpoint; one that cannot be written is only missed.
+
+    Beside an encrypted store it is locked with that store's key.
+    """
+    with suppress(OSError):
+        stamp = Stamp(run=run, directory=directory, inode=_inode(directory), checkpoint=checkpoint)
+        file = _file(folder, run, directory)
+        beside = file.with_suffix(f".{os.getpid()}")
+        folder.mkdir(mode=0o700, exist_ok=True)
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as opened:
+            opened.write(lock(msgspec.json.encode(stamp)))
+        beside.replace(file)
+
+
+def read_stamp(folder: Path, run: str, directory: str, *, unlock: Callable[[bytes], bytes] = bytes) -> Stamp | None:
+    """Return the stamp of a run's directory, None if it is not this run's or was not written here."""
+    stamp = _read(_file(folder, run, directory), unlock)
+    return stamp if stamp is not None and (stamp.run, stamp.directory) == (run, directory) else None
+
+
+def last_directory(folder: Path, run: str, *, unlock: Callable[[bytes], bytes] = bytes) -> str | None:
+    """Return the directory that a run worked in last, None if that is not known or it is gone."""
+    with suppress(OSError):
+        files = folder.glob(f"*{_SUFFIX}")
+        found = [(file.stat().st_mtime_ns, stamp) for file in files if (stamp := _read(file, unlock))]
+        ours = [(at, stamp.directory) for at, stamp in found if stamp.run == run]
+        return max(ours, default=(0, None))[1]
+    return None
+
+
+def _read(file: Path, unlock: Callable[[bytes], bytes]) -> Stamp | None:
+    try:
+        if file.stat().st_uid != os.geteuid() or file.stat().st_size > _MAX_BYTES:
+            return None
+        stamp = msgspec.json.decode(unlock(file.read_bytes()), type=Stamp)
+        return stamp if stamp.inode == _inode(stamp.directory) else None
+    except (OSError, ValueError):
+        return None
+
+
+def _file(folder: Path, run: str, directory: str) -> Path:
+    name = blake3(os.fsencode(directory) + b"\0" + run.encode()).hexdigest()[:16]
+    return folder / f"workspace-{name}{_SUFFIX}"
+
+
+def _inode(directory: str) -> tuple[int, int]:
+    status = os.stat(directory)  # noqa: PTH116
+    return status.st_dev, status.st_ino
