@@ -19,7 +19,6 @@ import msgspec
 
 import holdfast
 from crash.children import Child, scratch
-from holdfast.runtime.log import segment_names
 from holdfast.store.sqlite import SQLiteStore
 
 if TYPE_CHECKING:
@@ -142,7 +141,7 @@ def look(example: Example, directory: Path) -> Found:
 
 def last_records(head: Checkpoint) -> dict[str, dict[str, Any]]:
     """Return the last record of every step, as it is stored."""
-    return {record["step"]: record for name in segment_names("steps", head.sections) for record in head.section(name)}
+    return {record["step"]: record for record in head.calls}
 
 
 def end_of(example: Example, directory: Path) -> Any:
@@ -150,15 +149,16 @@ def end_of(example: Example, directory: Path) -> Any:
     with holdfast.open(directory / ".holdfast") as hf:
         assert hf.verify().sound
         head = hf.latest(example.run)
-        logs = ("steps", "journal")
-        names = [name for name in head.sections if name.partition(".")[0] not in logs and name != "workspace"]
+        left_out = ("steps", "journal", "workspace", "edits")
+        names = [name for name in head.sections if name.partition(".")[0] not in left_out]
         sections = {name: _lasting(msgspec.to_builtins(head.section(name)), str(directory)) for name in names}
         steps = last_records(head)
         return {
             "status": head.summary.status,
             "sections": sections,
             "steps": {
-                name: _lasting({"event": one["event"], "result": one.get("result")}) for name, one in steps.items()
+                name: _lasting({"event": one["event"], "result": one.get("result")}, str(directory))
+                for name, one in steps.items()
             },
             "captured": {file.path: head.read(file.path) for file in head.files()}
             if "workspace" in head.sections
@@ -193,7 +193,7 @@ def _main_of(name: str) -> Callable[[list[str]], int]:
 
 def _count_commits(death: Death | None) -> Callable[[], int]:
     """Count the commits of this process, and let it die at one of them."""
-    commit = SQLiteStore.commit
+    commit = SQLiteStore.write
     count = 0
 
     def counted(*args: Any, **options: Any) -> Any:
@@ -207,7 +207,7 @@ def _count_commits(death: Death | None) -> Callable[[], int]:
             death.come()
         return result
 
-    SQLiteStore.commit = counted  # type: ignore[method-assign]
+    SQLiteStore.write = counted  # type: ignore[method-assign]
     return lambda: count
 
 

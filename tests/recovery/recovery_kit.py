@@ -41,9 +41,9 @@ def execute(place: Path, statement: str, *values: Any) -> list[Any]:
 
 def damage_record(place: Path, checkpoint: str) -> None:
     """Change a byte of a checkpoint's envelope, so that nothing of it can be read."""
-    [[sealed]] = execute(place, "SELECT envelope FROM checkpoint WHERE id = ?", checkpoint)
+    [[sealed]] = execute(place, "SELECT value FROM checkpoint WHERE id = ?", checkpoint)
     broken = bytes([*sealed[:-1], sealed[-1] ^ 1])
-    execute(place, "UPDATE checkpoint SET envelope = ? WHERE id = ?", broken, checkpoint)
+    execute(place, "UPDATE checkpoint SET value = ? WHERE id = ?", broken, checkpoint)
 
 
 def damage_section(place: Path, checkpoint: Checkpoint, section: str) -> None:

@@ -95,7 +95,7 @@ def test_a_run_that_is_not_there_is_said(hf):
         hf.start_afresh("nobody")
 
 
-@pytest.mark.parametrize("call", ["mark", "commit", "mark_many"])
+@pytest.mark.parametrize("call", ["mark", "write", "mark_many"])
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_killed_in_the_middle_doing_it_again_ends_it(hf, tmp_path, call, when):
     old_line(hf)

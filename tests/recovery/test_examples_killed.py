@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from crash.children import TORTURE, scratch
+from holdfast.runtime import gates
 from holdfast.runtime.gates import GatedTask
 from recovery.killed import EXAMPLES, Example, broken, end_of, last_records, unbroken
 
@@ -54,14 +55,18 @@ def _finished_stages(head: Checkpoint) -> set[str]:
 
 def _write_gates_down(directory: Path) -> None:
     """Let each gate that runs leave a line in the example's log."""
-    check = GatedTask._check
+    check, run_gate, fixes = GatedTask._check, gates.run_gate, [0]
 
-    def written(task, gate):
+    def checked(task, gate, number, before):
+        fixes[0] = number
+        return check(task, gate, number, before)
+
+    def written(gate, host):
         with (directory / "calls.log").open("a") as log:
-            log.write(f"gate {gate.level} after fix {task.state.fix_attempt}\n")
-        check(task, gate)
+            log.write(f"gate {gate.level} after fix {fixes[0]}\n")
+        return run_gate(gate, host)
 
-    GatedTask._check = written
+    GatedTask._check, gates.run_gate = checked, written
 
 
 EPISODE = Example("episode", "episode-42", _finished_steps, ("--auto",))
@@ -84,6 +89,19 @@ def test_an_example_interrupted_at_any_moment_does_so_too(example):
     ended_again_and_again(example, INTERRUPTS, [signal.SIGINT, signal.SIGTERM])
 
 
+def _retries_of(end):
+    spending = end["sections"].get("budget", {}).get("spending", {})
+    return spending["retries"]["used"] if "retries" in spending else 0
+
+
+def _without_retries(end):
+    budget = end["sections"].get("budget")
+    if budget is None:
+        return end
+    spending = {name: one for name, one in budget["spending"].items() if name != "retries"}
+    return {**end, "sections": {**end["sections"], "budget": {**budget, "spending": spending}}}
+
+
 def ended_again_and_again(example, number, by):
     """Check every run that it takes to end so many lives; return how many there were, and how many ended inside."""
     pace = unbroken(example)
@@ -91,7 +109,9 @@ def ended_again_and_again(example, number, by):
     ended = inside = 0
     while ended < number:
         deaths, last, end = broken(example, chance, pace, by=by)
-        assert end == pace.end
+        # A retry counts before it begins, so one that was killed is counted, and so is the one after it.
+        assert 0 <= _retries_of(end) - _retries_of(pace.end) <= len(deaths)
+        assert _without_retries(end) == _without_retries(pace.end)
         for death in deaths:
             again = {line: last.calls[line] for line in death.finished if last.calls[line] != death.calls[line]}
             assert not again, f"finished before it was killed, and done again: {again}"

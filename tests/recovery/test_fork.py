@@ -9,9 +9,9 @@ import pytest
 
 import holdfast
 from holdfast import Holdfast, NotFound, UsageError
+from holdfast.store.keys import seal_store
 from holdfast.store.memory import MemoryStore
 from holdfast.store.open import open_store
-from holdfast.store.sealed import seal_store
 from recovery.recovery_kit import contents, damage_section, tree
 
 
@@ -112,16 +112,22 @@ def test_a_fork_with_an_edited_log_counts_its_steps(hf):
     fork = hf.fork("a", "b", sections={"steps": log[:1]})
     assert fork.summary.steps == 1
     with hf.run("b") as run:
-        assert run.steps.names() == ["s0"]
+        done = []
+        assert [run.step(f"s{number}", done.append, number) for number in range(3)] == [0, None, None]
+        assert done == [1, 2]
 
 
-def test_a_long_log_is_dropped_or_replaced_as_a_whole(hf):
-    record = {"event": "done", "at": datetime(2030, 1, 1, tzinfo=UTC), "input": "", "code": "f"}
-    parts = {"steps": [{"step": "a", **record}], "steps.2": [{"step": "b", **record}]}
-    origin = hf.run("origin").checkpoint(sections={**parts, "journal": [], "journal.2": []})
-    assert set(hf.fork(origin.id, "without", drop=["steps", "journal"]).sections) == {"recovery"}
-    again = hf.fork(origin.id, "again", sections={"journal": []}, drop=["steps"])
-    assert set(again.sections) == {"journal", "recovery"}
+def test_calls_and_notes_are_left_out_or_replaced_as_a_whole(hf):
+    with hf.run("origin") as run:
+        run.step("a", int)
+        run.note("noted", "something")
+        origin = run.checkpoint()
+    whole = hf.fork(origin.id, "whole")
+    assert ([line["step"] for line in whole.calls], whole.notes[-1]["what"]) == (["a"], "something")
+    without = hf.fork(origin.id, "without", drop=["steps", "journal"])
+    assert (without.calls, without.notes, without.summary.steps) == ([], [], 0)
+    told = [{"at": datetime(2030, 1, 1, tzinfo=UTC), "kind": "told", "what": "by hand"}]
+    assert hf.fork(origin.id, "again", sections={"journal": told}).notes == told
     with pytest.raises(UsageError, match="list"):
         hf.fork(origin.id, "odd", sections={"steps": 5})
     assert not hf.has("odd")

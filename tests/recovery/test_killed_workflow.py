@@ -159,8 +159,10 @@ def damage_newest(random_: random.Random) -> Any:
             if not hf.has("w") or len(hf.store.checkpoints("w", limit=4)) < 4:
                 return
             head = hf.latest("w")
-            if "steps" in head.sections and random_.random() < 0.5:
-                damage_section(folder, head, "steps")
+            before = hf.get(head.parent).record.envelope.sections if head.parent else ()
+            own = [one.name for one in head.record.envelope.sections if one not in before and one.name != "workspace"]
+            if own and random_.random() < 0.5:
+                damage_section(folder, head, own[0])
             else:
                 damage_record(folder, head.id)
 

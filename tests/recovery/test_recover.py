@@ -9,7 +9,7 @@ import pytest
 import holdfast
 from holdfast import IntegrityError, LeaseHeld, NotFound, PlanOutdated, UsageError
 from holdfast.model.sections import Agent, StateVisit, TokenUsage, Workflow
-from holdfast.recover.plan import RecoveryPlan
+from holdfast.recovery.plan import RecoveryPlan
 from recovery.recovery_kit import Notes, contents, damage_record, damage_section
 
 THEN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -301,12 +301,12 @@ def test_an_object_that_the_checkpoint_does_not_know_stays_and_is_warned_about(h
 def test_a_run_that_another_process_moves_is_not_recovered(hf, place):
     first = hf.run("r").checkpoint(state=1)
     hf.run("r").checkpoint(state=2)
-    lease = hf.store.take_lease("r", owner="somebody else", ttl_s=60)
+    lease = hf.store.leases.take("r", owner="somebody else", ttl_s=60)
     before = contents(hf)
     with pytest.raises(LeaseHeld):
         hf.recover(first.id)
     assert contents(hf) == before
-    hf.store.end_lease(lease)
+    hf.store.leases.end(lease)
     assert hf.recover(first.id).success
 
 

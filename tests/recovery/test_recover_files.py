@@ -14,9 +14,9 @@ import holdfast
 from crash.children import Child
 from holdfast import ChunkCorrupt, Holdfast, PlanOutdated, StoreFull, StoreUnavailable, UsageError
 from holdfast.encode.tree import leaf_id
-from holdfast.recover.plan import RecoveryPlan
-from holdfast.recover.record import INTENT, intent_value
 from holdfast.recovery.gather import Freshness
+from holdfast.recovery.plan import RecoveryPlan
+from holdfast.recovery.record import INTENT, intent_value
 from holdfast.store.sqlite import SQLiteStore
 from holdfast.workspace import checkout
 from holdfast.workspace.decide import Decisions
@@ -187,21 +187,25 @@ def test_the_undo_of_a_recovery_that_found_files_as_they_were_takes_back_what_ca
     assert tree(project) == before
 
 
+def reason_of(commit):
+    return commit.checkpoint.reason if commit.checkpoint is not None else ""
+
+
 def test_a_store_that_is_full_at_the_last_commit_leaves_everything_as_it_was(hf, project, monkeypatch):
     """A failure half-way puts files, objects and state back, and says so."""
     notes = Notes("one")
     run, first = two_moments(hf, project)
     run.register("notes", notes)
     commits = []
-    commit = type(hf.store).commit
+    commit = type(hf.store).write
 
-    def full(self, envelope, *args, **named):
-        commits.append(envelope.reason)
-        if "recovered" in envelope.reason:
+    def full(self, made):
+        commits.append(reason_of(made))
+        if "recovered" in reason_of(made):
             raise StoreFull("no room", hf.store.url)
-        return commit(self, envelope, *args, **named)
+        return commit(self, made)
 
-    monkeypatch.setattr(type(hf.store), "commit", full)
+    monkeypatch.setattr(type(hf.store), "write", full)
     before = tree(project)
     result = hf.recover(hf.plan(first.id), run=run)
     assert not result.success
@@ -355,14 +359,14 @@ def test_a_kill_between_files_and_git_is_finished_with_git_when_the_run_is_opene
 
 def test_a_commit_that_fails_after_git_moved_puts_git_back_too(hf, project, monkeypatch):
     git, first = two_branches(hf, project)
-    commit = type(hf.store).commit
+    commit = type(hf.store).write
 
-    def full(self, envelope, *args, **named):
-        if "recovered" in envelope.reason:
+    def full(self, made):
+        if "recovered" in reason_of(made):
             raise StoreFull("no room", hf.store.url)
-        return commit(self, envelope, *args, **named)
+        return commit(self, made)
 
-    monkeypatch.setattr(type(hf.store), "commit", full)
+    monkeypatch.setattr(type(hf.store), "write", full)
     result = hf.recover(first.id, workspace=project, git=True)
     assert not result.success
     assert "everything was put back" in result.errors[-1]
@@ -406,8 +410,8 @@ def test_what_moved_outside_the_run_is_found_and_says_what_follows(hf, project):
     two_moments(hf, project)
     (project / "src" / "main.py").write_text("by others\n")
     plan = hf.plan("r", workspace=project)
-    assert [(found.kind, found.verdict) for found in plan.findings] == [("files-changed", "ask")]
-    assert plan.verdict == "ask"
+    assert [(found.kind, found.verdict) for found in plan.findings] == [("files-changed", "warn")]
+    assert plan.verdict == "warn"
     assert "main.py" in str(plan)
     assert hf.plan("r", workspace=project, freshness=False).findings == ()
     mild = Freshness(verdicts={"files-changed": "resume"})
@@ -440,7 +444,7 @@ def test_a_recovery_that_cannot_be_finished_any_more_does_not_keep_the_run_from_
     undo = run.checkpoint(trigger="recovery", sections={INTENT: intent_value(plan.to_json())})
     assert hf.recover(first.id, workspace=project).success  # another plan; the files are as the first one wanted them
     hf.delete(*(one.id for one in hf.checkpoints("r") if one.seq > undo.seq))
-    execute(place, "UPDATE checkpoint SET envelope = x'00' WHERE id = ?", first.id)
+    execute(place, "UPDATE checkpoint SET value = x'00' WHERE id = ?", first.id)
     hf.close()
     with holdfast.open(place) as other:
         assert other.run("r", workspace=project).checkpoint(state=5).section("state") == 5
@@ -449,15 +453,15 @@ def test_a_recovery_that_cannot_be_finished_any_more_does_not_keep_the_run_from_
 def test_an_answer_that_was_lost_on_the_way_is_a_recovery_that_was_done(hf, project, monkeypatch):
     before = tree(project)
     run, first = two_moments(hf, project)
-    commit = type(hf.store).commit
+    commit = type(hf.store).write
 
-    def lost(self, envelope, *args, **named):
-        done = commit(self, envelope, *args, **named)
-        if "recovered" in envelope.reason:
+    def lost(self, made):
+        done = commit(self, made)
+        if "recovered" in reason_of(made):
             raise StoreUnavailable("the line went dead", hf.store.url)
         return done
 
-    monkeypatch.setattr(type(hf.store), "commit", lost)
+    monkeypatch.setattr(type(hf.store), "write", lost)
     result = hf.recover(hf.plan(first.id), run=run)
     assert result.success, result.errors
     assert (hf.latest("r").section("state"), tree(project)) == (1, before)
@@ -469,14 +473,14 @@ def test_a_store_that_is_gone_at_the_last_commit_leaves_it_to_the_next_opening(h
     """State and files are never of two moments, also where nobody can say whether the commit was stored."""
     before = tree(project)
     run, first = two_moments(hf, project)
-    commit, look = type(hf.store).commit, type(hf.store).run
+    commit, look = type(hf.store).write, type(hf.store).run
     gone = []
 
-    def lost(self, envelope, *args, **named):
-        if "recovered" not in envelope.reason:
-            return commit(self, envelope, *args, **named)
+    def lost(self, made):
+        if "recovered" not in reason_of(made):
+            return commit(self, made)
         if is_stored:
-            commit(self, envelope, *args, **named)
+            commit(self, made)
         gone.append(True)
         raise StoreUnavailable("the line went dead", hf.store.url)
 
@@ -485,7 +489,7 @@ def test_a_store_that_is_gone_at_the_last_commit_leaves_it_to_the_next_opening(h
             raise StoreUnavailable("the line is dead", hf.store.url)
         return look(self, name)
 
-    monkeypatch.setattr(type(hf.store), "commit", lost)
+    monkeypatch.setattr(type(hf.store), "write", lost)
     monkeypatch.setattr(type(hf.store), "run", nothing)
     result = hf.recover(hf.plan(first.id), run=run)
     assert not result.success

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from crash.children import TORTURE, Child, scratch, spread
 from holdfast import Holdfast
+from holdfast.store.lease import Leases
 from holdfast.store.sqlite import SQLiteStore
 from holdfast.workspace.ops import FileOps
 from recovery.recovery_kit import tree
@@ -19,10 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from holdfast.recover.plan import RecoveryPlan
+    from holdfast.recovery.plan import RecoveryPlan
 
 WRITES = [name for name in vars(FileOps) if not name.startswith("_")]
-STORED = ["commit", "mark", "mark_many", "take_lease", "end_lease"]
+STORED = ["write", "mark", "mark_many"]
+LEASED = ["take", "end"]
 
 
 def prepare(folder: Path) -> RecoveryPlan:
@@ -63,7 +65,7 @@ def recover_counting(folder: Path, plan: RecoveryPlan, kill_at: int | None, *, u
         return around
 
     with Holdfast(SQLiteStore(folder / "x.db", durability="process")) as hf:
-        for owner, names in ((FileOps, WRITES), (SQLiteStore, STORED)):
+        for owner, names in ((FileOps, WRITES), (SQLiteStore, STORED), (Leases, LEASED)):
             for name in names:
                 setattr(owner, name, watched(getattr(owner, name)))
         result = hf.undo("r", workspace=folder / "project") if undo else hf.recover(plan)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from holdfast import Holdfast
+from holdfast.store.keys import seal_store
 from holdfast.store.memory import MemoryStore
 from holdfast.store.open import open_store
-from holdfast.store.sealed import seal_store
 from postgres_server import shared_server
 from recovery.recovery_kit import tree
 

@@ -43,6 +43,7 @@ def record(hf, project, *, fails=False):
     """Run four steps, two of which write files."""
     CALLS.clear()
     with hf.run("r", workspace=project) as run:
+        run.switch(step_complete=True)
         run.checkpoint(state="begun")
         first = run.step("ask", ask, "what")
         run.step("write-1", write, project / "one.txt", first["answer"], wrote_files=True)

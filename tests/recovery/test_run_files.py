@@ -255,14 +255,15 @@ def test_a_plan_for_another_directory_touches_nothing(hf, project, tmp_path):
     assert not left.exists()
 
 
-def test_a_file_that_was_just_deleted_comes_back_when_it_is_named(hf, project):
+def test_a_file_that_was_just_deleted_comes_back_and_an_edit_is_kept(hf, project):
     """Proves X4: outside edits are kept, unless the person names the path or decides to take the checkpoint's."""
     run = hf.run("r", workspace=project)
     head = run.checkpoint()
     (project / "readme.txt").unlink()
     (project / "run.sh").write_text("spoiled")
-    assert run.workspace.plan(head).counts() == {"keep": 2}
-    run.workspace.restore(run.workspace.plan(head, paths=["readme.txt"]))
+    assert run.workspace.plan(head).counts() == {"keep": 1, "write": 1}
+    assert run.workspace.plan(head, decisions=Decisions()).counts() == {"keep": 2}
+    run.workspace.restore(run.workspace.plan(head))
     assert (project / "readme.txt").read_text() == "one\ntwo\nthree\n"
     assert (project / "run.sh").read_text() == "spoiled"
     run.workspace.restore(run.workspace.plan(head, decisions=Decisions(edits="take")))

@@ -5,50 +5,44 @@ from __future__ import annotations
 import random
 from contextlib import closing
 
+import msgspec
 import pytest
 
 import holdfast
-from holdfast.errors import ChunkCorrupt, IntegrityError, InvalidId, NotFound, RunDiffers, StoreCorrupt, UsageError
+from holdfast.errors import (
+    ChunkCorrupt,
+    IntegrityError,
+    InvalidId,
+    LeaseHeld,
+    NotFound,
+    RunDiffers,
+    StoreCorrupt,
+    UsageError,
+)
 from holdfast.model.checkpoint import Marks
-from holdfast.store.files import FilesStore
+from holdfast.store.commit import Commit, Draft
+from holdfast.store.import_rows import import_rows
 from holdfast.store.memory import MemoryStore
-from holdfast.store.postgres import PostgresStore
+from holdfast.store.ranges import upto
 from holdfast.store.sqlite import SQLiteStore
+from holdfast.store.tables import CHECKPOINT, GAP, INBOX, LINE, RECORD, GapRow
 from holdfast.testing.contract import Line, chunk_of
 from holdfast.transfer.bundle import export_runs, import_runs
 from holdfast.transfer.copy import copy_runs
 from holdfast.verify.check import verify
-from postgres_server import shared_server
+from store_kit import STORES, drop_row, open_store_in, put_row, rows
+from store_kit import fill as fill_all
 
 
-@pytest.fixture
-def database():
-    url = shared_server().database()
-    yield url
-    shared_server().drop(url)
-
-
-@pytest.fixture(params=["memory", "sqlite", "files", "postgres"])
-def target(request, tmp_path, database):
-    makers = {
-        "memory": MemoryStore,
-        "sqlite": lambda: SQLiteStore(tmp_path / "target.db"),
-        "files": lambda: FilesStore(tmp_path / "target"),
-        "postgres": lambda: PostgresStore(database),
-    }
-    with closing(makers[request.param]()) as store:
+@pytest.fixture(params=STORES)
+def target(request, tmp_path):
+    with open_store_in(request.param, tmp_path / "target") as store:
         yield store
 
 
-@pytest.fixture(params=["memory", "sqlite", "files", "postgres"])
-def source(request, tmp_path, database):
-    makers = {
-        "memory": MemoryStore,
-        "sqlite": lambda: SQLiteStore(tmp_path / "source.db"),
-        "files": lambda: FilesStore(tmp_path / "source"),
-        "postgres": lambda: PostgresStore(database, tenant="source"),
-    }
-    with closing(makers[request.param]()) as store:
+@pytest.fixture(params=[kind for kind in STORES if kind != "encrypted"])
+def source(request, tmp_path):
+    with open_store_in(request.param, tmp_path / "source") as store:
         yield store
 
 
@@ -91,7 +85,7 @@ def test_a_copy_between_any_two_stores_is_equal_and_verifies(source, target):
     assert told == [("long", n, 6) for n in range(1, 7)] + [("short", 1, 1)]
 
 
-def test_a_copy_that_broke_off_is_carried_on_and_sends_nothing_twice(source, target):
+def test_an_interrupted_copy_is_resumed_and_sends_nothing_twice(source, target):
     fill(source)
     stop = RuntimeError("the line broke")
 
@@ -192,8 +186,8 @@ def test_damage_in_the_source_stops_the_copy_and_is_named():
         line = Line(source)
         line.commit(chunk_of("good"))
         line.commit(chunk_of("bad"))
-        chunk = source._chunks[chunk_of("bad").id]
-        source._chunks[chunk.id] = chunk._replace(data=b"BAD")
+        chunks = source.medium._tables.chunks
+        chunks[chunk_of("bad").id] = chunks[chunk_of("bad").id]._replace(data=b"BAD")
         with pytest.raises(ChunkCorrupt, match="section 's0' of checkpoint"):
             copy_runs(source, target)
         assert target.run("run").last_seq == 1
@@ -223,7 +217,7 @@ def test_a_bundle_is_private_and_leaves_nothing_beside_it(tmp_path):
     assert (tmp_path / "x.holdfast").stat().st_mode & 0o777 == 0o600
 
 
-def test_an_export_that_broke_off_is_carried_on(tmp_path):
+def test_an_interrupted_export_is_resumed(tmp_path):
     with closing(MemoryStore()) as source, closing(MemoryStore()) as target:
         fill(source)
 
@@ -295,3 +289,263 @@ def test_the_engines_own_runs_never_come_from_another_store(source, target):
     assert {run.id for run in target.runs()} == {"deploy", "long", "short"}
     with pytest.raises(InvalidId):
         copy_runs(source, target, ["_holdfast.inbox.deploy"])
+
+
+# Journals and what else belongs to a run
+
+
+def said(line):
+    """Return what a line says, without what is its store's own."""
+    return msgspec.structs.replace(line, n=0, chain=b"", fence=0)
+
+
+def journal(store, run="run"):
+    return [
+        (
+            said(line),
+            [msgspec.structs.replace(record, line=0, prev=b"") for record in store.journal.records(line)],
+            [msgspec.structs.replace(gap, line=0, prev=b"", seal=b"") for gap in store.journal.gaps(line)],
+        )
+        for line in store.lines(run)
+    ]
+
+
+def all_of(store, run="run"):
+    row = msgspec.structs.replace(store.row_of(run), n=0)
+    history = [list(store.history(line)) for line in store.lines(run)]
+    return row, journal(store, run), history, store.inbox(run), store.accounts(run)
+
+
+def fill_journal(store, run="run"):
+    """Make a run with all that format 2 knows: lines, gaps, segments that were left, keys, attributes, chunks."""
+    line = fill_all(store, run)
+    large = chunk_of("a large result")
+    store.write(Commit(run=run, records=[Draft("end", "big", 5.0, chunks=(large.id,))], chunks=[large]))
+    store.write(Commit(run=run, back_to=upto(store.line(run), 20), records=[Draft("went_back", "", 6.0)]))
+    store.journal.compact(run, [2, 3, 4, 30])
+    store.write(Commit(run=run, line="side", records=[Draft("step", f"side/{n}", 1.0) for n in range(600)]))
+    line.follow()
+    store.write(
+        Commit(
+            run=run, checkpoint=line.envelope([]), expected_head=line.head.envelope.id, key="caller's", consumed=1,
+            attributes={"a": 1.5, "b": None}, marks=Marks(label="kept", pinned=True),
+        )
+    )  # fmt: skip
+    return line
+
+
+def test_a_copy_takes_everything_along_that_a_run_has(source, target):
+    """Proves A15: records with their numbers, gaps, ranges, keys, attributes, inbox, accounts; rechained."""
+    fill_journal(source)
+    assert verify(source).sound
+    (copied,) = copy_runs(source, target)
+    assert all_of(target) == all_of(source)
+    assert copied.records == sum(len(records) for _, records, _ in journal(source))
+    assert verify(target).faults == ()
+    assert copy_runs(source, target)[0] == msgspec.structs.replace(
+        copied, checkpoints=0, chunks=0, chunk_bytes=0, records=0, present=copied.checkpoints
+    )
+    assert (
+        target.journal.newest(target.line("run"), "path/1").number
+        == source.journal.newest(source.line("run"), "path/1").number
+    )
+    target.write(Commit(run="run", records=[Draft("step", "goes on", 9.0)], after=source.line("run").number))
+    assert verify(target).sound
+
+
+def test_a_copy_of_a_journal_that_stops_anywhere_leaves_a_sound_run_and_is_resumed(source, target, monkeypatch):
+    fill_journal(source)
+    for stop in range(1, 40):
+        calls = iter(range(stop))
+
+        def failing(store, given, calls=calls):
+            if next(calls, None) is None:
+                raise KeyboardInterrupt
+            return import_rows(store, given)
+
+        monkeypatch.setattr("holdfast.transfer.copy.import_rows", failing)
+        try:
+            copy_runs(source, target)
+        except KeyboardInterrupt:
+            assert verify(target).faults == ()
+            if stop % 3:
+                target.delete_run("run") if target.runs() else None
+        else:
+            break
+    assert stop > 3
+    assert all_of(target) == all_of(source)
+    assert verify(target).faults == ()
+
+
+def test_what_came_since_travels_with_the_next_copy(source, target):
+    line = fill_journal(source)
+    copy_runs(source, target)
+    source.write(Commit(run="run", records=[Draft("step", "later", 7.0)], run_changes={"status": "done"}, consumed=1))
+    source.write(Commit(run="run", back_to=upto(source.line("run"), 5), records=[Draft("went_back", "", 8.0)]))
+    source.post("run", "signal", b"later")
+    line.follow()
+    line.commit(chunk_of("later"))
+    (copied,) = copy_runs(source, target)
+    assert (copied.checkpoints, copied.records) == (1, 2)
+    assert all_of(target) == all_of(source)
+    source.write(Commit(run="run", run_changes={"attributes": {"changed": True}}))
+    source.post("run", "signal", b"later still")
+    copy_runs(source, target)
+    assert all_of(target) == all_of(source)
+    assert verify(target).sound
+
+
+def test_compaction_since_is_neither_undone_nor_in_the_way(source, target):
+    fill_journal(source)
+    copy_runs(source, target)
+    before = journal(target)
+    source.journal.compact("run", [10, 11, 12, 36])
+    source.write(Commit(run="run", records=[Draft("step", "later", 7.0)] * 3))
+    assert copy_runs(source, target)[0].records == 3
+    assert [len(records) for _, records, _ in journal(target)] == [len(before[0][1]) + 3, 600]
+    target.journal.compact("run", [14, 15])
+    source.write(Commit(run="run", records=[Draft("step", "later", 7.0)]))
+    assert copy_runs(source, target)[0].records == 1
+    assert verify(target).sound
+
+
+def test_a_copy_that_stood_where_the_source_was_compacted_since_goes_on(tmp_path):
+    source, target = MemoryStore(), MemoryStore()
+    source.write(Commit(run="run", records=[Draft("step", f"{n}", 1.0) for n in range(10)]))
+    copy_runs(source, target)
+    source.write(Commit(run="run", records=[Draft("step", f"{n}", 1.0) for n in range(10)]))
+    source.journal.compact("run", range(6, 16))
+    copy_runs(source, target)
+    assert (target.line("run").number, target.journal.gaps(target.line("run"))[0].first) == (20, 11)
+    assert verify(target).sound
+
+
+@pytest.mark.parametrize("what", ["record", "inbox", "line", "account"])
+def test_a_run_that_went_on_in_the_target_is_refused_and_stays(source, target, what):
+    fill_journal(source)
+    copy_runs(source, target)
+    if what == "record":
+        for store, path in ((source, "mine"), (target, "theirs")):
+            store.write(Commit(run="run", records=[Draft("step", path, 7.0)]))
+    elif what == "inbox":
+        for store, body in ((source, b"mine"), (target, b"theirs")):
+            store.post("run", "signal", body)
+    elif what == "line":
+        target.write(Commit(run="run", line="side", records=[Draft("step", "theirs", 7.0)]))
+    else:
+        target.post("run", "signal", b"only there")
+    before = all_of(target)
+    with pytest.raises(RunDiffers):
+        copy_runs(source, target)
+    assert all_of(target) == before
+
+
+def test_a_run_that_somebody_writes_in_the_target_is_refused(source, target):
+    fill_journal(source)
+    lease = target.leases.take("run", owner="somebody", ttl_s=60)
+    with pytest.raises(LeaseHeld):
+        copy_runs(source, target)
+    target.leases.end(lease)
+    copy_runs(source, target)
+    assert all_of(target) == all_of(source)
+    with pytest.raises(holdfast.HoldfastError):
+        target.write(Commit(run="run", fence=lease.token + 5, records=[Draft("step", "x", 1.0)]))
+    lease = target.leases.take("run", owner="somebody", ttl_s=60)
+    target.write(Commit(run="run", fence=lease.token, records=[Draft("step", "x", 1.0)]))
+
+
+# Damage and hostile rows in the source
+
+
+def forge(store, table, key, **changes):
+    """Write what anybody can write into a store without a key: a row that is sound in itself."""
+    value = store.codec.open(table, rows(store.medium, table)[key])
+    forged = msgspec.structs.replace(value, **changes)
+    drop_row(store.medium, table, key)
+    put_row(store.medium, table, store.codec.close(table, forged))
+
+
+def hostile_sources():
+    """Yield a name and what it does to a source with a line `n` of 37 records and a gap at 2..4."""
+    yield "a record lost", lambda s, n: drop_row(s.medium, RECORD, (n, 9))
+    yield "a record moved", lambda s, n: forge(s, RECORD, (n, 9), number=10)
+    yield "a record rewritten", lambda s, n: forge(s, RECORD, (n, 9), body=b"evil")
+    yield "a record in a gap", lambda s, n: forge(s, RECORD, (n, 9), number=3)
+    yield "a gap that ends before it begins", lambda s, n: forge(s, GAP, (n, 2), last=1)
+    yield "a gap over records", lambda s, n: forge(s, GAP, (n, 2), last=9)
+    yield "a gap beyond the end", lambda s, n: forge(s, GAP, (n, 2), last=1 << 31)
+    yield (
+        "a gap that was added",
+        lambda s, n: put_row(s.medium, GAP, s.codec.close(GAP, GapRow(line=n, first=9, last=9, prev=b"", seal=b""))),
+    )
+    yield "a chain that ends elsewhere", lambda s, n: forge(s, LINE, ("run", "main"), chain=b"x" * 16)  # noqa: ARG005
+    yield "a line of four billion records", lambda s, n: forge(s, LINE, ("run", "main"), number=(1 << 32) - 1)  # noqa: ARG005
+    yield "ranges out of order", lambda s, n: forge(s, LINE, ("run", "main"), ranges=((9, 12), (1, 8)))  # noqa: ARG005
+    yield "ranges that overlap", lambda s, n: forge(s, LINE, ("run", "main"), ranges=((1, 9), (9, 37)))  # noqa: ARG005
+    yield "ranges beyond the end", lambda s, n: forge(s, LINE, ("run", "main"), ranges=((1, 1 << 31),))  # noqa: ARG005
+    yield "a checkpoint lost", lambda s, n: drop_row(s.medium, CHECKPOINT, ("run", "main", 2))  # noqa: ARG005
+    yield "a checkpoint renumbered", lambda s, n: forge(s, CHECKPOINT, ("run", "main", 2), seq=4)  # noqa: ARG005
+    yield (
+        "a checkpoint of another run",
+        lambda s, n: forge(  # noqa: ARG005
+            s, CHECKPOINT, ("run", "main", 2), envelope=rows(s.medium, CHECKPOINT)[("run", "main", 2)][-2]
+        ),
+    )
+    yield "a checkpoint after the end", lambda s, n: forge(s, CHECKPOINT, ("run", "main", 2), number=1 << 31)  # noqa: ARG005
+    yield (
+        "a checkpoint whose journal is out of order",
+        lambda s, n: forge(  # noqa: ARG005
+            s, CHECKPOINT, ("run", "main", 2), ranges=((9, 10), (1, 2))
+        ),
+    )
+    yield "a checkpoint id that is none", lambda s, n: forge(s, CHECKPOINT, ("run", "main", 2), id="../evil")  # noqa: ARG005
+    yield "bytes after an envelope", lambda s, n: forge(  # noqa: ARG005
+        s, CHECKPOINT, ("run", "main", 2),
+        envelope=s.codec.open(CHECKPOINT, rows(s.medium, CHECKPOINT)[("run", "main", 2)]).envelope + b"\0",
+    )  # fmt: skip
+    yield "a deep envelope", lambda s, n: forge(s, CHECKPOINT, ("run", "main", 2), envelope=b"\x91" * 200_000)  # noqa: ARG005
+    yield (
+        "an inbox number out of reach",
+        lambda s, n: put_row(  # noqa: ARG005
+            s.medium, INBOX, ("run", (1 << 63) - 1, *rows(s.medium, INBOX)[("run", 1)][2:])
+        ),
+    )
+
+
+@pytest.mark.parametrize("name", dict(hostile_sources()))
+@pytest.mark.parametrize("kind", ["memory", "encrypted"])
+def test_a_hostile_source_is_refused_with_a_type_and_leaves_a_sound_target(tmp_path, name, kind):
+    source = MemoryStore()
+    fill_all(source)
+    source.journal.compact("run", [2, 3, 4])
+    dict(hostile_sources())[name](source, rows(source.medium, LINE)[("run", "main")][2])
+    with open_store_in(kind, tmp_path) as target:
+        with pytest.raises((IntegrityError, RunDiffers, InvalidId)):
+            copy_runs(source, target)
+        assert verify(target).faults == ()
+        for run in target.runs():
+            assert run.last_seq <= 6
+
+
+def test_a_bundle_with_bytes_after_its_end_is_refused(tmp_path):
+    with closing(MemoryStore()) as source, closing(MemoryStore()) as target:
+        fill_journal(source)
+        export_runs(source, ["run"], tmp_path / "x.holdfast")
+        import_runs(tmp_path / "x.holdfast", target)
+        assert all_of(target) == all_of(source)
+        with (tmp_path / "x.holdfast").open("ab") as file:
+            file.write(b"more")
+        with pytest.raises(StoreCorrupt, match="after its end"):
+            import_runs(tmp_path / "x.holdfast", target)
+
+
+def test_a_checkpoint_that_another_run_of_the_target_has_is_refused(tmp_path):
+    """Ids are unique in a store: a hostile bundle cannot take another run's."""
+    source, target = MemoryStore(), MemoryStore()
+    mine = Line(target, "mine").commit()
+    line = Line(source, "theirs")
+    source.commit(line.envelope([], id=mine.envelope.id), Marks(), [], expected_head=None)
+    with pytest.raises(RunDiffers):
+        copy_runs(source, target)
+    assert [run.id for run in target.runs()] == ["mine"]
+    assert target.checkpoint(mine.envelope.id) == mine

@@ -6,14 +6,19 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
+import subprocess
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from holdfast.errors import RestoreRefused
+from holdfast.errors import RestoreFailed, RestoreRefused
 from holdfast.workspace.checkout import checkout, plan_checkout
+from holdfast.workspace.index import Indexed, dump
 from holdfast.workspace.options import WorkspaceOptions
-from holdfast.workspace.position import GitChange
+from holdfast.workspace.position import GitChange, IndexEntry
 from unit.workspace.kit import Box, git, repository, seen, write
 
 
@@ -144,6 +149,124 @@ def test_capturing_leaves_no_trace_in_the_repository_and_runs_none_of_its_comman
         os.utime(box.root / "b")
     assert not mark.exists()
     assert _fingerprint(box.root / ".git") == before
+
+
+def test_a_filter_whose_name_is_not_utf8_is_not_run(box, tmp_path):
+    mark = tmp_path / "ran"
+    with (box.root / ".git/config").open("ab") as file:
+        file.write(b'[filter "\xff"]\n\tclean = touch %s\n' % os.fsencode(mark))
+    (box.root / ".gitattributes").write_bytes(b"* filter=\xff\n")
+    write(box.root, {"a": "1\n2\n4\n"})
+    assert GitChange("a", "M") in box.capture().git.unstaged
+    assert not mark.exists()
+
+
+def test_state_files_that_are_links_are_neither_read_nor_written_through(box, tmp_path):
+    private, victim = tmp_path / "key", tmp_path / "victim"
+    private.write_text("private")
+    victim.write_text("precious")
+    _conflicting(box.root)
+    git(box.root, "merge", "side", check=False)
+    wanted = box.capture()
+    assert "MERGE_MSG" in dict(wanted.git.state_files)
+    (box.root / ".git/MERGE_MSG").unlink()
+    (box.root / ".git/MERGE_MSG").symlink_to(private)
+    assert "MERGE_MSG" not in dict(box.capture().git.state_files)
+    (box.root / ".git/MERGE_MSG").unlink()
+    (box.root / ".git/MERGE_MSG").symlink_to(victim)
+    (box.root / ".git/AUTO_MERGE").unlink(missing_ok=True)
+    (box.root / ".git/AUTO_MERGE").symlink_to(victim)
+    checkout(str(box.root), wanted.git, box.reader)
+    assert (private.read_text(), victim.read_text()) == ("private", "precious")
+    assert not (box.root / ".git/MERGE_MSG").is_symlink()
+    assert (box.root / ".git/MERGE_MSG").read_bytes() == dict(wanted.git.state_files)["MERGE_MSG"]
+
+
+@pytest.mark.parametrize("where", ["refs", "refs/heads", "objects", "logs", "objects/aa"])
+def test_a_position_is_not_put_back_through_links_of_the_repository(box, tmp_path, where):
+    write(box.root, {"new": "staged\n"})
+    git(box.root, "add", "new")
+    wanted = box.capture()
+    git(box.root, "commit", "-qm", "later")
+    git(box.root, "branch", "keep")
+    box.capture()
+    outside = tmp_path / "outside"
+    place = box.root / ".git" / where
+    (shutil.move if place.exists() else lambda _, to: to.mkdir())(place, outside)
+    place.symlink_to(outside)
+    before = _fingerprint(outside)
+    with suppress(RestoreRefused, RestoreFailed):
+        checkout(str(box.root), wanted.git, box.reader)
+    assert _fingerprint(outside) == before
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        IndexEntry("../x", 0, 0o100644, "a" * 40),
+        IndexEntry(".git/hooks/pre-commit", 0, 0o100755, "a" * 40),
+        IndexEntry("x", 0, 0o160000, "../../../../etc/passwd"),
+        IndexEntry("x", 7, 0o160000, "a" * 40),
+        IndexEntry("x", 0, 0o104755, "a" * 40),
+        IndexEntry("a/" * 900 + "x", 0, 0o160000, "a" * 40),
+    ],
+)
+def test_a_stored_index_that_git_would_not_have_made_is_refused(box, forged):
+    wanted = replace(box.capture().git, index=(forged,))
+    before = _fingerprint(box.root / ".git")
+    with pytest.raises(RestoreRefused):
+        checkout(str(box.root), wanted, box.reader)
+    for name in ("../../x", "a b", "x.lock", "", "refs/../../x"):
+        with pytest.raises(RestoreRefused):
+            checkout(str(box.root), replace(wanted, index=(), branch=name), box.reader)
+    assert _fingerprint(box.root / ".git") == before
+
+
+@pytest.mark.parametrize("path", [b"a/" * 900 + b"x", b"../x", b"d/../../x", b"d//x", b".GIT/x"])
+def test_an_index_that_git_would_not_have_made_is_a_told_problem(box, path):
+    entries = [Indexed(path, 0, 0o100644, "a" * 40)]
+    (box.root / ".git/index").write_bytes(dump(entries, 20))
+    assert "index is damaged" in box.capture().git.problem
+
+
+def test_a_commit_that_unpacks_to_billions_of_paths_is_a_told_problem(box):
+    tree = git(box.root, "rev-parse", "HEAD^{tree}").strip()
+    for _ in range(10):
+        made = subprocess.run(
+            ["git", "mktree"],
+            cwd=box.root,
+            input="".join(f"040000 tree {tree}\t{i:02}\n" for i in range(20)).encode(),
+            capture_output=True,
+            check=True,
+        )
+        tree = made.stdout.decode().strip()
+    git(box.root, "update-ref", "HEAD", git(box.root, "commit-tree", "-m", "bomb", tree).strip())
+    assert "more than 500,000 paths" in box.capture().git.problem
+
+
+def test_a_git_file_that_leads_to_another_repository_is_not_followed(tmp_path):
+    repository(tmp_path / "private", {"x": "1"})
+    git(tmp_path / "private", "worktree", "add", "-q", str(tmp_path / "linked"))
+    write(tmp_path / "linked", {"secret": "staged and private"})
+    git(tmp_path / "linked", "add", "-A")
+    for target in (tmp_path / "private/.git", tmp_path / "private/.git/worktrees/linked"):
+        hostile = Box(tmp_path / f"h{len(str(target))}")
+        write(hostile.root, {".git": f"gitdir: {target}\n", "y": "1"})
+        taken = hostile.capture()
+        assert (taken.git.head, taken.git.blobs) == ("unknown", ())
+        assert "does not belong" in taken.git.problem or "neither" in taken.git.problem
+
+
+def test_staged_contents_of_another_repository_are_not_taken(box, tmp_path):
+    """The index of a hostile repository names a blob that only the repository it borrows from has."""
+    repository(tmp_path / "private", {"x": "private content"})
+    shutil.copy(tmp_path / "private/.git/index", box.root / ".git/index")
+    info = box.root / ".git/objects/info"
+    info.mkdir(exist_ok=True)
+    (info / "alternates").write_text(f"{tmp_path}/private/.git/objects\n")
+    position = box.capture().git
+    assert position.blobs == ()
+    assert position.problem
 
 
 def test_branch_commit_and_index_are_put_back(box):

@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import stat
 import threading
 
@@ -15,6 +17,7 @@ from holdfast.encode.chunks import ChunkWriter
 from holdfast.encode.compress import Compressor
 from holdfast.errors import HoldfastError, IntegrityError, LimitExceeded, RestoreConflict, RestoreRefused
 from holdfast.workspace import plan as plans
+from holdfast.workspace.ops import FileOps
 from holdfast.workspace.options import WorkspaceOptions
 from holdfast.workspace.position import NO_REPOSITORY
 from holdfast.workspace.restore import apply, recover_interrupted
@@ -94,6 +97,151 @@ def test_a_link_that_leads_out_is_refused_unless_allowed(box):
             box.plan(snapshot)
     apply(box.plan(snapshot, allow_outside_links=True), box.reader)
     assert os.readlink(box.root / "l") == "d/../../x"
+
+
+CHAINS = [
+    {b"esc": b"a/b/up/../../out", b"a/b/up": b"../.."},
+    {b"esc": b"a/b/up/..", b"a/b/up": b"../.."},
+    {b"a/b/one": b"../two", b"a/two": b"../three", b"three": b".."},
+    {b"a/b/l": b"../../d/x", b"d": b"a/b/up", b"a/b/up": b"../../.."},
+]
+
+
+def _forged(forge, links):
+    """Return a tree of links at any depth."""
+    tree: dict[bytes, object] = {}
+    for path, target in links.items():
+        place = tree
+        *above, name = path.split(b"/")
+        for part in above:
+            place = place.setdefault(part, {})
+        place[name] = target
+    return _forged_directory(forge, tree)
+
+
+def _forged_directory(forge, tree):
+    entries = [
+        (name, LINK, 0, item) if isinstance(item, bytes) else (name, DIRECTORY, 0o755, _forged_directory(forge, item))
+        for name, item in sorted(tree.items())
+    ]
+    return forge.directory(*entries)
+
+
+@pytest.mark.parametrize("links", CHAINS)
+def test_links_that_lead_out_over_each_other_are_refused(box, links):
+    forge = Forge(box)
+    snapshot = forge.snapshot(_forged(forge, links))
+    before = seen(box.root)
+    with pytest.raises(RestoreRefused, match="out of the workspace"):
+        box.plan(snapshot)
+    assert seen(box.root) == before
+    apply(box.plan(snapshot, allow_outside_links=True), box.reader)
+
+
+@pytest.mark.parametrize("first", [b"esc", b"a/b/up"])
+def test_a_chain_that_is_restored_in_two_parts_is_refused_with_the_second(box, first):
+    forge = Forge(box)
+    links = CHAINS[0]
+    apply(box.plan(forge.snapshot(_forged(forge, {first: links[first]}))), box.reader)
+    box.capture()
+    (rest,) = (path for path in links if path != first)
+    with pytest.raises(RestoreRefused, match="out of the workspace"):
+        box.plan(forge.snapshot(_forged(forge, links)), only=[rest.decode()])
+
+
+def test_chains_that_stay_inside_and_loops_are_restored(box):
+    forge = Forge(box)
+    links = {b"a/b/up": b"../..", b"in": b"a/b/up/kept", b"x": b"y", b"y": b"x", b"none": b"a/none/../.."}
+    snapshot = forge.snapshot(_forged(forge, links))
+    apply(box.plan(snapshot), box.reader)
+    assert (box.root / "in").read_text() == "1"
+
+
+def test_a_link_over_one_that_is_not_captured_is_judged_by_where_that_leads(box, tmp_path):
+    write(box.root, {".holdfastignore": "away\n", "away": (str(tmp_path),)})
+    box.capture()
+    forge = Forge(box)
+    with pytest.raises(RestoreRefused, match="out of the workspace"):
+        box.plan(forge.snapshot(_forged(forge, {b"l": b"away/x"})))
+
+
+def _ship(box, name="restore-1", *, mode=0o7777):
+    """Put an interrupted restore into the tree, as a repository could."""
+    work = box.root / ".holdfast" / name
+    write(work, {"new": {"1": "evil"}, "old": {}})
+    moves = [
+        {"do": "put", "path": ".envrc", "slot": 1, "expect": {"kind": "file", "mode": 0o644}},
+        {"do": "chmod", "path": "d", "mode": mode},
+    ]
+    (work / "journal").write_text(json.dumps({"plan": "x", "moves": moves, "format": 1}))
+    return work
+
+
+@pytest.mark.parametrize("kind", ["journal", "signed", "done", "undone", "fifo", "huge", "link"])
+def test_a_journal_that_came_with_the_files_is_not_carried_out(box, kind, tmp_path):
+    """Nothing is done, nothing waits, and the error says what to delete."""
+    write(box.root, {"d": {"x": "1"}})
+    work = _ship(box)
+    place = work / "journal"
+    if kind == "signed":
+        place.write_bytes(os.urandom(32) + place.read_bytes())
+    elif kind in ("done", "undone"):
+        place.rename(work / kind)
+    elif kind == "huge":
+        os.truncate(place, 3 * 1024**3)
+    elif kind in ("fifo", "link"):
+        place.rename(tmp_path / "journal")
+        os.mkfifo(place) if kind == "fifo" else place.symlink_to(tmp_path / "journal")
+    before = seen(box.root)
+    with pytest.raises(RestoreRefused, match=r"delete \.holdfast/restore-1"):
+        recover_interrupted(box.root)
+    assert seen(box.root) == before
+
+
+def test_a_journal_of_our_own_is_not_carried_out_under_another_name(box):
+    """What a killed restore left here is not to be replayed by copying it into a repository."""
+    wanted = box.capture()
+    write(box.root, {"kept": "2"})
+    box.capture()
+    plan = box.plan(wanted)
+    child = os.fork()
+    if child == 0:
+
+        class Killed(FileOps):
+            def place(self, *_):
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        try:
+            apply(plan, box.reader, ops=Killed())
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    (work,) = (box.root / ".holdfast").glob("restore-*")
+    work.rename(work.with_name("restore-0"))
+    with pytest.raises(RestoreRefused, match="did not begin it"):
+        recover_interrupted(box.root)
+    work.with_name("restore-0").rename(work)
+    assert recover_interrupted(box.root) == ["finished"]
+    assert (box.root / "kept").read_text() == "1"
+
+
+def test_modes_in_a_plan_that_was_edited_are_masked(box):
+    forge = Forge(box)
+    inner = forge.directory((b"x", FILE, 0o644, forge.file()))
+    plan = box.plan(forge.snapshot(forge.directory((b"d", DIRECTORY, 0o755, inner), (b"f", FILE, 0o644, forge.file()))))
+    edited = plans.to_json(plan).replace(b'"mode":493', b'"mode":4095').replace(b'"mode":420', b'"mode":2541')
+    apply(plans.from_json(edited), box.reader)
+    for path in ("d", "d/x", "f"):
+        assert (box.root / path).stat().st_mode & 0o7000 == 0
+
+
+def test_a_tree_of_thousands_of_levels_is_a_typed_error(box):
+    forge = Forge(box)
+    below = forge.directory()
+    for _ in range(3000):
+        below = forge.directory((b"a", DIRECTORY, 0o755, below))
+    with pytest.raises(LimitExceeded):
+        box.plan(forge.snapshot(below))
 
 
 def test_setuid_setgid_and_sticky_bits_are_dropped(box):

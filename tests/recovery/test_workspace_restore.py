@@ -1,19 +1,21 @@
 """Restores: what was shown is what is done, nobody's work is overwritten, and every restore can be undone."""
 
-# ruff: noqa: PTH108, PTH118, PTH123 - names are bytes here
+# ruff: noqa: PTH108, PTH115, PTH118, PTH123 - names are bytes here
 
 from __future__ import annotations
 
 import fcntl
 import os
 import shutil
+import signal
 import threading
 
 import pytest
 
-from holdfast.errors import RestoreConflict, RestoreRefused
+from holdfast.errors import RestoreConflict, RestoreFailed, RestoreRefused
 from holdfast.workspace import plan as plans
 from holdfast.workspace.decide import Decisions, load_decisions, save_decisions
+from holdfast.workspace.ops import FileOps
 from holdfast.workspace.restore import apply, recover_interrupted
 from unit.workspace.kit import Box, seen, write
 
@@ -343,3 +345,223 @@ def test_a_lock_that_its_holder_removed_is_not_taken_for_the_lock(box, monkeypat
     monkeypatch.setattr(fcntl, "flock", removed_meanwhile)
     assert apply(plan, box.reader, durable=False).verified
     assert len(taken) == 2
+
+
+def _killed(box, plan, **methods):
+    """Restore in a process that the given methods of its file operations end."""
+    child = os.fork()
+    if child == 0:
+        try:
+            apply(plan, box.reader, ops=type("Killed", (FileOps,), methods)())
+        finally:
+            os._exit(3)
+    assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
+
+
+def _die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("folder", ["new", "old"])
+def test_a_staging_folder_that_is_missing_is_a_typed_error_that_says_what_to_do(box, folder):
+    wanted = box.capture()
+    write(box.root, {"a": "changed\n"})
+    box.capture()
+    _killed(box, box.plan(wanted), place=_die)
+    (work,) = (box.root / ".holdfast").glob("restore-*")
+    shutil.rmtree(work / folder)
+    with pytest.raises(RestoreFailed) as failed:
+        recover_interrupted(box.root)
+    assert f"delete .holdfast/{work.name}" in str(failed.value)
+    shutil.rmtree(work)
+    assert recover_interrupted(box.root) == []
+
+
+def test_files_that_were_set_aside_without_a_journal_are_kept(box):
+    work = box.root / ".holdfast/restore-00"
+    write(work, {"old": {"1": "precious"}, "new": {}})
+    assert recover_interrupted(box.root) == ["rescued"]
+    assert (box.root / ".holdfast/rescued-00/old/1").read_text() == "precious"
+    assert recover_interrupted(box.root) == []
+
+
+@pytest.mark.parametrize("moment", ["place", "rename", "sync"])
+def test_what_an_editor_writes_into_a_file_it_has_open_is_rescued(box, moment):
+    """Proves C15: the file is replaced under the editor's hands, and what it writes then is not deleted."""
+    wanted = box.capture()
+    write(box.root, {"a": "changed\n", "b": "changed, too\n"})
+    box.capture()
+    plan = box.plan(wanted)
+    with (box.root / "a").open("r+") as editor:
+
+        class Editing(FileOps):
+            """Lets the editor write when the file is taken: once it is placed, marked as done, or synced."""
+
+            def _edit(self):
+                if not (box.root / "a").exists() or (box.root / "a").read_text() == TEN:
+                    editor.seek(0)
+                    editor.write("an edit by hand\n")
+                    editor.flush()
+
+            def place(self, *arguments):
+                super().place(*arguments)
+                self._edit() if moment == "place" else None
+
+            def rename(self, source, old, target, new):
+                super().rename(source, old, target, new)
+                self._edit() if moment == "rename" and new == b"done" else None
+
+            def sync(self, handle):
+                super().sync(handle)
+                self._edit() if moment == "sync" else None
+
+        report = apply(plan, box.reader, ops=Editing())
+    assert report.verified
+    assert (box.root / "a").read_text() == TEN
+    ((path, place),) = report.rescued
+    assert path == "a"
+    assert (box.root / place).read_text() == "an edit by hand\n"
+    assert len(list((box.root / place).parent.iterdir())) == 1  # the other file was as it was
+    assert recover_interrupted(box.root) == []
+    box.capture()
+    assert box.restore(wanted).rescued == ()
+
+
+def test_what_an_editor_writes_after_the_restore_was_killed_is_rescued(box):
+    wanted = box.capture()
+    write(box.root, {"a": "changed\n", "b": "changed, too\n"})
+    box.capture()
+
+    def unlink(self, directory, name):
+        _die()
+
+    with (box.root / "a").open("r+") as editor:
+        _killed(box, box.plan(wanted), unlink=unlink)
+        editor.write("an edit by hand\n")
+        editor.flush()
+        assert recover_interrupted(box.root) == ["finished"]
+    (kept,) = (box.root / ".holdfast").glob("rescued-*/old/*")
+    assert kept.read_text() == "an edit by hand\n"
+    assert (box.root / "a").read_text() == TEN
+
+
+class SyncedOps(FileOps):
+    """Knows at every moment which files and directories have changes that no sync made durable."""
+
+    def __init__(self):
+        self.unsynced = set()
+        self.at_journal = self.at_done = self.at_delete = None
+
+    def _changed(self, *handles):
+        self.unsynced |= {os.readlink(f"/proc/self/fd/{handle}") for handle in handles}
+
+    def create(self, directory, name):
+        handle = super().create(directory, name)
+        self._changed(directory, handle)
+        return handle
+
+    def write(self, handle, data):
+        super().write(handle, data)
+        self._changed(handle)
+
+    def finish(self, handle, mode, mtime_ns):
+        super().finish(handle, mode, mtime_ns)
+        self._changed(handle)
+
+    def sync(self, handle):
+        super().sync(handle)
+        self.unsynced.discard(os.readlink(f"/proc/self/fd/{handle}"))
+
+    def sync_all(self):
+        super().sync_all()
+        self.unsynced.clear()
+
+    def symlink(self, directory, name, target):
+        super().symlink(directory, name, target)
+        self._changed(directory)
+
+    def mkdir(self, directory, name, mode):
+        super().mkdir(directory, name, mode)
+        self._changed(directory)
+        self.unsynced.add(os.path.join(os.readlink(f"/proc/self/fd/{directory}"), os.fsdecode(name)))
+
+    def rmdir(self, directory, name):
+        super().rmdir(directory, name)
+        self._changed(directory)
+        self.unsynced.discard(os.path.join(os.readlink(f"/proc/self/fd/{directory}"), os.fsdecode(name)))
+
+    def unlink(self, directory, name):
+        place = os.readlink(f"/proc/self/fd/{directory}")
+        if place.endswith("/old") and self.at_delete is None:
+            self.at_delete = set(self.unsynced)
+        super().unlink(directory, name)
+        self._changed(directory)
+
+    def chmod_directory(self, directory, name, mode):
+        super().chmod_directory(directory, name, mode)
+        self.unsynced.add(os.path.join(os.readlink(f"/proc/self/fd/{directory}"), os.fsdecode(name)))
+
+    def place(self, source, old, target, new):
+        super().place(source, old, target, new)
+        self._changed(target)
+
+    def rename(self, source, old, target, new):
+        if new == b"journal":
+            self.at_journal = set(self.unsynced)
+        if new == b"done":
+            self.at_done = set(self.unsynced)
+        super().rename(source, old, target, new)
+        self._changed(source, target)
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_everything_is_synced_before_the_swap_and_again_before_what_was_replaced_is_deleted(box, many):
+    """POSIX promises a name only when its directory was synced, however the contents were."""
+    write(box.root, {"d": {"gone": {"x": "1", "y": {"z": "2"}}, "m": {}}})
+    if many:
+        write(box.root, {f"many/{i}/{i % 7}": str(i) for i in range(300)})
+    wanted, after = box.capture(), seen(box.root)
+    write(box.root, {"a": "changed\n", "d": {"c": "changed\n", "new": "n"}, "fresh": {"er": {"x": "1"}}})
+    shutil.rmtree(box.root / "d/gone")
+    shutil.rmtree(box.root / "many", ignore_errors=True)
+    (box.root / "d/m").chmod(0o700)
+    (box.root / "l").unlink()
+    box.capture()
+    ops = SyncedOps()
+    assert apply(box.plan(wanted), box.reader, ops=ops).verified
+    assert seen(box.root) == after
+    home = str(box.root / ".holdfast/restore-")
+    assert {path for path in ops.at_journal if not path.startswith(home)} == set()
+    assert {path.rpartition("/")[2][:8] for path in ops.at_journal} <= {"restore-"}  # synced with the journal's name
+    assert ops.at_done == set()
+    assert ops.at_delete == set()
+
+
+def test_a_restore_that_is_finished_by_the_next_start_is_synced_as_well(box):
+    wanted = box.capture()
+    write(box.root, {"a": "changed\n", "d": {"c": "changed\n", "e": {"f": "changed\n"}}})
+    box.capture()
+
+    class Killed(FileOps):
+        def __init__(self):
+            self.count = 0
+
+        def place(self, *arguments):
+            super().place(*arguments)
+            self.count += 1
+            if self.count == 2:
+                _die()
+
+    child = os.fork()
+    if child == 0:
+        apply(box.plan(wanted), box.reader, ops=Killed())
+    os.waitpid(child, 0)
+    synced = []
+
+    class Noting(FileOps):
+        def sync(self, handle):
+            super().sync(handle)
+            synced.append(os.path.relpath(os.readlink(f"/proc/self/fd/{handle}"), box.root))
+
+    assert recover_interrupted(box.root, ops=Noting()) == ["finished"]
+    assert {".", "d", "d/e"} <= set(synced)

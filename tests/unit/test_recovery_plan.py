@@ -10,12 +10,11 @@ from holdfast.errors import UsageError
 from holdfast.model.checkpoint import CheckpointRecord, Envelope, Marks, SectionRecord, Summary
 from holdfast.model.recovery import RecoveryInfo
 from holdfast.model.sections import Agent, AgentTask, Graph, StateVisit, TaskNode, TokenUsage, Workflow
-from holdfast.recover.locate import Damage
-from holdfast.recover.outcomes import decided_records, repeated, settled, unknown_steps
-from holdfast.recover.plan import PlanFinding, RecoveryPlan, Request, from_json
-from holdfast.recover.planning import Facts, make_plan
-from holdfast.recover.record import RecoveryRecord, intent_value, read_intent, read_record
-from holdfast.recover.sections import reset_workflow, restored
+from holdfast.recovery.find import Damage
+from holdfast.recovery.outcomes import decided_records, repeated, settled, unknown_steps
+from holdfast.recovery.plan import Gathered, PlanFinding, RecoveryPlan, Request, from_json, make_plan
+from holdfast.recovery.record import RecoveryRecord, intent_value, read_intent, read_record
+from holdfast.recovery.sections import Restoring, reset_workflow, restored
 from holdfast.workspace.decide import Decisions
 from holdfast.workspace.plan import PlanItem, RestorePlan
 from holdfast.workspace.state import State
@@ -41,7 +40,7 @@ def record(**fields):
 
 def plan_of(request=None, *, kind="recover", **facts):
     chosen = {"record": record(), "head": HEAD, **facts}
-    return make_plan(Facts(**chosen), request or Request(), now=NOW, kind=kind)
+    return make_plan(Gathered(**chosen), request or Request(), now=NOW, kind=kind)
 
 
 LOG = [
@@ -100,7 +99,7 @@ def test_running_things_come_back_as_pending_with_what_they_used():
         Agent(id="b", status="failed", attempts=1),
     ]
     graph = Graph(id="g", tasks={"x": TaskNode(status="running", started_at=NOW), "y": TaskNode(status="completed")})
-    back = restored({"agents": agents, "graph": graph}, at=NOW)
+    back = restored({"agents": agents, "graph": graph}, Restoring(), at=NOW)
     a, b = back["agents"]
     assert (a.status, a.started_at, a.attempts, a.tokens) == ("pending", None, 2, tokens)
     assert {name: (task.status, task.attempts) for name, task in a.tasks.items()} == {
@@ -109,7 +108,7 @@ def test_running_things_come_back_as_pending_with_what_they_used():
     }
     assert b == agents[1]
     assert {name: task.status for name, task in back["graph"].tasks.items()} == {"x": "pending", "y": "completed"}
-    assert [agent.status for agent in restored({"agents": agents}, skip_failed=True, at=NOW)["agents"]] == [
+    assert [agent.status for agent in restored({"agents": agents}, Restoring(skip_failed=True), at=NOW)["agents"]] == [
         "pending",
         "skipped",
     ]
@@ -117,7 +116,7 @@ def test_running_things_come_back_as_pending_with_what_they_used():
 
 def test_what_comes_back_as_it_was_is_not_written_again():
     agents = [Agent(id="a", status="completed")]
-    assert restored({"agents": agents, "graph": Graph(id="g")}, skip_failed=True, at=NOW) == {}
+    assert restored({"agents": agents, "graph": Graph(id="g")}, Restoring(skip_failed=True), at=NOW) == {}
 
 
 def test_a_reset_keeps_the_history_and_closes_where_it_stood():

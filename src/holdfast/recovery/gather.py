@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import os
 import shlex
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
 from holdfast.encode.chunks import ChunkReader
 from holdfast.encode.tree import Ref
-from holdfast.errors import CheckpointCorrupt, IntegrityError, NotFound, RestoreRefused, UsageError
+from holdfast.errors import IntegrityError, NotFound, RestoreRefused, UsageError
 from holdfast.model.sections import WORKSPACE
-from holdfast.recover.locate import locate
-from holdfast.recover.plan import PlanFinding, RecoveryPlan, Request, from_json
-from holdfast.recover.planning import Facts, make_plan
-from holdfast.recover.record import INTENT, SECTION, is_undo_point, read_intent, read_record
-from holdfast.runtime.log import segment_names
+from holdfast.recovery.find import locate
+from holdfast.recovery.plan import (
+    Gathered,
+    PlanFinding,
+    PlanOptions,
+    RecoveryPlan,
+    Request,
+    checked_options,
+    from_json,
+    make_plan,
+)
+from holdfast.recovery.record import INTENT, SECTION, is_undo_point, read_intent, read_record
+from holdfast.recovery.verdict import Freshness, freshness_of
 from holdfast.verify.check import are_sound, faults_in
 
 if TYPE_CHECKING:
@@ -27,66 +35,51 @@ if TYPE_CHECKING:
     from holdfast.checkpoint import Checkpoint
     from holdfast.engine import Holdfast
     from holdfast.model.checkpoint import CheckpointRecord
-    from holdfast.model.verdicts import Verdict
-    from holdfast.recover.locate import Damage
-    from holdfast.recover.outcomes import Treatment
-    from holdfast.recover.plan import Kind
-    from holdfast.recover.subject import SubjectProvider
-    from holdfast.workspace.decide import Decisions
+    from holdfast.model.sections import Subject
+    from holdfast.recovery.find import Damage
+    from holdfast.recovery.outcomes import Treatment
+    from holdfast.recovery.plan import Kind
+    from holdfast.workspace.decide import Interrupted
     from holdfast.workspace.options import WorkspaceOptions
-    from holdfast.workspace.plan import RestorePlan
+    from holdfast.workspace.ownership import Owner
+    from holdfast.workspace.plan import PlanItem, RestorePlan
     from holdfast.workspace.snapshot import Snapshot
 
 Files = Literal["auto"] | bool | list[str] | tuple[str, ...]
 _TELLING = ("workflow", "agents", "graph", "status", "budget", "phases", "waits")
 _TREATMENTS = ("retry", "skip", "ask")
+_POLICIES = ("ask", "keep", "roll_back")
+_MOST_NAMED = 5
 
 
-def find(hf: Holdfast, spec: str, *, run: str | None = None, sound: bool = True) -> Checkpoint:
-    """Return the checkpoint that a spec names; what was passed over as damaged is in its `skipped`."""
-    located = locate(hf.store, spec, run=run, sound=sound)
-    passed = [CheckpointCorrupt(each.detail, each.checkpoint or f"{each.run}@{each.seq}") for each in located.skipped]
-    return hf.opened(located.record, passed)
-
-
-def plan_recovery(
-    hf: Holdfast,
-    spec: str,
-    *,
-    run: str | None = None,
-    skip_failed: bool = False,
-    reset_to: str | None = None,
-    files: Files = "auto",
-    git: bool = False,
-    decisions: Decisions | None = None,
-    unknown: Mapping[str, Treatment] | None = None,
-    workspace: str | os.PathLike[str] | None = None,
-    workspace_options: WorkspaceOptions | None = None,
-    into: str | os.PathLike[str] | None = None,
-    allow_outside_links: bool = False,
-    subject: SubjectProvider | None = None,
-    verdicts: Mapping[str, Verdict] | None = None,
-    freshness: Freshness | Literal[False] | None = None,
-    now: datetime | None = None,
-) -> RecoveryPlan:
+def plan_recovery(hf: Holdfast, spec: str, options: PlanOptions, *, run: str | None = None) -> RecoveryPlan:
     """Return what going back to a checkpoint would do; NotFound or IntegrityError if there is none to go back to."""
+    asked = checked_options(options)
+    files, into, git = asked.get("files", "auto"), asked.get("into"), asked.get("git", False)
     request = Request(
-        skip_failed=skip_failed,
-        reset_to=_checked_state(reset_to),
+        skip_failed=asked.get("skip_failed", False),
+        retry_failed=asked.get("retry_failed", False),
+        reset_to=_checked_state(asked.get("reset_to")),
         paths=tuple(files) if isinstance(files, (list, tuple)) else (),
         git=git,
-        decisions=decisions,
-        unknown=_checked_unknown(unknown),
+        decisions=asked.get("decisions"),
+        interrupted=_checked_policy(asked.get("interrupted")) or hf.settings.recovery.interrupted,
+        unknown=_checked_unknown(asked.get("unknown")),
         into=os.path.abspath(os.fspath(into)) if into is not None else None,  # noqa: PTH100 - not there yet
-        allow_outside_links=allow_outside_links,
+        allow_outside_links=asked.get("allow_outside_links", False),
     )
-    fresh = None if freshness is False else _freshness(hf, freshness or Freshness(), subject, verdicts)
+    freshness = asked.get("freshness")
+    fresh = (
+        None
+        if freshness is False
+        else freshness_of(hf, freshness or Freshness(), asked.get("subject"), asked.get("verdicts"))
+    )
 
     def planned(without: frozenset[str]) -> RecoveryPlan | None:
         """Return the plan, None if a section that was left out has to be looked at first."""
         located = locate(hf.store, spec, run=run, sound=True, without=without)
         record, interrupted = _intended(hf, located.record, spec)
-        place = _place(hf, record.envelope.run, workspace)
+        place = _place(hf, record.envelope.run, asked.get("workspace"))
         wants = _wants_files(record, files, place, into, git=git)
         has_files = _section(record, WORKSPACE) is not None
         if without and has_files and not wants:
@@ -101,10 +94,11 @@ def plan_recovery(
             record,
             msgspec.structs.replace(request, files=wants, workspace=place),
             damage=located.skipped,
+            to_end=located.is_end and not interrupted and not (located.skipped and has_files),
             warnings=warnings,
             freshness=fresh,
-            options=workspace_options,
-            now=now,
+            options=asked.get("workspace_options"),
+            now=asked.get("now"),
         )
         return plan if not (without and wants) or _are_contents_sound(hf, plan) else None
 
@@ -128,32 +122,40 @@ def gather(
     request: Request,
     *,
     damage: Sequence[Damage] = (),
+    to_end: bool = False,
     warnings: Sequence[str] = (),
     freshness: Freshness | None = None,
     options: WorkspaceOptions | None = None,
     kind: Kind = "recover",
     now: datetime | None = None,
 ) -> RecoveryPlan:
-    """Read what a plan is made of, and make it."""
+    """Read what a plan is made of, and make it; `to_end` keeps what the journal has after the checkpoint."""
     run = record.envelope.run
     at = now or present(hf, run)
-    head = hf.store.run(run).head
-    checkpoint = hf.opened(record)
+    stands = hf.store.run(run)
+    head = stands.head
+    checkpoint = hf.reached(record, None if to_end else record.number)
     sections = {name: checkpoint.section(name) for name in _TELLING if name in checkpoint.sections}
     if request.reset_to is not None and "workflow" not in sections:
         raise UsageError(f"reset_to={request.reset_to!r}: checkpoint {record.envelope.id} has no workflow to reset")
-    steps = log_of(checkpoint, "steps")
+    steps = steps_of(checkpoint)
     look = look_at_files(hf, record, head, request, options)
-    facts = Facts(
+    if kind == "undo" and look.plan is not None and (edited := look.plan.kept("person", "unknown", deleted=False)):
+        warnings = (*warnings, f"you changed {_names(edited)} since the recovery: kept")
+    found, subject = _findings(checkpoint, look, request, freshness, at) if freshness is not None else ((), None)
+    facts = Gathered(
         record=record,
         head=head,
+        number=checkpoint.number,
+        end=stands.number,
         damage=tuple(damage),
         sections=sections,
         steps=steps,
-        steps_now=steps if head == record.envelope.id else _head_steps(hf, head),
+        steps_now=steps if to_end else _head_steps(hf, head),
         files=look.plan,
         git=look.git,
-        findings=_findings(checkpoint, look.plan, request, freshness, at) if freshness is not None else (),
+        findings=found,
+        subject=subject,
         warnings=(*warnings, *look.warnings),
         blockers=look.blockers,
         suggestions=look.suggestions,
@@ -162,14 +164,15 @@ def gather(
 
 
 def _findings(
-    checkpoint: Checkpoint, files: RestorePlan | None, request: Request, freshness: Freshness, at: datetime
-) -> tuple[PlanFinding, ...]:
-    """Return what moved outside the run since the checkpoint was taken."""
-    from holdfast.recover.freshness import facts_now, facts_then, findings  # noqa: PLC0415
+    checkpoint: Checkpoint, look: Look, request: Request, freshness: Freshness, at: datetime
+) -> tuple[tuple[PlanFinding, ...], Subject | None]:
+    """Return what moved outside the run since the checkpoint was taken, and the subject as it is now."""
+    from holdfast.recovery.freshness import OF_POSITION, facts_now, facts_then, findings  # noqa: PLC0415
 
     changed = None
-    if files is not None and request.into is None:
-        changed = [item.path for item in files.items if item.last is not None and item.disk != item.last]
+    if look.plan is not None and request.into is None:
+        theirs = ("person", "unknown")
+        changed = [one.path for one in look.plan.items if one.owner in theirs and one.last not in (None, one.disk)]
     then = facts_then(checkpoint, flow=freshness.flow_then)
     now = facts_now(
         then,
@@ -178,35 +181,12 @@ def _findings(
         changed_paths=changed,
         provider=freshness.subject,
         flow=freshness.flow,
+        worked_until_ns=look.worked_until_ns,
     )
     found = findings(then, now, verdicts=freshness.verdicts, older_than=freshness.older_than)
-    return tuple(PlanFinding(kind=one.kind, verdict=one.verdict, detail=one.detail) for one in found)
-
-
-class Freshness(NamedTuple):
-    """How a plan looks at what moved outside the run since the checkpoint was taken."""
-
-    verdicts: Mapping[str, Verdict] | None = None
-    """What follows from each kind of change, where it is not the default: resume, warn, ask or afresh."""
-    older_than: timedelta | None = None
-    subject: SubjectProvider | None = None
-    """Who knows how the issue or task that the run is about is now."""
-    flow: str | None = None
-    """The digest of the flow's definition now, and when the checkpoint was taken."""
-    flow_then: str | None = None
-
-
-def _freshness(
-    hf: Holdfast, given: Freshness, subject: SubjectProvider | None, verdicts: Mapping[str, Verdict] | None
-) -> Freshness:
-    """Return how to look: what is given over what the settings say."""
-    settings = hf.settings.recovery
-    days = settings.max_age_days
-    return given._replace(
-        verdicts={**settings.verdicts, **(given.verdicts or {}), **(verdicts or {})},
-        older_than=given.older_than or (timedelta(days=days) if days is not None else None),
-        subject=subject or given.subject,
-    )
+    if request.git:  # it is put back with the files
+        found = tuple(one for one in found if one.kind not in OF_POSITION)
+    return tuple(PlanFinding(kind=one.kind, verdict=one.verdict, detail=one.detail) for one in found), now.subject
 
 
 class Look(NamedTuple):
@@ -217,6 +197,7 @@ class Look(NamedTuple):
     warnings: tuple[str, ...] = ()
     blockers: tuple[str, ...] = ()
     suggestions: tuple[str, ...] = ()
+    worked_until_ns: int = 0
 
 
 def look_at_files(
@@ -225,8 +206,10 @@ def look_at_files(
     """Compare the directory with a checkpoint; what refuses the restore is a blocker, not an error."""
     if not request.files:
         return Look()
-    from holdfast.recover.files import is_interrupted, plan_files  # noqa: PLC0415 - only runs with files pay for it
+    from holdfast.recovery.files import is_interrupted, plan_files  # noqa: PLC0415 - only runs with files pay for it
+    from holdfast.run_files import ownership_of  # noqa: PLC0415
     from holdfast.workspace.checkout import plan_checkout  # noqa: PLC0415
+    from holdfast.workspace.ownership import Ownership  # noqa: PLC0415
 
     capture = file_capture(hf, record.envelope.run, request.workspace, options)
     root = capture.workspace.root if capture is not None else ""
@@ -244,12 +227,36 @@ def look_at_files(
         if last is None and request.into is None and head != record.envelope.id:
             why = "is damaged" if _has_files(hf, known) else "is in no checkpoint"
             warnings = (f"what the run last knew of its files {why}: those that differ are taken from the checkpoint",)
-        planned = plan_files(reader, capture.workspace if capture else None, wanted, last, request)
+        ownership = ownership_of(hf.store, record.envelope.run, root, _opened(hf, known)) if capture else Ownership()
+        planned = plan_files(reader, capture.workspace if capture else None, wanted, last, request, ownership=ownership)
         words = plan_checkout(root, wanted.git, safe=last.git if last else None) if request.git else ()
     except (RestoreRefused, IntegrityError) as error:
         return Look(blockers=(str(error),), warnings=warnings)
     ways = 'decisions=Decisions(conflicts="keep"), or "take", "both", "merge"; paths={"path": "take"} for some'
-    return Look(planned, tuple(words), warnings, (), (ways,) if planned.conflicts else ())
+    warnings += _of_kept(planned, request)
+    until = ownership.life.last_ns if ownership.life is not None else 0
+    return Look(planned, tuple(words), warnings, (), (ways,) if planned.conflicts else (), until)
+
+
+def _of_kept(planned: RestorePlan, request: Request) -> tuple[str, ...]:
+    """Say what a plan leaves in the directory that somebody may not expect there."""
+    told: list[str] = []
+    owner: Owner
+    half = planned.kept("interrupted")
+    policy = request.interrupted if request.decisions is None else request.decisions.interrupted
+    if half and policy != "keep":
+        told.append(f"{planned.interrupted} was interrupted and had changed {_names(half)}: kept as they are")
+    for owner, verb in (("person", "you deleted"), ("unknown", "since the last checkpoint somebody deleted")):
+        gone = planned.kept(owner, deleted=True)
+        if gone:
+            told.append(f"{verb} {_names(gone)}: kept deleted")
+    return tuple(told)
+
+
+def _names(items: Sequence[PlanItem]) -> str:
+    named = ", ".join(repr(item.path) for item in items[:_MOST_NAMED])
+    more = f" and {len(items) - _MOST_NAMED:,} more" if len(items) > _MOST_NAMED else ""
+    return named + more
 
 
 def way_to_end(run: str, place: str | None) -> str:
@@ -281,6 +288,14 @@ def snapshot_of(hf: Holdfast, checkpoint: str | None) -> Snapshot | None:
         if section is None:
             return None
         return snapshots.load(ChunkReader(hf.store.fetch), Ref(section.kind, section.size, section.root))
+    except (IntegrityError, NotFound):
+        return None
+
+
+def _opened(hf: Holdfast, checkpoint: str | None) -> Checkpoint | None:
+    """Return a checkpoint for reading, None if there is none or it is damaged."""
+    try:
+        return hf.get(checkpoint) if checkpoint is not None else None
     except (IntegrityError, NotFound):
         return None
 
@@ -322,9 +337,9 @@ def _has_files(hf: Holdfast, checkpoint: str | None) -> bool:
         return True
 
 
-def log_of(checkpoint: Checkpoint, name: str) -> list[Any]:
-    """Return all records of a log, oldest first."""
-    return [record for section in segment_names(name, checkpoint.sections) for record in checkpoint.section(section)]
+def steps_of(checkpoint: Checkpoint) -> list[Any]:
+    """Return the records of all calls, oldest first: the one place where a recovery reads them."""
+    return list(checkpoint.log("steps"))
 
 
 def present(hf: Holdfast, run: str) -> datetime:
@@ -348,7 +363,7 @@ def are_files_changed(plan: RecoveryPlan) -> bool:
     """Tell whether a plan that was being carried out had come as far as its files."""
     if plan.files is None or not plan.files.changes or plan.request.into is not None:
         return False
-    from holdfast.recover.files import is_interrupted, progress_of  # noqa: PLC0415
+    from holdfast.recovery.files import is_interrupted, progress_of  # noqa: PLC0415
 
     return not is_interrupted(plan.files.target) and progress_of(plan.files) == "done"
 
@@ -379,7 +394,7 @@ def _head_steps(hf: Holdfast, head: str | None) -> list[Any] | None:
     if head is None:
         return []
     try:
-        return log_of(hf.opened(hf.store.checkpoint(head)), "steps")
+        return steps_of(hf.reached(hf.store.checkpoint(head), None))
     except (IntegrityError, NotFound):
         return None
 
@@ -416,6 +431,12 @@ def _checked_state(state: str | None) -> str | None:
     return state
 
 
+def _checked_policy(interrupted: Interrupted | None) -> Interrupted | None:
+    if interrupted not in (None, *_POLICIES):
+        raise UsageError(f"interrupted={interrupted!r}: use {', '.join(map(repr, _POLICIES))}")
+    return interrupted
+
+
 def _checked_unknown(unknown: Mapping[str, Treatment] | None) -> dict[str, Treatment]:
     for step, treatment in (unknown or {}).items():
         if treatment not in _TREATMENTS:
@@ -437,9 +458,14 @@ def world_moved(hf: Holdfast, plan: RecoveryPlan, options: WorkspaceOptions | No
     if look.plan is None:
         return list(look.blockers)
     if look.plan.digest != plan.files.digest:
-        before, now = ({item.path: item for item in each.items} for each in (plan.files, look.plan))
-        differing = [path for path in {**before, **now} if before.get(path) != now.get(path)]
-        moved += [f"file {path!r} is not as it was" for path in differing] or [f"{plan.files.target!r} is elsewhere"]
+        before, now = ({item.path: _deed(item) for item in each.items} for each in (plan.files, look.plan))
+        moved += [f"file {path!r} is not as it was" for path in {**before, **now} if before.get(path) != now.get(path)]
+        moved += [f"{plan.files.target!r} is elsewhere"] if plan.files.target != look.plan.target else []
     if look.git != plan.git:
         moved.append("the git position is not as it was")
     return moved
+
+
+def _deed(item: PlanItem) -> PlanItem:
+    """Return an item without the words for it."""
+    return msgspec.structs.replace(item, reason="", owner="run")

@@ -1,1 +1,0 @@
-"""From a store to a running workflow again."""

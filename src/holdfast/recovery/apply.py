@@ -1,0 +1,520 @@
+"""Carrying a recovery out: an undo point, then files, then one commit; killed anywhere, it is finished or undone.
+
+The undo point holds the plan that is being carried out. Files change all at once or not at all, and only after it; so
+whoever finds an undo point at the head knows from the files which side of the change the kill was on.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast.capture.writer import RecordDraft
+from holdfast.encode.chunks import ChunkReader
+from holdfast.errors import (
+    CaptureFailed,
+    HoldfastError,
+    IntegrityError,
+    NotFound,
+    PlanOutdated,
+    RecoveryError,
+    RestoreConflict,
+    RestoreFailed,
+    RestoreRefused,
+    StoreError,
+    UsageError,
+)
+from holdfast.journal.call_record import call_of_line
+from holdfast.model.sections import WORKSPACE
+from holdfast.model.triggers import Trigger
+from holdfast.recovery.find import mark_corrupted
+from holdfast.recovery.gather import file_capture, intent_of, plan_recovery, present, steps_of, world_moved
+from holdfast.recovery.outcomes import decided_records, decided_steps
+from holdfast.recovery.plan import checked_options
+from holdfast.recovery.record import INTENT, SECTION, RecoveryRecord, intent_value, read_record
+from holdfast.recovery.result import RecoveryResult
+from holdfast.recovery.sections import Restoring, restored
+from holdfast.recovery.verdict import enforce
+from holdfast.verify.check import faults_in
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from datetime import datetime
+
+    from holdfast.checkpoint import Checkpoint
+    from holdfast.engine import Holdfast
+    from holdfast.model.checkpoint import CheckpointRecord
+    from holdfast.recovery.plan import PlanOptions, RecoveryPlan
+    from holdfast.run import Run
+    from holdfast.workspace.options import WorkspaceOptions
+    from holdfast.workspace.restore import RestoreReport
+
+_log = logging.getLogger("holdfast")
+_CHANGING = ("agents", "graph", "workflow", "waits", "status")
+_HALFWAY = (RestoreRefused, RestoreConflict, RestoreFailed, CaptureFailed, IntegrityError, StoreError, OSError)
+Progress = "Callable[[int, int], None]"
+
+
+def recover(
+    hf: Holdfast,
+    plan: RecoveryPlan | str,
+    *,
+    run: Run | None = None,
+    confirmed: bool = False,
+    dry_run: bool = False,
+    replay: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+    options: PlanOptions | None = None,
+) -> RecoveryResult:
+    """Carry out exactly this plan, or a plan of this checkpoint; a result without success touched nothing.
+
+    PlanOutdated if the run, the checkpoint or a file is not as the plan saw it. Doing it twice is the same as once.
+    Unless it is `confirmed`, RunWaiting where the verdict is to ask, CannotResume where it is to start afresh.
+    """
+    asked = checked_options(options or {})
+    belongs = [name for name in asked if name != "workspace_options"]
+    if not isinstance(plan, str) and belongs:
+        raise UsageError(f"{belongs[0]}= belongs into the plan: hf.plan(..., {belongs[0]}=...)")
+    workspace_options = asked.get("workspace_options")
+    try:
+        ready = _ready(hf, plan, asked, is_shown_only=dry_run or replay)
+    except (NotFound, IntegrityError) as error:
+        return RecoveryResult(success=False, run=run.id if run is not None else "", errors=(str(error),))
+    if isinstance(ready, RecoveryResult):
+        return ready
+    plan = ready
+    if dry_run or replay:
+        return _shown(hf, plan, replay=replay)
+    if run is not None and run.id != plan.run:
+        raise UsageError(f"the plan is for run {plan.run!r}, the open run is {run.id!r}")
+    if not hf.enabled:
+        raise UsageError("checkpointing is disabled, so a recovery could not be undone: enable it")
+    try:
+        record = checked(hf, plan)
+    except (NotFound, IntegrityError, RecoveryError) as error:
+        return _refused(plan, str(error))
+    if plan.blockers:
+        return _refused(plan, *plan.blockers)
+    if not confirmed:
+        enforce(plan.run, plan.checkpoint, plan.findings)
+    with handle_for(hf, plan, run, workspace_options) as handle, handle.lock:
+        return Recovery(hf, handle, plan, record, workspace_options, progress).carry_out()
+
+
+def _ready(
+    hf: Holdfast,
+    plan: RecoveryPlan | str,
+    options: PlanOptions,
+    *,
+    is_shown_only: bool,
+) -> RecoveryPlan | RecoveryResult:
+    """Return the plan to carry out; for a spec, what a kill left is ended first, and if that was it, its result."""
+    if not isinstance(plan, str):
+        return plan
+
+    def planned() -> RecoveryPlan:
+        return plan_recovery(hf, plan, options)
+
+    from holdfast.recovery.finish import end_interrupted  # noqa: PLC0415 - it carries recoveries out by this module
+
+    if is_shown_only:
+        return planned()
+    return end_interrupted(hf, planned(), planned, options=options.get("workspace_options"))
+
+
+@contextmanager
+def handle_for(hf: Holdfast, plan: RecoveryPlan, run: Run | None, options: WorkspaceOptions | None) -> Iterator[Run]:
+    """Give the run's open handle, or one for this recovery only; its lease is held meanwhile."""
+    opened = run or hf.open_run(plan.run)
+    place = plan.request.workspace if plan.request.into is None else None
+    if run is not None and place is not None and not run.has_workspace:
+        raise UsageError(f"the plan puts files back: open the run with workspace={place!r}")
+    if opened is not None and (place is None or opened.has_workspace):
+        with opened.held():
+            yield opened
+        return
+    handle = hf.run(plan.run, workspace=place, workspace_options=options, rewinding=True)
+    try:
+        with handle.held():
+            yield handle
+    finally:
+        handle.close()
+        if opened is not None:
+            opened.reload()
+
+
+def checked(hf: Holdfast, plan: RecoveryPlan) -> CheckpointRecord:
+    """Return the plan's checkpoint, whole and the one that it was; file contents are checked when they are staged."""
+    record = hf.store.checkpoint(plan.checkpoint)
+    if record.checksum.hex() != plan.checksum or record.envelope.run != plan.run:
+        raise PlanOutdated(plan.run, (f"checkpoint {plan.checkpoint} is another one",))
+    values = tuple(section for section in record.envelope.sections if section.name != WORKSPACE)
+    envelope = msgspec.structs.replace(record.envelope, sections=values)
+    faults = faults_in(hf.store, msgspec.structs.replace(record, envelope=envelope))
+    if faults:
+        raise IntegrityError(
+            f"checkpoint {plan.checkpoint} is damaged: section {faults[0].section}, {faults[0].detail}"
+        )
+    return record
+
+
+def _shown(hf: Holdfast, plan: RecoveryPlan, *, replay: bool) -> RecoveryResult:
+    """Return what a plan would come to; nothing is touched."""
+    from holdfast.recovery.replay import replay as open_replay  # noqa: PLC0415 - only who asks pays for it
+
+    return RecoveryResult(
+        success=not plan.blockers,
+        run=plan.run,
+        restored_from=plan.checkpoint,
+        skipped_agents=plan.skipped_agents,
+        warnings=plan.all_warnings,
+        errors=plan.blockers,
+        plan=plan,
+        replay=open_replay(hf, plan.checkpoint) if replay else None,
+        is_dry=True,
+    )
+
+
+def _refused(plan: RecoveryPlan, *errors: str) -> RecoveryResult:
+    return RecoveryResult(
+        success=False, run=plan.run, restored_from=plan.checkpoint, warnings=plan.all_warnings, errors=errors
+    )
+
+
+@dataclass(slots=True)
+class Recovery:
+    """One recovery under way."""
+
+    hf: Holdfast
+    run: Run
+    plan: RecoveryPlan
+    record: CheckpointRecord
+    options: WorkspaceOptions | None
+    progress: Callable[[int, int], None] | None
+    report: RestoreReport | None = None
+    has_changed_files: bool = False
+    has_moved_git: bool = False
+    is_committing: bool = False
+
+    @property
+    def source(self) -> Checkpoint:
+        """The checkpoint to go back to, with what the journal had after it when the plan was made."""
+        return self.hf.reached(self.record, self.plan.number)
+
+    def carry_out(self) -> RecoveryResult:
+        """Do it, or leave everything as it was and say why."""
+        head = self.hf.store.run(self.plan.run).head
+        done = self._is_done(head)
+        if done is not None:
+            self.run.go_back_to(done)
+            return self._result(done, undo=self._record_of(done).undo)
+        begun = self._is_begun(head)
+        if not begun:
+            try:
+                self._check_world(head)
+            except IntegrityError as error:
+                return _refused(self.plan, str(error))
+            if self._changes_nothing(head):
+                self.run.go_back_to(self.source)
+                return self._result(self.source, undo=None)
+        undo: CheckpointRecord | None = None
+        try:
+            undo = self.run.head_record if begun else self._undo_point()
+            if self._needs_files(begun=begun):
+                self.run.go_back_to(self.source)  # what cannot be put back says so before files change
+                self._restore_files()
+            return self.commit(undo)
+        except _HALFWAY as error:
+            return self._settle(undo, error)
+        except BaseException:
+            self._settle(undo, None)
+            raise
+
+    def finish(self, undo: CheckpointRecord) -> RecoveryResult:
+        """Do what was left when a kill came after the files: git, then the commit; a git that has to stay is told."""
+        if self.plan.git:
+            try:
+                self._restore_files()
+            except _HALFWAY as error:
+                _log.warning("run %s: the git position of that recovery is not put back: %s", self.plan.run, error)
+        return self.commit(undo)
+
+    def commit(self, undo: CheckpointRecord | None) -> RecoveryResult:
+        """Make the checkpoint's state the head, in one commit, and give it to what is registered."""
+        plan, source = self.plan, self.source
+        self.run.go_back_to(source)
+        at = present(self.hf, plan.run)
+        warnings = (*plan.all_warnings, *self._left_alone(source))
+        told = RecoveryRecord(
+            source=plan.checkpoint,
+            undo=undo.envelope.id if undo is not None else None,
+            at=at,
+            plan=plan.digest,
+            kind=plan.kind,
+            warnings=warnings,
+            skipped_agents=plan.skipped_agents,
+            workspace=plan.files.target if plan.files is not None and plan.request.into is None else "",
+            git=plan.request.git,
+        )
+        sections = self._sections(source, at)
+        self.run.note("recovered" if plan.kind == "recover" else "undone", f"from {plan.checkpoint}")
+        sections |= self._edits(source) | self._subject(source, at)
+        dropped = [INTENT] if INTENT in source.sections else []
+        if plan.request.reset_to is not None and "error" in source.sections:
+            dropped.append("error")
+        self.is_committing = True
+        made = self.run.checkpoint(
+            trigger=Trigger.RECOVERY,
+            reason=f"{'undone: back to' if plan.kind == 'undo' else 'recovered from'} checkpoint {plan.seq}",
+            sections={**sections, SECTION: told.value()},
+            drop=dropped,
+            files=self.run.has_workspace and plan.request.into is None,
+            phase=self.record.envelope.summary.phase,
+            onto=source,
+            calls=self._decided(source, at),
+        )
+        self.is_committing = False
+        with suppress(HoldfastError):  # a mark is for lists; the damage itself is found again
+            mark_corrupted(self.hf.store, plan.damage)
+        self.run.go_back_to(made)
+        return self._result(made, undo=told.undo, warnings=warnings)
+
+    def _sections(self, source: Checkpoint, at: datetime) -> dict[str, Any]:
+        """Return the sections that come back otherwise than they were stored."""
+        plan = self.plan
+        if plan.kind == "undo":
+            return {}
+        values = {name: source.section(name) for name in _CHANGING if name in source.sections}
+        request = plan.request
+        decided = decided_steps(plan.unknown)
+        return restored(values, Restoring.of(request, decided), at=at)
+
+    def _decided(self, source: Checkpoint, at: datetime) -> list[RecordDraft]:
+        """Return what was decided on calls of unknown outcome, as records."""
+        plan = self.plan
+        if plan.kind == "undo" or not plan.unknown:
+            return []
+        lines = decided_records(plan.unknown, steps_of(source), at)
+        return [RecordDraft(*call_of_line(line, self.run)) for line in lines]
+
+    def _subject(self, source: Checkpoint, at: datetime) -> dict[str, Any]:
+        """Return the subject as it is now, in place of what the checkpoint knew of it."""
+        now = self.plan.subject
+        known = source.section("subject") if "subject" in source.sections else None
+        if now is None or known is None:
+            return {}
+        taken = {name: getattr(now, name) for name in ("title", "body", "labels", "assignees", "branch", "url")}
+        return {"subject": msgspec.structs.replace(known, **taken, seen_at=at)}
+
+    def _edits(self, source: Checkpoint) -> dict[str, Any]:
+        """Return what people left and the plan keeps, so that it stays theirs in the line that begins here."""
+        if self.plan.files is None or self.plan.request.into is not None:
+            return {}
+        from holdfast.workspace.ownership import EDITS, edits_value, fingerprint, read_edits  # noqa: PLC0415
+
+        before, head = ({} if one is None or EDITS not in one.sections else read_edits(one.section(EDITS))
+                        for one in (source, self.run.head))  # fmt: skip
+        kept = {item.path: fingerprint(item.disk) for item in self.plan.files.kept("person", "unknown")}
+        after = {**before, **head, **kept}
+        return {EDITS: edits_value(after)} if after != before else {}
+
+    def _is_done(self, head: str | None) -> Checkpoint | None:
+        """Return the head if it is what this very plan made."""
+        if head is None or head == self.plan.head:
+            return None
+        try:
+            checkpoint = self.hf.get(head)
+            told = self._record_of(checkpoint)
+        except (NotFound, IntegrityError):
+            return None
+        is_made = checkpoint.trigger == Trigger.RECOVERY and INTENT not in checkpoint.sections
+        return checkpoint if is_made and told.plan == self.plan.digest else None
+
+    def _record_of(self, checkpoint: Checkpoint) -> RecoveryRecord:
+        told = read_record(checkpoint.section(SECTION)) if SECTION in checkpoint.sections else None
+        return told or RecoveryRecord(source=None, undo=None, at=checkpoint.created_at)
+
+    def _is_begun(self, head: str | None) -> bool:
+        """Tell whether the head is the undo point of this very plan: then a kill came between it and the end."""
+        if head is None or head == self.plan.head:
+            return False
+        try:
+            plan = intent_of(self.hf, self.hf.store.checkpoint(head))
+        except (NotFound, IntegrityError):
+            return False
+        return plan is not None and plan.digest == self.plan.digest
+
+    def _check_world(self, head: str | None) -> None:
+        end = self.hf.store.run(self.plan.run).number
+        moved = [] if head == self.plan.head else [f"the head was {self.plan.head}, and is {head}"]
+        moved += [] if end == self.plan.end else [f"the journal ended at #{self.plan.end}, and ends at #{end}"]
+        moved += world_moved(self.hf, self.plan, self.options) if not moved else []
+        if moved:
+            raise PlanOutdated(self.plan.run, tuple(moved))
+        if self.plan.files is not None:
+            from holdfast.recovery.files import check_contents  # noqa: PLC0415
+
+            check_contents(ChunkReader(self.hf.store.fetch), self.plan.files)
+
+    def _changes_nothing(self, head: str | None) -> bool:
+        """Tell whether the run stands there already, so that nothing is to be written."""
+        plan = self.plan
+        asked = (
+            plan.subject is not None
+            or plan.request.skip_failed
+            or plan.request.reset_to
+            or any(each.decided for each in plan.unknown)
+        )
+        files = plan.files is not None and plan.files.changes
+        agents = plan.pending_agents or plan.skipped_agents
+        is_there = head == plan.checkpoint and plan.number == plan.end
+        if not is_there or asked or files or agents or plan.git or self.run.registered:
+            return False
+        return not self._sections(self.source, plan.made_at)
+
+    def _undo_point(self) -> CheckpointRecord | None:
+        """Keep the present with what is about to be done to it; the head is enough if nothing else could be lost."""
+        plan, run = self.plan, self.run
+        here = plan.request.into is None
+        changes_files = plan.files is not None and bool(plan.files.changes or plan.git) and here
+        leaves_journal = plan.number < plan.end and (run.head_record is None or run.head_record.number < plan.end)
+        has_more = changes_files or run.registered or leaves_journal
+        if not has_more and not (run.has_workspace and run.workspace.changes()):
+            return run.head_record
+        is_head_lost = run.head_record is None or any(each.checkpoint == plan.head for each in plan.damage)
+        taken = run.checkpoint(
+            trigger=Trigger.RECOVERY,
+            reason=f"before going back to checkpoint {plan.seq}",
+            sections={INTENT: intent_value(plan.to_json())},
+            files=run.has_workspace and here,
+            onto=self.source if is_head_lost else None,
+        )
+        return taken.record
+
+    def _needs_files(self, *, begun: bool) -> bool:
+        files = self.plan.files
+        if files is None or not (files.changes or self.plan.git):
+            return False
+        if not begun:
+            return True
+        from holdfast.recovery.files import progress_of  # noqa: PLC0415
+
+        return progress_of(files) == "untouched" or bool(self.plan.git)
+
+    def _restore_files(self) -> None:
+        from holdfast.recovery.files import progress_of  # noqa: PLC0415
+        from holdfast.workspace.checkout import checkout  # noqa: PLC0415
+        from holdfast.workspace.restore import apply, recover_interrupted  # noqa: PLC0415
+
+        plan = self.plan
+        assert plan.files is not None
+        if plan.request.into is not None:
+            from pathlib import Path  # noqa: PLC0415
+
+            Path(plan.files.target).mkdir(mode=0o700, parents=True, exist_ok=True)
+        recover_interrupted(plan.files.target)
+        if plan.files.changes and progress_of(plan.files) == "untouched":
+            self.report = apply(plan.files, ChunkReader(self.hf.store.fetch), progress=self.progress)
+            self.has_changed_files = plan.request.into is None
+        if plan.git:
+            wanted = self.hf.opened(self.record).git
+            safe = self.run.head.git if self.run.head is not None else None
+            self.has_moved_git = True
+            checkout(plan.files.target, wanted, ChunkReader(self.hf.store.fetch), safe=safe)
+
+    def _settle(self, undo: CheckpointRecord | None, error: Exception | None) -> RecoveryResult:
+        """Find out how far a recovery came that an error ended: it is done after all, or put back, or left to be ended.
+
+        Left to be ended is what nobody can tell now: the undo point is the head then, and the next opening sees.
+        """
+        told = [str(error)] if error is not None else []
+        if self.is_committing:
+            try:
+                done = self._is_done(self.hf.store.run(self.plan.run).head)
+            except HoldfastError:
+                return _refused(self.plan, *told, "whether it was stored is not known; opening the run again ends it")
+            if done is not None:
+                self.run.reload()
+                self.run.go_back_to(done)
+                return self._result(done, undo=self._record_of(done).undo)
+        if self.plan.files is not None and self._is_restore_open():
+            return _refused(self.plan, *told, "the restore of files is still open; opening the run again ends it")
+        return self._put_back(undo, told)
+
+    def _is_restore_open(self) -> bool:
+        from holdfast.recovery.files import is_interrupted  # noqa: PLC0415
+
+        return self.plan.files is not None and is_interrupted(self.plan.files.target)
+
+    def _put_back(self, undo: CheckpointRecord | None, told: list[str]) -> RecoveryResult:
+        """Undo what was done so far; where even that fails, say where the present is kept."""
+        try:
+            if undo is not None and self.has_changed_files:
+                self._put_files_back(undo)
+            if undo is not None and self.has_moved_git:
+                self._put_git_back(undo)
+            if undo is not None:
+                self.run.go_back_to(self.hf.opened(undo))
+        except (HoldfastError, OSError) as worse:
+            _log.warning("run %s: a recovery could not be undone: %s", self.plan.run, worse)
+            kept = f"; checkpoint {undo.envelope.id} keeps it" if undo is not None else ""
+            told.append(f"what was there before could not be put back ({worse}){kept}")
+        else:
+            has_changed = self.has_changed_files or self.has_moved_git
+            told.append("everything was put back as it was" if has_changed else "nothing was changed")
+            if undo is not None and undo.envelope.id != self.plan.head:
+                self._give_up()
+        return _refused(self.plan, *told)
+
+    def _give_up(self) -> None:
+        """Let the run stand again where it stood before the undo point."""
+        if self.plan.head is None:
+            return
+        try:
+            self.run.checkpoint(
+                trigger=Trigger.RECOVERY,
+                reason="a recovery failed and was undone",
+                files=False,
+                onto=self.hf.get(self.plan.head),
+            )
+        except HoldfastError as error:
+            _log.warning("run %s: what was intended could not be taken back: %s", self.plan.run, error)
+
+    def _put_files_back(self, undo: CheckpointRecord) -> None:
+        from holdfast.recovery.files import put_back  # noqa: PLC0415
+
+        assert self.plan.files is not None
+        capture = file_capture(self.hf, self.plan.run, self.plan.files.target, self.options)
+        assert capture is not None
+        before = self.hf.opened(undo).workspace
+        put_back(ChunkReader(self.hf.store.fetch), capture.workspace, before, self.plan.files)
+
+    def _put_git_back(self, undo: CheckpointRecord) -> None:
+        from holdfast.workspace.checkout import checkout  # noqa: PLC0415
+
+        assert self.plan.files is not None
+        before, now = self.hf.opened(undo).git, self.hf.opened(self.record).git
+        checkout(self.plan.files.target, before, ChunkReader(self.hf.store.fetch), safe=now)
+
+    def _left_alone(self, source: Checkpoint) -> list[str]:
+        missing = [name for name in self.run.registered if name not in source.sections]
+        return [f"section {name} is not in the checkpoint and stays as it is" for name in missing]
+
+    def _result(
+        self, checkpoint: Checkpoint, *, undo: str | None, warnings: tuple[str, ...] | None = None
+    ) -> RecoveryResult:
+        return RecoveryResult(
+            success=True,
+            run=self.plan.run,
+            checkpoint=checkpoint,
+            restored_from=self.plan.checkpoint,
+            restored_sections=tuple(name for name in checkpoint.sections if name not in (SECTION, INTENT)),
+            skipped_agents=self.plan.skipped_agents,
+            warnings=self.plan.all_warnings if warnings is None else warnings,
+            undo=undo,
+            files=self.report,
+        )

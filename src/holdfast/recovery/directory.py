@@ -1,0 +1,157 @@
+"""A run's directory while the run is open: whose each change is, a sign of life, and the tree captured at the start.
+
+What people left is stored with the tree, so that going back later does not take it for the run's own work.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from holdfast.errors import IntegrityError, NotFound
+from holdfast.model.triggers import Trigger
+from holdfast.recovery.files import is_empty
+from holdfast.run_files import life_file, ownership_of, side_lock, stamped
+from holdfast.run_files import stamp as stamp_directory
+from holdfast.workspace import paths
+from holdfast.workspace.compare import differing
+from holdfast.workspace.decide import Decisions
+from holdfast.workspace.heartbeat import Heartbeat, last_life
+from holdfast.workspace.ownership import EDITS, edits_value, fingerprint
+from holdfast.workspace.restore import apply
+from holdfast.workspace.state import State
+from holdfast.workspace.tree import StoredTree
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from holdfast.engine import Holdfast
+    from holdfast.run import Run
+    from holdfast.workspace.heartbeat import Life
+    from holdfast.workspace.ownership import Owner, Ownership
+    from holdfast.workspace.snapshot import Snapshot
+
+_log = logging.getLogger("holdfast")
+_MOST_NAMED = 5
+
+
+class Changes(NamedTuple):
+    """What changed in a directory while nobody was in the run."""
+
+    last: Snapshot
+    ownership: Ownership
+    by_owner: dict[Owner, list[str]]
+    edits: dict[str, str]
+
+    @property
+    def theirs(self) -> list[str]:
+        """What a person changed, or nobody knows who."""
+        return sorted(self.by_owner.get("person", []) + self.by_owner.get("unknown", []))
+
+
+class OpenDirectory:
+    """The directory of an open run."""
+
+    def __init__(self, hf: Holdfast, run: Run, *, calls: Callable[[], Mapping[str, int]]) -> None:
+        self._hf = hf
+        self._run = run
+        self._root = str(run.workspace.path)
+        self._file = life_file(hf.store, run.id, self._root)
+        self._side = side_lock(hf.store)
+        self.heartbeat = Heartbeat(self._file, run.id, self._root, calls=calls, lock=self._side.lock)
+
+    def life(self) -> Life | None:
+        """Return the process that worked here last."""
+        return last_life(self._file, self._run.id, self._root, unlock=self._side.unlock)
+
+    def bring(self) -> None:
+        """Bring the run's files to a directory that does not stand at its head: an empty one, or one that it left.
+
+        What was edited there since is kept, or merged; what is overwritten is in a checkpoint first.
+        """
+        run, store = self._run, self._hf.store
+        head = run.head_record
+        wanted = run.workspace.capture.last(head)
+        stamp = stamped(store, run.id, self._root)
+        if head is None or wanted is None:
+            return
+        last = None
+        if not is_empty(self._root):
+            if stamp is None or stamp.checkpoint == head.envelope.id:
+                return  # at the head; or never this run's: what is there stays, and is captured as it is
+            last = self._snapshot_at(stamp.checkpoint)
+            if last is None or last.root == wanted.root:
+                return
+        plan = run.workspace.plan_of(wanted, last, Decisions(conflicts="keep", deleted="restore"))
+        if plan.changes:
+            counted = f"{len(plan.changes):,} path{'s' * (len(plan.changes) > 1)}"
+            self._warn(
+                f"{self._root} did not stand at {head.envelope.run}@{head.envelope.seq}: {counted} brought to it"
+            )
+            apply(plan, run.workspace.capture.reader, safety=self._save_stale if last is not None else None)
+        stamp_directory(store, head, self._root)
+
+    def _snapshot_at(self, checkpoint: str) -> Snapshot | None:
+        try:
+            return self._hf.get(checkpoint).workspace
+        except (NotFound, IntegrityError):
+            return None
+
+    def _save_stale(self) -> None:
+        """Keep the files as they are, beside the line: the head stays what it is."""
+        run, head = self._run, self._run.head
+        run.checkpoint(trigger=Trigger.BEFORE_DESTRUCTIVE, reason=f"{self._root} as it was, before it was brought up")
+        if head is not None:
+            run.checkpoint(trigger=Trigger.RECOVERY, reason="the files of the head", files=False, onto=head)
+
+    def changes(self) -> Changes | None:
+        """Return what changed since the run last looked, by owner; None if it never looked."""
+        run, capture = self._run, self._run.workspace.capture
+        capture.remember(run.head_record)
+        last = capture.last(run.head_record)
+        if last is None:
+            return None
+        ownership = ownership_of(self._hf.store, run.id, self._root, run.head)
+        disk, _ = capture.workspace.look(capture.reader, last)
+        changed = {path: now for path, _, now in differing(StoredTree(capture.reader, last.root), disk)}
+        found = Changes(last, ownership, {}, dict(ownership.edits))
+        for path, owner in ownership.of_changes(self._root, changed).items():
+            name = paths.text(path)
+            found.by_owner.setdefault(owner, []).append(name)
+            if owner in ("person", "unknown"):
+                found.edits[name] = fingerprint(State.of(changed[path]))
+        return found
+
+    def take_over(
+        self, found: Changes | None, save: Callable[[str, dict[str, Any]], object], *, why: Sequence[str]
+    ) -> None:
+        """Keep or roll back what was interrupted, and `save` the tree if it changed, or for another reason `why`."""
+        if found is None:
+            save("the workspace as it is", {})
+            return
+        if not found.by_owner and not why:
+            return
+        interrupted = found.by_owner.get("interrupted", [])
+        is_rolled_back = bool(interrupted) and self._hf.settings.recovery.interrupted == "roll_back"
+        if interrupted:
+            done = "rolled back" if is_rolled_back else "kept"
+            what = found.ownership.interrupted
+            self._warn(f"{what} was interrupted and had changed {_named(interrupted)}: {done}")
+        changed = [name for names in found.by_owner.values() for name in names]
+        self._run.workspace.capture.before_entry = self._run.head_record
+        sections = {EDITS: edits_value(found.edits)} if found.edits != found.ownership.edits else {}
+        save(f"changed since: {_named(changed)}" if changed else "; ".join(why), sections)
+        if is_rolled_back:
+            files = self._run.workspace
+            files.restore(files.plan_of(found.last, found.last, Decisions(interrupted="roll_back"), found.ownership))
+
+    def _warn(self, text: str) -> None:
+        _log.warning("run %s: %s", self._run.id, text)
+        self._run.note("warning", text)
+
+
+def _named(names: list[str]) -> str:
+    """Return how many files there are, and the first of them."""
+    count = "1 file" if len(names) == 1 else f"{len(names):,} files"
+    more = ", ..." if len(names) > _MOST_NAMED else ""
+    return f"{count} ({', '.join(map(repr, sorted(names)[:_MOST_NAMED]))}{more})"

@@ -1,0 +1,134 @@
+"""Entering a run: what moved outside it is looked at first, then its directory is taken over.
+
+A blocked run is blocked here as in a recovery, and the verdicts are the same. What passes is taken over: the subject as
+it is now, and with the tree the place where the repository stands.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from holdfast.errors import CannotResume, IntegrityError
+from holdfast.model.runtime_sections import Wait
+from holdfast.recovery.suggest import suggestions
+from holdfast.recovery.verdict import Freshness, enforced, wait_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from holdfast.checkpoint import Checkpoint
+    from holdfast.engine import Holdfast
+    from holdfast.recovery.directory import Changes, OpenDirectory
+    from holdfast.recovery.freshness import Facts, Finding
+    from holdfast.run import Run
+
+_log = logging.getLogger("holdfast")
+_TAKEN_OVER = ("title", "body", "labels", "assignees", "branch", "url")
+
+
+class OpenRun:
+    """What happens when a run is entered and left."""
+
+    def __init__(self, hf: Holdfast, run: Run, *, freshness: Freshness, calls: Callable[[], Mapping[str, int]]) -> None:
+        self._hf = hf
+        self._run = run
+        self._freshness = freshness
+        self._calls = calls
+        self._directory: OpenDirectory | None = None
+
+    def enter(self, save: Callable[[str, dict[str, Any]], object], *, is_new: bool) -> None:
+        """Refuse, ask or warn by what moved; then take the directory over, and `save` it if it is not as it was."""
+        run = self._run
+        is_looked_at = self._hf.enabled and not is_new
+        changes = None
+        if run.has_workspace:
+            from holdfast.recovery.directory import OpenDirectory  # noqa: PLC0415 - only runs with files pay for it
+
+            self._directory = OpenDirectory(self._hf, run, calls=self._calls)
+            if is_looked_at:
+                self._directory.bring()
+                changes = self._directory.changes()
+        found = self._inspect(changes, is_new=is_new) if self._hf.enabled else ()
+        if self._directory is not None:
+            if is_looked_at:
+                moved = [one.detail for one in found if one.verdict != "resume"]
+                self._directory.take_over(changes, save, why=moved)
+            self._directory.heartbeat.start()
+
+    def leave(self) -> None:
+        """Say that this process is no longer at work."""
+        if self._directory is not None:
+            self._directory.heartbeat.stop()
+
+    def _inspect(self, changes: Changes | None, *, is_new: bool) -> tuple[Finding, ...]:
+        run = self._run
+        head = run.head if not is_new else None
+        if head is None:
+            self._take_subject(None)
+            return ()
+        if head.summary.status == "completed":
+            return ()
+        check_blockers(head)
+        if not self._is_worth_a_look():
+            return ()
+        from holdfast.recovery.freshness import facts_now, facts_then, findings  # noqa: PLC0415
+
+        life = self._directory.life() if self._directory is not None else None
+        then = facts_then(head, flow=self._freshness.flow_then)
+        place = str(run.workspace.path) if run.has_workspace else None
+        now = facts_now(
+            then,
+            place,
+            at=run.now(),
+            changed_paths=changes.theirs if changes is not None else None,
+            provider=self._freshness.subject,
+            flow=self._freshness.flow,
+            worked_until_ns=life.last_ns if life is not None else None,
+        )
+        chosen = self._freshness
+        found = findings(then, now, verdicts=chosen.verdicts, older_than=chosen.older_than)
+        if enforced(run.id, head.id, found) == "ask":
+            self._ask(head, found)
+        for one in found:
+            if one.verdict == "warn":
+                _log.warning("run %s: %s", run.id, one.detail)
+                run.note("warning", one.detail)
+        self._take_subject(now)
+        return found
+
+    def _is_worth_a_look(self) -> bool:
+        """Tell whether anything could have moved that is looked at: most runs have neither files nor a subject."""
+        freshness = self._freshness
+        has_subject = freshness.subject is not None
+        return self._run.has_workspace or has_subject or freshness.older_than is not None or freshness.flow is not None
+
+    def _ask(self, head: Checkpoint, found: tuple[Finding, ...]) -> None:
+        """Let a person decide; the answer is stored, and holds as long as nothing else moves."""
+        wait, question = wait_of(found)
+        reply = self._run.wait_for(Wait(id=wait, kind="approval", question=question, options=("resume", "stop")))
+        if reply.choice != "resume":
+            raise CannotResume(self._run.id, head.id, (question,), (f"`holdfast resume {self._run.id} --afresh`",))
+
+    def _take_subject(self, now: Facts | None) -> None:
+        """Keep the subject as it is now: new labels are the run's from here on."""
+        source = self._freshness.subject
+        if source is None:
+            return
+        seen = now.subject if now is not None else None
+        if now is None or (seen is None and not now.is_subject_known and now.subject_problem is None):
+            seen = source.first()
+        if seen is not None:
+            taken = {name: getattr(seen, name) for name in _TAKEN_OVER}
+            self._run.subject.update(id=seen.id, **taken)
+
+
+def check_blockers(checkpoint: Checkpoint) -> None:
+    """Raise CannotResume if what a checkpoint says of itself blocks the run, with what can be done about it."""
+    try:
+        info = checkpoint.recovery
+    except IntegrityError:
+        return  # what is damaged is told by who reads it
+    if info.blockers and "cancelled" not in info.blocker_kinds:  # that one has an error of its own
+        ways = suggestions(info, spec=checkpoint.run, checkpoint=checkpoint.id)
+        raise CannotResume(checkpoint.run, checkpoint.id, info.blockers, tuple(map(str, ways)))

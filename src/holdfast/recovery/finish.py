@@ -1,0 +1,133 @@
+"""Finishing a recovery that was killed: the undo point at the head says what was under way, the files how far."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING
+
+from holdfast.errors import IntegrityError, LeaseHeld, NotFound, PlanOutdated
+from holdfast.recovery.apply import Recovery, checked, handle_for
+from holdfast.recovery.gather import are_files_changed, intent_of
+from holdfast.recovery.record import SECTION, read_record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.engine import Holdfast
+    from holdfast.recovery.plan import RecoveryPlan
+    from holdfast.recovery.result import RecoveryResult
+    from holdfast.run import Run
+    from holdfast.workspace.options import WorkspaceOptions
+
+_log = logging.getLogger("holdfast")
+
+
+def finish_interrupted(hf: Holdfast, run: Run) -> RecoveryResult | None:
+    """Bring a recovery to an end that was killed between its files and its commit; called when a run is opened."""
+    head = run.head_record
+    plan = intent_of(hf, head) if head is not None else None
+    if plan is None or head is None:
+        return None
+    if not are_files_changed(plan):
+        return None  # nothing was touched: all is as it was before
+    try:
+        record = checked(hf, plan)
+    except (NotFound, IntegrityError, PlanOutdated) as error:
+        _log.warning("run %s: a recovery was interrupted and cannot be finished: %s", run.id, error)
+        return None
+    try:
+        with run.held(), run.lock:
+            if run.head_record is None or run.head_record.envelope.id != head.envelope.id:
+                return None
+            _log.warning("run %s: a recovery from %s was interrupted and is finished now", run.id, plan.checkpoint)
+            return Recovery(hf, run, plan, record, None, None).finish(head)
+    except LeaseHeld:
+        return None  # its process is at it
+
+
+def end_interrupted(
+    hf: Holdfast,
+    plan: RecoveryPlan,
+    again: Callable[[], RecoveryPlan],
+    *,
+    options: WorkspaceOptions | None = None,
+) -> RecoveryPlan | RecoveryResult:
+    """Bring to an end what a kill left in the directory of a plan that is carried out at once, and plan `again`.
+
+    Where that was this very recovery, its result is returned: there is nothing more to do.
+    """
+    place = plan.request.workspace if plan.request.files and plan.request.into is None else None
+    if place is None or not (_is_left(place) or _intent_at_head(hf, plan.run) is not None):
+        return plan
+    ended = _ended(hf, plan.run, place, options)
+    plan = again()
+    if ended is None or (ended[0].checkpoint, ended[0].request) != (plan.checkpoint, plan.request):
+        return plan
+    return ended[1]
+
+
+def end_undone(
+    hf: Holdfast,
+    run: str,
+    workspace: str | os.PathLike[str] | None = None,
+    *,
+    options: WorkspaceOptions | None = None,
+) -> None:
+    """Bring a recovery to an end that was killed, so that it can be undone."""
+    place = workspace if workspace is not None else recorded_workspace(hf, run)
+    if place is not None and (_intent_at_head(hf, run) is not None or _is_left(os.fspath(place))):
+        _ended(hf, run, place, options)
+
+
+def recorded_workspace(hf: Holdfast, run: str) -> str | None:
+    """Return the directory of a run's last recovery, killed or at its end; None if it left files alone."""
+    plan = _intent_at_head(hf, run)
+    if plan is not None:
+        return plan.request.workspace
+    head = hf.latest(run)
+    done = read_record(head.section(SECTION)) if SECTION in head.sections else None
+    return done.workspace or None if done is not None else None
+
+
+def unfinished_runs(hf: Holdfast, *, limit: int | None = None) -> dict[str, str | None]:
+    """Return the runs with a recovery that has come to its files and not to its end, each with its directory."""
+    return {
+        run.id: plan.request.workspace
+        for run in hf.store.runs(limit=limit)
+        if (plan := _intent_at_head(hf, run.id)) is not None
+        and plan.files is not None
+        and (_is_left(plan.files.target) or are_files_changed(plan))
+    }
+
+
+def _is_left(place: str) -> bool:
+    from holdfast.recovery.files import is_interrupted  # noqa: PLC0415
+
+    return is_interrupted(place)
+
+
+def _intent_at_head(hf: Holdfast, run: str) -> RecoveryPlan | None:
+    """Return the plan that was being carried out when the run was last moved, None if it came to its end."""
+    try:
+        head = hf.store.run(run).head
+        return intent_of(hf, hf.store.checkpoint(head)) if head is not None else None
+    except (NotFound, IntegrityError):
+        return None
+
+
+def _ended(
+    hf: Holdfast, run: str, place: str | os.PathLike[str], options: WorkspaceOptions | None
+) -> tuple[RecoveryPlan, RecoveryResult] | None:
+    """End a killed restore in a directory, then the run's recovery, wherever it was at work; return it if finished."""
+    from holdfast.workspace.restore import recover_interrupted  # noqa: PLC0415
+
+    recover_interrupted(place)
+    plan = _intent_at_head(hf, run)
+    if plan is not None and plan.files is not None:
+        recover_interrupted(plan.files.target)
+    if plan is None or not are_files_changed(plan):
+        return None
+    with handle_for(hf, plan, None, options) as handle:
+        result = finish_interrupted(hf, handle)
+    return None if result is None else (plan, result)
