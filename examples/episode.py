@@ -72,17 +72,16 @@ def play(directory: Path) -> None:
     robot = Robot(directory)
     with holdfast.open(directory / ".holdfast") as hf, hf.run(RUN, waiting="leave") as run:
         run.step("set the scene", robot.set_the_scene)
-        run.budget.limit(tokens=4000, time_s=600, retries=3, subcalls=20, tool_calls=60)
+        run.budget.limit(tokens=4000, time_s=600, retries=10, subcalls=20, tool_calls=60)
         machine = run.machine(states=NEXT, transitions=NEXT)
         while not machine.is_final:
             phase, led_here = machine.current, machine.history[-1].trigger  # the step that led here, "" at first
             loop = int(led_here.partition("-")[2] or 0) + (phase == "perceive")
-            seen = (run.steps.record(led_here) or {}).get("result")
+            seen = (run.calls.record(led_here) or {}).get("result")
             name = f"{phase}-{loop}"
             outside: dict[str, Any] = {"effect": "moves a box", "on_unknown": "retry"} if phase == "act" else {}
             found = run.step(name, robot.call, phase, loop, seen, retries=2, backoff=0.01, **outside)
-            retries = (run.steps.record(name) or {})["attempts"] - 1
-            run.budget.spend(**COSTS[phase], retries=retries, once=name)
+            run.budget.spend(**COSTS[phase], once=name)  # retries count by themselves, before they begin
             run.context.note(loop=loop)
             machine.to("COMPLETE" if phase == "observe" and not found else NEXT[phase][0], trigger=name)
         report(run)

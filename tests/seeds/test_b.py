@@ -127,7 +127,7 @@ def test_resuming_skips_what_is_done_and_a_finished_plan_says_so(failed):
     (failed.folder / "network-is-down").unlink()
     with failed.open() as hf:
         hf.answer(RUN, "retry")
-    said = failed.hf("run", "plan.md", "--workspace", "work", "--waiting", "leave")
+    said = failed.hf("run", "plan.md", "--workspace", "work", "--no-wait")
     assert said.code == 0, said.err
     assert "2 of 4 phases done (1-research, 2-design)" in said.err
     assert failed.lines() == ["research", "design", "build", "build", "verify"]
@@ -215,11 +215,11 @@ def test_a_checkpoint_that_is_damaged_is_found_before_anything_is_resumed(failed
     database = apsw.Connection(str(failed.store / "holdfast.db"))
     database.execute("UPDATE chunk SET data = zeroblob(length(data)) WHERE id = ?", (root,))
     database.close()
-    said = failed.hf("run", "plan.md", "--workspace", "work", "--waiting", "leave")
+    said = failed.hf("run", "plan.md", "--workspace", "work", "--no-wait")
     assert said.code == 5
     assert f"holdfast resume {RUN}" in said.err
     assert failed.hf("resume", RUN, "--workspace", "work", "--yes").code == 0
-    assert failed.hf("run", "plan.md", "--workspace", "work", "--waiting", "leave").code == 9
+    assert failed.hf("run", "plan.md", "--workspace", "work", "--no-wait").code == 9
 
 
 def test_the_same_plan_finds_its_own_run_however_it_is_named(begun, monkeypatch, tmp_path):
@@ -264,9 +264,9 @@ def test_replanning_is_counted_and_ends_at_its_limit(plan):
     assert (result.status, result.waits_for) == ("waiting", "failed:build:3")
     assert plan.lines() == ["research", "build", "replan", "build", "replan", "build"]
     with plan.open() as hf:
-        found = hf.latest("login").section("phases")
+        found = hf.latest(result.run).section("phases")
         assert [(one.phase, "too complex" in one.reason) for one in found.replans] == [("build", True)] * 2
-        with hf.run("login") as run, pytest.raises(holdfast.ReplanLimit):
+        with hf.run(result.run) as run, pytest.raises(holdfast.ReplanLimit):
             run.replan("build", "once more")
         assert hf.run("other").declare_phases("a").replans.left("a") == 2
 

@@ -15,11 +15,10 @@ import pytest
 import yaml
 
 import holdfast
-from holdfast import CannotResume, NotFound, RetentionPolicy, SettingsInvalid
+from holdfast import CannotResume, NotFound, RunWaiting, SettingsInvalid
 from holdfast.model.sections import TokenUsage
-from holdfast.recover.freshness import overall
-from holdfast.recover.subject import FileSubject
-from holdfast.retain.policy import TriggerRule
+from holdfast.recovery.freshness import overall
+from holdfast.recovery.subject import FileSubject
 from holdfast.runtime.agents import AgentOutput
 from holdfast.settings.file import load_settings, make_settings
 from holdfast.workspace.decide import Decisions
@@ -63,7 +62,8 @@ def quick(system):
     """The example, not begun, with a store that does not cost its readers' time."""
     made = system("c_issue")
     settings = made.folder / "holdfast.yaml"
-    settings.write_text(settings.read_text().replace("file://{root}/store", "store"))
+    text = settings.read_text().replace("file://{root}/store", "store").replace("form: yaml", 'form: "off"')
+    settings.write_text(text)
     return made
 
 
@@ -107,10 +107,13 @@ def test_a_checkpoint_is_known_by_issue_session_phase_and_attempt(interrupted, h
         assert (head.section("subject").id, phases.current) == ("42", "implementing")
         assert (phases.phases["implementing"].attempt, phases.phases["implementing"].status) == (1, "running")
         assert phases.phases["implementing"].started_at > phases.phases["enrich"].started_at
-    name = (interrupted.folder / "store" / RUN / "latest").resolve().name
-    phase, at, end = name.removesuffix(".yaml").split("-")
-    assert (phase, at) == ("implementing", f"{head.created_at:%Y%m%dT%H%M%SZ}")
-    assert head.id.endswith(end)
+    name = (interrupted.folder / "readable" / RUN / "latest").resolve().name
+    phase, at, short = name.removesuffix(".yaml").split("-")
+    assert (phase, at[:15]) == ("implementing", f"{head.created_at:%Y%m%dT%H%M%S}")
+    assert short in head.id
+    with opened(interrupted) as store:
+        for spec in (name, name.removesuffix(".yaml"), f"{RUN}:{name}", f"readable/{RUN}/{name}"):
+            assert store.find(spec).id == head.id, spec
     with hf.run("issue-7") as run:
         run.subject.update(id="7", session="session-1")
         with run.phase("enrich", label="state:enrich"):
@@ -158,7 +161,7 @@ def test_the_graph_has_its_batches_and_where_each_task_stands(interrupted):
         "logout": ("completed", 2),
         "refresh": ("running", 3),
         "limits": ("completed", 3),
-        "join": ("pending", None),
+        "join": ("pending", 4),
     }
     login, refresh = graph.tasks["login"], graph.tasks["refresh"]
     assert login.result["summary"] == "login is done"
@@ -291,19 +294,19 @@ with holdfast.open("store", settings=holdfast.Settings()) as hf, hf.run("r") as 
 
 def test_a_person_can_read_the_store_an_index_a_yaml_file_a_checkpoint_and_the_latest(interrupted):
     """Proves C11."""
-    folder = interrupted.folder / "store" / RUN
+    folder = interrupted.folder / "readable" / RUN
     with opened(interrupted) as hf:
         checkpoints = hf.checkpoints(RUN, archived=True)
-        live_ones = hf.checkpoints(RUN)
     index = yaml.safe_load((folder / "index.yaml").read_text())
-    assert index["run"] == RUN
+    assert (index["run"], index["total"]) == (RUN, len(checkpoints))
+    assert [one["id"] for one in index["checkpoints"]] == [one.id for one in checkpoints]
     assert (folder / "latest").is_symlink()
     latest = yaml.safe_load((folder / "latest").read_text())
     assert latest["id"] == checkpoints[0].id
     assert latest["sections"]["subject"]["title"] == "Refresh tokens for the login"
     assert latest["sections"]["graph"]["current_batch"] == 3
     documents = [path for path in folder.glob("*.yaml") if path.name != "index.yaml"]
-    assert len(documents) == len(live_ones)
+    assert {path.name for path in documents} == {one["file"] for one in index["checkpoints"]}
     assert all(yaml.safe_load(path.read_text())["run"] == RUN for path in documents[:3])
 
 
@@ -342,20 +345,12 @@ def test_a_run_resumes_by_id_or_from_its_latest_and_says_clearly_when_it_cannot(
     assert plan.suggestions
     result = hf.recover(plan)
     assert not result.success
-    with pytest.raises(CannotResume, match="coder failed 3 times"):
-        raise CannotResume("blocked", plan.checkpoint, plan.blockers, plan.suggestions)
+    with pytest.raises(CannotResume, match="coder failed 3 times"), hf.run("blocked"):
+        pytest.fail("it was entered")
 
 
 def test_what_stays_depends_on_trigger_and_phase_and_defaults_to_milestones(interrupted):
     """Proves C13: phase transition all, batch 3 and agent 1 a phase, conflict resolved all, interrupt 1, manual all."""
-    assert RetentionPolicy().triggers == {
-        "phase_transition": TriggerRule(-1),
-        "batch_complete": TriggerRule(3, per_phase=True),
-        "agent_complete": TriggerRule(1, per_phase=True),
-        "conflict_resolved": TriggerRule(-1),
-        "user_interrupt": TriggerRule(1),
-        "manual": TriggerRule(-1),
-    }
     with opened(interrupted) as hf:
         hf.prune(RUN)
         kept = Counter((one.trigger, one.summary.phase) for one in hf.checkpoints(RUN, archived=True))
@@ -369,7 +364,7 @@ def test_the_settings_file_is_yaml_with_switches_retention_location_and_limits(i
     """Proves C14: enabled, automatic, triggers, retention with -1, location template, compression, size limit."""
     settings = load_settings(interrupted.folder / "holdfast.yaml")
     assert settings.location == "file://{root}/store"
-    assert settings.policy.triggers["phase_transition"] == TriggerRule(-1)
+    assert settings.rules.of("phase_transition").keep.count == -1
     assert settings.recovery.verdicts["body-changed"] == "ask"
     file = tmp_path / "holdfast.yaml"
     file.write_text(
@@ -392,7 +387,7 @@ def test_changed_labels_are_a_warning_and_the_run_goes_on(resumed):
     assert "phase_done     docs" in said
 
 
-def plan_of(system: System, **options: object) -> holdfast.recover.plan.RecoveryPlan:
+def plan_of(system: System, **options: object) -> holdfast.recovery.plan.RecoveryPlan:
     with opened(system) as hf:
         subject = FileSubject(system.folder / "issues" / "42.json")
         return hf.plan(RUN, workspace=system.folder / "repo", subject=subject, **options)
@@ -444,7 +439,9 @@ def test_files_that_others_changed_are_shown_as_a_diff_and_reconciled(interrupte
     with opened(system) as hf:
         repo = system.folder / "repo"
         mine = Decisions(edits="keep", paths={"src/skeleton.sh": "take"})
-        result = hf.recover(RUN, workspace=repo, decisions=mine)
+        with pytest.raises(RunWaiting, match="2 files are not as captured"):
+            hf.recover(RUN, workspace=repo, decisions=mine)
+        result = hf.recover(RUN, workspace=repo, decisions=mine, confirmed=True)
         assert result.success
         assert (repo / "src" / "skeleton.sh").read_text() == "echo skeleton\n"
         assert login.read_text() == "echo login\necho theirs\n"

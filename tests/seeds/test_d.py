@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import threading
 from collections import Counter
 from datetime import timedelta
 
+import msgspec
 import pytest
-import yaml
 
 import holdfast
 from holdfast.flow.load import flow_from, load_flow
 from holdfast.flow.runner import run_flow
-from holdfast.settings.values import RetentionSettings
+from holdfast.settings.values import MirrorSettings, RetentionSettings
 from seeds.killing import KILLS, kill_and_resume, kill_when, pace, resumes
 
 RUN, TASK = "add-slug", "implement/implement"
@@ -62,20 +63,25 @@ def test_a_coder_that_errs_is_told_why_until_its_gates_are_passed(complete):
 
 
 def test_checkpoints_belong_to_their_task_and_lie_in_readable_versioned_files(begun, tmp_path):
-    """Proves D1: a folder for each task, an index with its version and when it was last modified."""
+    """Proves D1, D2: a file for each task with its version and when it was last modified; ids of task, time, stage."""
     made = begun.copy(tmp_path / "system")
-    with holdfast.open((tmp_path / "files").as_uri(), settings=KEEP_ALL) as hf:
+    mirror = MirrorSettings(form="task", location=f"{tmp_path}/artifacts/{{task}}")
+    settings = msgspec.structs.replace(KEEP_ALL, mirror=mirror)
+    with holdfast.open((tmp_path / "files").as_uri(), settings=settings) as hf:
         for task in ("add-slug", "other"):
             run_flow(hf, load_flow(made.folder / "flow.yaml"), run_id=task, workspace=made.folder / "repo")
         newest = hf.latest("other")
-        assert {one.run for one in hf.checkpoints("other")} == {"other"}
-    index = yaml.safe_load((tmp_path / "files" / "other" / "index.yaml").read_text())
-    assert index["run"] == "other"
-    assert index["last_seq"] == newest.seq
-    assert index["last_modified"]
-    document = yaml.safe_load((tmp_path / "files" / "other" / "latest").read_text())
-    assert document["id"] == newest.id
-    assert document["format_version"] >= 1
+        checkpoints = hf.checkpoints("other", archived=True)
+        assert {one.run for one in checkpoints} == {"other"}
+        found = json.loads((tmp_path / "artifacts" / "other" / "checkpoints.json").read_text())
+        assert (found["task"], found["version"]) == ("other", newest.seq)
+        assert found["last_modified"]
+        assert [one["id"] for one in found["checkpoints"]] == [one.id for one in checkpoints]
+        stage = next(one for one in found["checkpoints"] if one["reason"].endswith(": gate_4"))
+        task, at, name = stage["checkpoint"].split("-")
+        assert (task, name) == ("other", stage["stage"])
+        assert hf.find(stage["checkpoint"]).id == stage["id"], at
+    assert found["holdfast"] >= 1
 
 
 def test_every_stage_has_its_checkpoint(complete, begun, tmp_path):
@@ -181,7 +187,7 @@ def test_when_disabled_saving_does_nothing_and_says_so(begun, tmp_path):
 
 def test_a_task_keeps_five_by_default_and_cleans_up_by_itself(begun, tmp_path):
     """Proves D6."""
-    settings = holdfast.Settings(retention=RetentionSettings(preset="task"))
+    settings = holdfast.Settings.preset("task")
     assert settings.policy.last == 5
     assert settings.enabled
     assert settings.retention.enabled
@@ -295,22 +301,24 @@ def test_checkpoints_of_one_task_taken_by_several_threads_are_all_kept(tmp_path)
 
 
 def test_a_malformed_or_hostile_file_is_refused_with_a_sentence_and_nothing_is_lost(begun, tmp_path):
-    """Proves D11: a checkpoint's file cut off and overwritten, and a flow file that is a bomb."""
+    """Proves D11: a run's file overwritten where its newest checkpoint lies, and a flow file that is a bomb."""
     made = begun.copy(tmp_path / "system")
     store = (tmp_path / "files").as_uri()
     assert made.hf("run", "flow.yaml", "--workspace", "repo", "-q", "--store", store).code == 0
-    newest = (tmp_path / "files" / RUN / "latest").resolve()
-    newest.write_bytes(newest.read_bytes()[:100] + b"\0\xff: [")
-    said = made.hf("show", RUN, "--store", store)
-    assert said.code == 0, "the newest sound one is shown"
-    assert "warning: passed over: checkpoint" in said.err
-    assert "Traceback" not in said.err
-    found = made.hf("verify", "--store", store)
-    assert (found.code, "Traceback" in found.err) == (5, False)
     with holdfast.open(store, settings=KEEP_ALL) as hf:
-        with pytest.warns(holdfast.DamageWarning):
-            line = hf.checkpoints(RUN)
-        assert len(line) > 3
+        before = [one.id for one in hf.checkpoints(RUN, archived=True)]
+    journal = tmp_path / "files" / "runs" / RUN / "journal.jsonl"
+    whole = journal.read_bytes()
+    newest = whole.index(before[0].encode())
+    journal.write_bytes(whole[:newest] + b"\0\xff: [" + whole[newest + 5 :])
+    for words in (("show", RUN), ("log", RUN), ("verify",)):
+        said = made.hf(*words, "--store", store)
+        assert (said.code, "Traceback" in said.err) == (5, False), words
+        assert "of its journal does not match its check" in said.out + said.err, words
+    assert made.hf("repair", "-y", "--store", store).code == 0
+    assert made.hf("verify", "--store", store).code == 0
+    with holdfast.open(store, settings=KEEP_ALL) as hf:
+        assert [one.id for one in hf.checkpoints(RUN, archived=True)] == before[1:]
         sound = hf.latest(RUN, sound=True)
         assert sound.read("slug.py").startswith(b"# draft 2\n")
     bomb = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(

@@ -84,7 +84,7 @@ def played(system, url):
         life(Holdfast(hf.store, settings=KEEP_ALL, clock=lambda: time.time() + 91))  # a minute and a half later
         assert made.hf("answer", "go_on", RUN, "--store", place).code == 0
         life(hf)
-        assert made.hf("budget", RUN, "tokens=4000", "--note", "worth it", "--store", place).code == 0
+        assert made.hf("budget", RUN, "tokens+=4000", "--note", "worth it", "--store", place).code == 0
         life(hf)
     return made, place, stops
 
@@ -98,7 +98,7 @@ def test_a_checkpoint_holds_episode_phase_progress_loops_context_budgets_and_ver
         assert (stopped.run, stopped.summary.state) == (RUN, "plan")
         assert stopped.section("phases").phases["observe"].summary == "2 left"
         loops = Counter(visit.state for visit in stopped.section("workflow").history)
-        assert (loops["observe"], loops["plan"], stopped.record.envelope.format_version) == (4, 5, 1)
+        assert (loops["observe"], loops["plan"], stopped.record.envelope.format_version) == (4, 5, 2)
         spending = stopped.section("budget").spending
         limits = {name: one.limit for name, one in spending.items()}
         assert limits == {"tokens": 4000, "time_s": 600, "retries": 5, "subcalls": 40, "tool_calls": 60}
@@ -194,7 +194,7 @@ def test_the_schema_has_indexes_for_the_latest_and_for_age_and_an_episode_takes_
         indexes = {
             name for (name,) in database.execute("SELECT indexname FROM pg_indexes WHERE schemaname = 'holdfast'")
         }
-        assert {"checkpoint_pkey", "checkpoint_age"} <= indexes  # (tenant, run, seq): the latest is its end
+        assert {"checkpoint_pkey", "checkpoint_time"} <= indexes  # (tenant, run, seq): the latest is its end
         left = database.execute("SELECT run FROM holdfast.checkpoint WHERE tenant = %s", (tenant,)).fetchall()
         assert len(left) == 1
 
@@ -282,7 +282,7 @@ def test_secrets_stay_out_tenants_are_apart_and_damage_is_named(url):
 
 def test_storage_stays_bounded_while_an_episode_goes_on(url):
     """Proves E7: pruned by itself."""
-    settings = Settings(retention=RetentionSettings(last=5, triggers={"*": -1, "manual": 5}))
+    settings = Settings(retention=RetentionSettings(triggers={"*": 5}, last=5))
     with holdfast.open(f"{url}&tenant=b{time.monotonic_ns()}", settings=settings) as hf:
         with hf.run("ep") as run:
             for number in range(40):
@@ -321,7 +321,11 @@ def end_of(system: System, place: str) -> dict[str, object]:
             "used": {name: spending[name].used for name in ("tokens", "tool_calls")},
             "subcalls": spending["subcalls"].used,
             "limit": spending["tokens"].limit,
-            "results": {one["step"]: one["result"]["result"] for one in head.log("steps") if one["event"] == "done"},
+            "results": {
+                one["step"]: one["result"]["result"]
+                for one in head.calls
+                if one["event"] == "done" and one["kind"] == "step"
+            },
             "shelf": sorted(path.name for path in (system.folder / "shelf").iterdir()),
         }
 

@@ -19,7 +19,7 @@ from talks import talks
 import holdfast
 from holdfast.flow.load import load_flow
 from holdfast.flow.runner import run_flow
-from holdfast.recover.subject import FileSubject
+from holdfast.recovery.subject import FileSubject
 from holdfast.workspace.decide import Decisions
 
 RUN, ISSUE, REPO = "issue-42", Path("issues/42.json"), Path("repo")
@@ -55,10 +55,12 @@ def may_go_on(hf: holdfast.Holdfast, choice: str) -> bool:
     if choice == "--afresh":
         hf.start_afresh(RUN)
     elif choice == "--take":
-        result = hf.recover(RUN, workspace=REPO, decisions=Decisions(edits="take"))
+        result = hf.recover(RUN, workspace=REPO, decisions=Decisions(edits="take"), confirmed=True)
         print(*result.errors, sep="\n")
         return result.success
-    elif plan.verdict in ("resume", "warn") or (choice == "--yes" and plan.can_resume):
+    elif choice == "--yes":
+        return hf.recover(plan, confirmed=True).success
+    elif plan.verdict in ("resume", "warn"):
         pass
     else:
         print(f"{plan.verdict}: go on with --yes, put the files back with --take, or begin anew with --afresh")

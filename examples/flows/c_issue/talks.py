@@ -53,7 +53,7 @@ def answers(run: Run) -> str:
     """Let the architect answer what it was asked, and the coder hear it."""
     while (message := run.mailbox.receive("architect")) is not None:
         run.mailbox.answer(message, speak(run, "architect", f"answer {message.id}"))
-    asked = (run.steps.record("ready/questions") or {})["result"]["result"]
+    asked = (run.calls.record("ready/questions") or {})["result"]["result"]
     return f"a token lives {run.mailbox.await_answer(asked)}"
 
 

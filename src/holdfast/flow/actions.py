@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from holdfast.errors import CommandFailed, HoldfastError, UsageError, ValueRefused
+from holdfast.flow.names import everywhere, known_names
 from holdfast.flow.position import raised
 from holdfast.flow.printing import Printed, printing
-from holdfast.flow.template import fill, fill_shell, fill_value
+from holdfast.flow.template import fill, fill_arguments, fill_value, shown
+from holdfast.flow.variables import Variables, given_facts
 from holdfast.model.sections import TokenUsage
-from holdfast.runtime.agents import AgentOutput
+from holdfast.runtime.agents import AgentOutput, call_name
 from holdfast.runtime.attempt import within
+from holdfast.runtime.calls import current_step
 from holdfast.runtime.command import Command
 from holdfast.runtime.leaving import is_leaving
 from holdfast.runtime.output import cut
-from holdfast.runtime.steps import current_step
 from holdfast.runtime.usage import report_of, usage_of
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
     from holdfast.flow.events import Kind
     from holdfast.flow.facts import Facts
-    from holdfast.flow.model import Action, Flow
+    from holdfast.flow.model import Action, CommandLine, Flow
     from holdfast.flow.position import Kept
     from holdfast.run import Run
     from holdfast.runtime.command import CommandResult
@@ -99,8 +101,10 @@ class Actions:
         self._root = root
         self._emit = emit
         self._working: dict[tuple[str, str], Callable[[], AgentOutput]] = {}
-        self._taken: set[tuple[str, str]] = set()  # answers of agents that a task got in this life
+        self._answers: dict[tuple[str, str], set[str]] = {}  # calls of agents for each task
         self._dispatches: dict[str, _Dispatch] = {}
+        self._names = known_names(flow)
+        self._variables_of: dict[str, Variables] = {}
         for name, agent in flow.agents.items():
             run.agents.register(name, self._dispatch(name), role=agent.role)
 
@@ -109,6 +113,7 @@ class Actions:
         given = fill_value(action.input, facts)
         known = facts.having(input=given) if action.input is not None else facts
         if action.agent is None:
+            self.budget.check()
             done, spent, _tokens = self._do(action, place, known, given, stream)
             self._count(spent)
             return {**done, "tokens": spent.tokens} if spent.tokens else done
@@ -117,43 +122,30 @@ class Actions:
     def _by_agent(self, action: Action, place: Place, facts: Facts, given: Any, stream: Kind) -> dict[str, Any]:
         agent = str(action.agent)
         agents = self._run.agents
-        name = place.name
-        step = current_step()
-        record = self._run.steps.record(step.name) if step else None
-        has_failed = record is not None and record["event"] == "failed"
-        answers: list[tuple[str, dict[str, Any]]] = []
-        while (answer := self._answered(agent, name)) is not None:
-            answers.append((name, answer))
-            name += " again"  # what came after it failed, so it is asked once more
-        if answers and not has_failed and (agent, answers[-1][0]) not in self._taken:
-            name, answer = answers[-1]
-            self._taken.add((agent, name))
-            return answer  # the process died between this and the end of the step
         if agent not in self._flow.agents:
             agents.register(agent, self._dispatch(agent))
 
         def work() -> AgentOutput:
             done, spent, tokens = self._do(action, place, facts, given, stream)
-            self._count(spent)
+            self._count(spent._replace(tokens=0))  # the tokens are counted with the agent's answer
             done = {**done, "tokens": spent.tokens} if spent.tokens else done
             return AgentOutput(output=done, summary=done.get("summary", ""), tokens=tokens)
 
-        self.budget.reserve(subcalls=1)
-        self._working[agent, name] = work
+        path = self._run.calls.path_of(call_name(agent, place.name))
+        self._answers.setdefault((place.phase, place.task), set()).add(path)
+        self._working[agent, place.name] = work
         shown = given if given is not None else {"run": action.run} if action.run else {"call": action.call}
         try:
-            given = agents.call(agent, {"task": name, "input": shown}, task=name)
+            answer = agents.call(agent, {"task": place.name, "input": shown}, task=place.name)
         finally:
-            self._working.pop((agent, name), None)
-        self._taken.add((agent, name))
-        return given if isinstance(given, dict) else {"result": given}
+            self._working.pop((agent, place.name), None)
+        return answer if isinstance(answer, dict) else {"result": answer}
 
-    def _answered(self, agent: str, name: str) -> dict[str, Any] | None:
-        """Return what an agent answered for a task in an earlier life, None if it did not."""
-        known = next((one for one in self._run.agents.agents if one.id == agent), None)
-        task = known.tasks.get(name) if known else None
-        done = task.output if task is not None and task.status == "completed" else None
-        return dict(done) if isinstance(done, dict) else None
+    def forget_answers(self, place: Place) -> None:
+        """Ask agents again when a task that failed is next tried: what came after their answers was not accepted."""
+        for path in self._answers.pop((place.phase, place.task), ()):
+            if self._run.calls.kept(path) is not None:
+                self._run.calls.void(path)
 
     def _dispatch(self, agent: str) -> _Dispatch:
         return self._dispatches.setdefault(agent, _Dispatch(self._working, agent))
@@ -174,9 +166,9 @@ class Actions:
         return self._script(str(action.agent), agent.script, place, stream)
 
     def _command(
-        self, action: Action, command: str, place: Place, facts: Facts, stream: Kind
+        self, action: Action, command: CommandLine, place: Place, facts: Facts, stream: Kind
     ) -> tuple[dict[str, Any], Spent, TokenUsage]:
-        result = self.shell(fill_shell(command, facts), action, place, facts, stream)
+        result = self.execute(command, action, place, facts, stream)
         said = result.json()
         agent = self._flow.agents.get(action.agent or "")
         wanted = action.output or (agent.output if agent else None)
@@ -195,8 +187,8 @@ class Actions:
         done["summary"] = summary_of(value)
         return done, _spent(said, result.tokens), result.tokens
 
-    def shell(
-        self, text: str, action: Any, place: Place, facts: Facts, stream: Kind, *, gate: str | None = None
+    def execute(
+        self, command: CommandLine, action: Any, place: Place, facts: Facts, stream: Kind, *, gate: str | None = None
     ) -> CommandResult:
         """Run a command in the run's directory, its output handed to the observer as it comes."""
         agent = self._flow.agents.get(getattr(action, "agent", None) or "")
@@ -207,20 +199,40 @@ class Actions:
             "HOLDFAST_RUN": self._run.id,
             "HOLDFAST_PHASE": place.phase,
             "HOLDFAST_TASK": place.task,
-            "HOLDFAST_ATTEMPT": str(step.attempt if step else 1),
+            "HOLDFAST_ATTEMPT": str(facts("attempt")),
             "HOLDFAST_KEY": step.key if step else "",
         }
         folder = self._root / action.cwd if action.cwd else self._root
         if not folder.is_dir():
             raise UsageError(f"{place.name}: there is no folder {str(action.cwd or folder)!r} to run in")
         timeout_s = action.timeout or (agent.timeout if agent else None) or self._flow.timeout
-        made = Command(text, cwd=folder, env={**told, **values}, timeout_s=timeout_s, keep_bytes=KEEP_BYTES)
-        return made.run(
-            host=self._run,
-            on_output=lambda source, said: self._emit(
-                stream, phase=place.phase, task=place.task, gate=gate, text=said, data={"stream": source}
-            ),
-        )
+        line = command if isinstance(command, str) else fill_arguments(command, facts)
+        always = [name for name in ("input", "failure") if name in facts.more]
+        with given_facts(command, self._variables(place.phase), facts, always) as given:
+            env = {**told, **given, **values}
+            made = Command(line, cwd=folder, env=env, timeout_s=timeout_s, keep_bytes=KEEP_BYTES)
+            result = made.run(
+                host=self._run,
+                on_output=lambda source, said: self._emit(
+                    stream, phase=place.phase, task=place.task, gate=gate, text=said, data={"stream": source}
+                ),
+            )
+        if result.ended_with_it:
+            programs = ", ".join(result.ended_with_it)
+            self._emit(
+                "background_ended",
+                phase=place.phase,
+                task=place.task,
+                gate=gate,
+                text=f"{programs} still ran in the background and was ended: a task's processes end with it",
+            )
+        return result
+
+    def _variables(self, phase: str) -> Variables:
+        known = self._variables_of.get(phase)
+        if known is None:
+            known = self._variables_of[phase] = Variables(everywhere(self._names, phase))
+        return known
 
     def _call(
         self, action: Action, name: str, place: Place, facts: Facts, *, given: Any, stream: Kind
@@ -328,14 +340,21 @@ class _Dispatch:
 
 def _check(result: CommandResult, said: Any, wanted: str | None) -> None:
     """Raise what a command failed by: its exit code, its own word, or output that is not what it was to be."""
-    result.check()
     report = report_of(said)
-    if isinstance(report, dict) and report.get("is_error") is True:
+    ended = not (result.timed_out or result.stopped)
+    if ended and isinstance(report, dict) and (report.get("is_error") is True or _reports(result, report)):
         pause: Any = report.get("retry_after")  # of a service that limits its rate
         asked = float(pause) if type(pause) in (int, float) and 0 <= pause < _LONGEST_PAUSE_S else None
-        raise CommandFailed(result.command, result.exit_code, str(report.get("result", "it reports an error")), asked)
+        told = report.get("result", report.get("error", "it reports an error"))
+        raise CommandFailed(result.command, result.exit_code, told if isinstance(told, str) else shown(told), asked)
+    result.check()
     if wanted == "json" and said is None:
         raise CommandFailed(result.command, result.exit_code, "it was to print JSON, or a JSON object on its last line")
+
+
+def _reports(result: CommandResult, report: dict[str, Any]) -> bool:
+    """Tell whether a command that failed says by itself what went wrong."""
+    return result.exit_code != 0 and ("result" in report or "error" in report or "retry_after" in report)
 
 
 def _exited(name: str, code: Any) -> CommandFailed:

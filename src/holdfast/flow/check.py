@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -9,12 +10,25 @@ from holdfast.capture.patterns import SECRET_KEYS
 from holdfast.capture.secrets import is_secret_key, keys_pattern
 from holdfast.errors import UsageError
 from holdfast.flow.condition import parse_condition
-from holdfast.flow.model import END, Action, Agent, Flow, Gate, Phase, Task, Work
-from holdfast.flow.names import FAILURE, GATE_FAILURE, TASK_FACTS, NameUnknown, find, known_names
+from holdfast.flow.model import END, Action, Agent, CommandLine, Flow, Gate, Phase, Task, Work, command_text
+from holdfast.flow.names import (
+    ANY,
+    FAILURE,
+    GATE_FAILURE,
+    TASK_FACTS,
+    VARIABLE_WORDS,
+    NameUnknown,
+    everywhere,
+    find,
+    known_names,
+    leaves,
+)
 from holdfast.flow.order import circle_in, reachable, unconditional_circle
 from holdfast.flow.read import Problem, nearest
-from holdfast.flow.template import names_in, parse_template, shell_names_in, shell_places
+from holdfast.flow.shell_text import holes_in, references_in, rewritten, warnings_in
+from holdfast.flow.template import TemplateError, names_in, shell_names_in
 from holdfast.flow.text import quoted
+from holdfast.flow.variables import Variables, variable_of, variables_in
 from holdfast.runtime.machine import FINAL
 from holdfast.runtime.usage import USAGE_NAMES
 
@@ -31,6 +45,7 @@ _AMOUNTS = ("cost", "total_cost_usd", "tool_calls")
 _ANSWER = ("output", "fail", "files", "usage", *_AMOUNTS)
 _USAGE = (*USAGE_NAMES, "tool_calls")
 _EMPTY = Phase()
+_OUTSIDE = dict.fromkeys((*VARIABLE_WORDS, "HOLDFAST_STORE"))  # variables that are there without being a fact
 
 Names = dict[str, Any]
 
@@ -40,11 +55,18 @@ def problems_of(flow: Flow) -> list[Problem]:
     return _Check(flow).problems
 
 
+def warnings_of(flow: Flow) -> list[Problem]:
+    """Return what can be carried out in a flow, and is probably a mistake."""
+    return list(dict.fromkeys(_Check(flow).warnings))
+
+
 class _Check:
     def __init__(self, flow: Flow) -> None:
         self.problems: list[Problem] = []
+        self.warnings: list[Problem] = []
         self._flow = flow
         self._names = known_names(flow)
+        self._variables: dict[str | None, Variables] = {}
         self._order = {name: at for at, name in enumerate(flow.phases)}
         self._flow_parts()
         for name, agent in flow.agents.items():
@@ -65,12 +87,18 @@ class _Check:
     def _flow_parts(self) -> None:
         flow = self._flow
         self._env(flow.env, ("env",), self._names)
+        for name in ("on_wait", "on_failure"):
+            hook = getattr(flow.hooks, name)
+            if hook is not None and (hook.run is None) == (hook.url is None):
+                self._say(("hooks", name), "a hook has one of run and url")
+            if hook is not None and hook.run is not None:
+                self._form(hook.run, ("hooks", name, "run"))
         subject = flow.subject
         if subject is not None:
             if subject.id is None and subject.issue is None:
                 self._say(("subject",), "give an id or an issue")
             if subject.read:
-                self._shell(subject.read, ("subject", "read"), self._names)
+                self._command(subject.read, ("subject", "read"), self._names)
         if END in flow.phases:
             self._say(("phases", END), f"{END!r} is where a flow ends, so no phase can be called that")
         for name in () if flow.in_order else FINAL.intersection(flow.phases):
@@ -90,7 +118,7 @@ class _Check:
         self._call_name(agent.call, (*path, "call"))
         self._env(agent.env, (*path, "env"), self._names | {"input": None})
         if agent.run is not None:
-            self._braces(agent.run, (*path, "run"))
+            self._form(agent.run, (*path, "run"))  # which facts there are depends on where it is used
 
     def _answer(self, answer: dict[str, Any], path: Path) -> None:
         """Check a scripted answer: what is in it decides what a flow does that is tried out with it."""
@@ -159,9 +187,11 @@ class _Check:
             self._text(task.summary, (*path, "summary"), after)
         for at, artifact in enumerate(task.artifacts):
             self._inside_workspace(artifact, (*path, "artifacts", at))
+        for at, file in enumerate(task.inputs):
+            self._inside_workspace(file, (*path, "inputs", at))
 
     def _gate(self, gate: Gate, path: Path, names: Names) -> None:
-        self._shell(gate.run, (*path, "run"), names)
+        self._command(gate.run, (*path, "run"), names, gate.env)
         self._env(gate.env, (*path, "env"), names)
         self._inside_workspace(gate.cwd, (*path, "cwd"))
 
@@ -182,22 +212,25 @@ class _Check:
         self._inside_workspace(action.cwd, (*path, "cwd"))
         self._value(action.input, (*path, "input"), names)
         command = action.run if own else agent.run if agent else None
+        inside = names | {"input": None if action.input is None else ANY}
         if action.run is not None:
-            self._shell(action.run, (*path, "run"), names | {"input": None})
-        elif not own and agent is not None and agent.run is not None:
-            self._shell(agent.run, (*path, "agent"), names | {"input": None}, said=f"agent {action.agent}: ")
+            self._command(action.run, (*path, "run"), inside, action.env)
+        elif command is not None and agent is not None:
+            env = {**agent.env, **action.env}
+            self._facts(command, (*path, "agent"), inside, env, f"agent {action.agent}: ")
         if command is not None:
             self._input(action, command, path)
 
-    def _input(self, action: Action, command: str, path: Path) -> None:
+    def _input(self, action: Action, command: CommandLine, path: Path) -> None:
         try:
-            uses = "input" in {name.partition(".")[0] for name in names_in(command)}
+            uses = "input" in {name.partition(".")[0] for name in self._variables_at(path).names_in(command)}
         except UsageError:
             return  # said already
         if uses and action.input is None:
-            self._say(path, f"the command {quoted(command)} has an {{input}}, and none is given: add input")
+            self._say(path, f"the command {quoted(command_text(command))} uses its input, and none is given: add input")
         if not uses and action.input is not None:
-            self._say((*path, "input"), f"the command {quoted(command)} does not use it: put {{input}} there")
+            said = f"the command {quoted(command_text(command))} does not name it: it gets it as $HOLDFAST_INPUT"
+            self.warnings.append(Problem((*path, "input"), said))
 
     def _needs(self, tasks: Mapping[str, Task], path: Path) -> None:
         for name, task in tasks.items():
@@ -246,27 +279,68 @@ class _Check:
             for key, item in value.items() if isinstance(value, dict) else enumerate(value):
                 self._value(item, (*path, key), names)
 
-    def _braces(self, text: str, path: Path) -> None:
+    def _variables_at(self, path: Path) -> Variables:
+        phase = str(path[1]) if path[0] == "phases" else None
+        known = self._variables.get(phase)
+        if known is None:
+            known = self._variables[phase] = Variables(everywhere(self._names, phase))
+        return known
+
+    def _command(self, command: CommandLine, path: Path, names: Names, env: Mapping[str, str] | None = None) -> None:
+        """Check how a command is written, and the facts that it uses."""
+        self._form(command, path)
+        self._facts(command, path, names, env or {})
+
+    def _form(self, command: CommandLine, path: Path) -> None:
+        """Check what can be said of a command wherever it is used."""
+        if any("\0" in text for text in command):
+            self._say(path, "a command has no zero byte")
+        elif isinstance(command, str):
+            roots = everywhere(self._names, None)
+            if holes := holes_in(command, roots):
+                self._say(
+                    path,
+                    f"{{{holes[0]}}} is not filled in in shell text, where facts are variables. Write\n"
+                    f"    {rewritten(command, roots)}\n"
+                    f"    or {{ {holes[0]} }} with spaces, if the braces are the command's own",
+                )
+            self.warnings += [Problem(path, warning) for warning in warnings_in(command)]
+        else:
+            for at, argument in enumerate(command):
+                self._argument(argument, (*path, at), is_program=at == 0)
+
+    def _argument(self, argument: str, path: Path, *, is_program: bool) -> None:
         try:
-            parse_template(text)
+            used = names_in(argument)
         except UsageError as error:
             self._say(path, str(error))
+            return
+        if is_program and (used or not argument.strip()):
+            self._say(path, "the program of a command is a plain name or path")
+        roots = everywhere(self._names, None)
+        for name in shell_names_in(argument):
+            if name in roots:
+                self._say(path, f"${{{name}}} is a variable of a shell; write {{{name}}} for the flow's value")
 
-    def _shell(self, text: str, path: Path, names: Names, *, said: str = "") -> None:
-        if "\0" in text:
-            self._say(path, "a command has no zero byte")
-            return
-        try:
-            used = names_in(text)
-            for name in shell_names_in(text):
-                if name in names:
-                    self._say(path, f"${{{name}}} is a variable of the shell; write {{{name}}} for the flow's value")
-            shell_places(text)
-        except UsageError as error:
-            self._say(path, f"{said}{error}")
-            return
-        for name in used:
-            self._name(name, path, names, said=said)
+    def _facts(self, command: CommandLine, path: Path, names: Names, env: Mapping[str, str], said: str = "") -> None:
+        """Check the facts that a command uses by their variables, and in the arguments of a list as `{name}`."""
+        known = self._variables_at(path)
+        given = {**self._flow.env, **env, **_OUTSIDE}
+        for variable in variables_in(command):
+            try:
+                fact = None if variable in given else known.find(variable)
+            except UsageError as error:
+                self._say(path, f"{said}{error}")
+                continue
+            if fact is not None:
+                self._name(fact.name, path, names, said=said)
+            elif variable not in given and variable in references_in(command_text(command)):
+                there = (variable_of(name) for name in leaves(names))
+                self._say(path, f"{said}there is no fact for ${variable}{nearest(variable, there)}")
+        for at, argument in enumerate([] if isinstance(command, str) else command):
+            with contextlib.suppress(TemplateError):  # said already
+                for name in names_in(argument):
+                    self._name(name, (*path, at), names, said=said)
 
     def _name(self, name: str, path: Path, names: Names, *, phase: str | None = None, said: str = "") -> None:
         parts = name.split(".")

@@ -14,18 +14,22 @@ import msgspec
 from holdfast.capture.patterns import SECRET_KEYS
 from holdfast.capture.secrets import ends_in_secret_key, is_secret_key, is_telling, keys_pattern, looks_random
 from holdfast.flow.condition import parse_condition
+from holdfast.flow.names import known_names
 from holdfast.flow.template import fill, names_in
+from holdfast.flow.variables import Variables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
-    from holdfast.flow.model import Action, Flow, Phase, Task
+    from holdfast.flow.model import Action, Flow, Gate, Phase, Task
 
-Change = Literal["same", "changed", "new", "removed"]
+Change = Literal["same", "changed", "follows", "new", "removed"]
 Will = Literal["kept", "runs", "again", "gates", "conditions", "goes_on", "failed", "gone", "never"]
 
 _NOT_DECIDING = {
     "retries", "backoff", "timeout", "max_fixes", "approve", "artifacts", "summary", "writes", "needs", "gates", "fix",
+    "inputs",
 }  # fmt: skip
 _GATE_DECIDES = {"run", "env", "cwd"}
 _FLEETING = {"budget", "run"}
@@ -34,11 +38,12 @@ _SECRET = keys_pattern(SECRET_KEYS)
 
 
 class PhaseDigest(msgspec.Struct, frozen=True):
-    """The digest of a phase and of each of its tasks; `actions` leaves gates and fixes out."""
+    """The digest of a phase and of each of its tasks; `actions` leaves gates and fixes out, `own` what is before it."""
 
     phase: str
     tasks: dict[str, str] = {}
     actions: dict[str, str] = {}
+    own: str = ""
 
 
 class FlowDigests(msgspec.Struct, frozen=True):
@@ -56,6 +61,11 @@ class PhaseChange(msgspec.Struct, frozen=True):
     will: Will | None = None
     """What carrying the run on does with it, if that was looked at; `task_wills`, with the tasks of a changed one."""
     task_wills: dict[str, Will] = {}
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether its results may be others now: it changed, or something before it did."""
+        return self.change in ("changed", "follows")
 
     def line(self) -> str:
         """Say it for people."""
@@ -81,12 +91,18 @@ class FlowChanges(msgspec.Struct, frozen=True):
         said: list[str] = []
         for one in self.phases:
             said.append(one.line())
-            if one.change == "changed" and list(one.tasks) != [one.phase]:
+            if one.is_changed and list(one.tasks) != [one.phase]:
                 said += [f"  {task}: {_said(change, one.task_wills.get(task))}" for task, change in one.tasks.items()]
         return said
 
 
-_CHANGES = {"same": "unchanged", "changed": "changed", "new": "new", "removed": "no longer in the flow"}
+_CHANGES = {
+    "same": "unchanged",
+    "changed": "changed",
+    "follows": "what comes before it changed",
+    "new": "new",
+    "removed": "no longer in the flow",
+}
 _WILLS = {
     "kept": "its results are kept",
     "runs": "it runs",
@@ -104,10 +120,13 @@ def _said(change: Change, will: Will | None) -> str:
     return _CHANGES[change] + (f", {_WILLS[will]}" if will is not None else "")
 
 
-def flow_digests(flow: Flow, params: Mapping[str, Any]) -> FlowDigests:
-    """Return the digests of a flow with these parameters."""
-    own = {name: _phase_digest(name, phase, flow, params) for name, phase in flow.phases.items()}
-    return FlowDigests(_built_on(flow, own))
+def flow_digests(flow: Flow, params: Mapping[str, Any], root: Path | None = None) -> FlowDigests:
+    """Return the digests of a flow with these parameters, and the files below `root` that it declares as inputs."""
+    names = Variables(known_names(flow))
+    own = {
+        name: _phase_digest(name, phase, flow, params, names=names, root=root) for name, phase in flow.phases.items()
+    }
+    return FlowDigests(_built_on(flow, own, names))
 
 
 def compare_flows(old: FlowDigests, new: FlowDigests) -> FlowChanges:
@@ -119,7 +138,8 @@ def compare_flows(old: FlowDigests, new: FlowDigests) -> FlowChanges:
             changes.append(PhaseChange(name, "new"))
             continue
         tasks = _compare(before.tasks, digest.tasks)
-        changes.append(PhaseChange(name, "same" if before.phase == digest.phase else "changed", tasks))
+        change: Change = "changed" if before.own != digest.own else "follows"
+        changes.append(PhaseChange(name, "same" if before.phase == digest.phase else change, tasks))
     changes += [PhaseChange(name, "removed") for name in old.phases if name not in new.phases]
     return FlowChanges(tuple(changes))
 
@@ -139,10 +159,10 @@ def question_digest(
     return _digest([clean(fill(template, lasting)), definition])
 
 
-def phases_used(phase: Phase, name: str, flow: Flow) -> set[str]:
+def phases_used(phase: Phase, name: str, flow: Flow, names: Variables) -> set[str]:
     """Return the other phases whose results a phase builds on, by the names in its texts."""
     found: set[str] = set()
-    for text in _texts_of(phase, name, flow):
+    for text in _names_of(phase, name, flow, names):
         found |= {parts[1] for parts in (used.split(".") for used in text) if parts[0] == "phases" and len(parts) > 1}
     return found - {name}
 
@@ -154,46 +174,61 @@ def _compare(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, Change
     return changes | dict.fromkeys((name for name in old if name not in new), "removed")
 
 
-def _phase_digest(name: str, phase: Phase, flow: Flow, params: Mapping[str, Any]) -> PhaseDigest:
+def _phase_digest(
+    name: str, phase: Phase, flow: Flow, params: Mapping[str, Any], *, names: Variables, root: Path | None
+) -> PhaseDigest:
     work = phase.work(name)
     actions: dict[str, str] = {}
     tasks: dict[str, str] = {}
     for task in _needs_first(work):
         needs = sorted(tasks.get(need, "") for need in work[task].needs)
-        actions[task] = _digest([_action_digest(work[task], flow, params), needs])
-        tasks[task] = _digest([actions[task], _checks_digest(work[task], flow, params)])
+        files = input_digests(work[task].inputs, root)
+        actions[task] = _digest([_action_digest(work[task], flow, params, names), needs, files])
+        tasks[task] = _digest([actions[task], _checks_digest(work[task], flow, params, names)])
     tasks, actions = {task: tasks[task] for task in work}, {task: actions[task] for task in work}
     rest = [phase.when, _plain(phase.repeat), _plain(phase.replan), _values(phase.when, params)]
-    return PhaseDigest(_digest([tasks, rest]), tasks, actions)
+    own = _digest([tasks, rest])
+    return PhaseDigest(own, tasks, actions, own)
 
 
-def _built_on(flow: Flow, phases: dict[str, PhaseDigest]) -> dict[str, PhaseDigest]:
-    """Return the digests with those of the phases in them whose results each builds on, directly or through others."""
-    uses = {name: phases_used(phase, name, flow) for name, phase in flow.phases.items()}
-    if not any(uses.values()):
-        return phases
+def _built_on(flow: Flow, phases: dict[str, PhaseDigest], names: Variables) -> dict[str, PhaseDigest]:
+    """Return the digests with the work in them that each phase builds on: of all before it, for phases hand over files.
+
+    Gates and fixes of an earlier phase are not part of it: if they change, its work is checked again and stays.
+    """
+    work = {name: [digest.actions, flow.phases[name].when] for name, digest in phases.items()}
+    order = list(phases)
     found: dict[str, PhaseDigest] = {}
-    for name, digest in phases.items():
-        below = sorted(_all_below(name, uses))
-        seal = [phases[other].phase for other in below if other in phases]
-        if not seal:
+    for place, (name, digest) in enumerate(phases.items()):
+        used = phases_used(flow.phases[name], name, flow, names)
+        below = sorted({*order[:place], *used} & work.keys(), key=order.index)
+        if not below:
             found[name] = digest
             continue
+        seal = [work[other] for other in below]
         tasks, actions = (
             {task: _digest([one, seal]) for task, one in part.items()} for part in (digest.tasks, digest.actions)
         )
-        found[name] = PhaseDigest(_digest([digest.phase, seal]), tasks, actions)
+        found[name] = PhaseDigest(_digest([digest.phase, seal]), tasks, actions, digest.own)
     return found
 
 
-def _all_below(name: str, uses: Mapping[str, set[str]]) -> set[str]:
-    found: set[str] = set()
-    ahead = [name]
-    while ahead:
-        for other in uses.get(ahead.pop(), ()):
-            if other not in found and other != name:
-                found.add(other)
-                ahead.append(other)
+def input_digests(patterns: Sequence[str], root: Path | None) -> dict[str, str]:
+    """Return the files that a task declares as its inputs, with digests of their content; a missing one is empty."""
+    if root is None or not patterns:
+        return {}
+    found: dict[str, str] = {}
+    for pattern in patterns:
+        paths = sorted(path for path in root.glob(pattern) if path.is_file())
+        for path in paths:
+            name = path.relative_to(root).as_posix()
+            try:
+                with path.open("rb") as file:
+                    found[name] = hashlib.file_digest(file, "sha256").hexdigest()
+            except OSError:
+                found[name] = ""
+        if not paths:
+            found[pattern] = ""
     return found
 
 
@@ -212,18 +247,18 @@ def _needs_first(work: Mapping[str, Task]) -> list[str]:
     return list(done)
 
 
-def _action_digest(task: Task, flow: Flow, params: Mapping[str, Any]) -> str:
+def _action_digest(task: Task, flow: Flow, params: Mapping[str, Any], names: Variables) -> str:
     said = {name: value for name, value in _plain(task).items() if name not in _NOT_DECIDING}
-    texts = [*_action_texts(task, flow), *flow.env.values()]
-    return _digest([said, _agents_of([task], flow), _params_used(texts, params), _without_secrets(flow.env)])
+    used = [*_action_names(task, flow, names), *map(names_in, flow.env.values())]
+    return _digest([said, _agents_of([task], flow), _params_used(used, params), _without_secrets(flow.env)])
 
 
-def _checks_digest(task: Task, flow: Flow, params: Mapping[str, Any]) -> str:
-    texts = [text for gate in task.gates for text in (gate.run, *gate.env.values())]
-    texts += _action_texts(task.fix, flow) if task.fix else ()
+def _checks_digest(task: Task, flow: Flow, params: Mapping[str, Any], names: Variables) -> str:
+    used = [used for gate in task.gates for used in _gate_names(gate, names)]
+    used += _action_names(task.fix, flow, names) if task.fix else ()
     gates = [{name: value for name, value in _plain(gate).items() if name in _GATE_DECIDES} for gate in task.gates]
     fixers = _agents_of([task.fix] if task.fix else [], flow)
-    return _digest([gates, _plain(task.fix), fixers, _params_used(texts, params)])
+    return _digest([gates, _plain(task.fix), fixers, _params_used(used, params)])
 
 
 def _agents_of(actions: Sequence[Action], flow: Flow) -> dict[str, Any]:
@@ -232,19 +267,25 @@ def _agents_of(actions: Sequence[Action], flow: Flow) -> dict[str, Any]:
     return {name: {key: said[key] for key in said if key not in ("role", "timeout")} for name, said in known.items()}
 
 
-def _params_used(texts: list[str], params: Mapping[str, Any]) -> dict[str, Any]:
-    names = (name.split(".") for text in texts for name in names_in(text))
+def _params_used(found: list[list[str]], params: Mapping[str, Any]) -> dict[str, Any]:
+    names = (name.split(".") for some in found for name in some)
     used = {parts[1] for parts in names if parts[0] == "params" and len(parts) > 1}
     return _without_secrets({name: params[name] for name in sorted(used) if name in params})  # type: ignore[no-any-return]
 
 
-def _action_texts(action: Action, flow: Flow) -> Iterator[str]:
+def _action_names(action: Action, flow: Flow, names: Variables) -> Iterator[list[str]]:
+    """Yield the names that each part of an action uses."""
     agent = flow.agents.get(action.agent) if action.agent else None
     own = action.run is not None or action.call is not None
-    yield from (text for text in (action.run, None if own or agent is None else agent.run) if text)
-    yield from action.env.values()
-    yield from agent.env.values() if agent else ()
-    yield from _strings(action.input)
+    command = action.run if own or agent is None else agent.run
+    if command is not None:
+        yield names.names_in(command)
+    yield from map(names_in, (*action.env.values(), *(agent.env.values() if agent else ()), *_strings(action.input)))
+
+
+def _gate_names(gate: Gate, names: Variables) -> Iterator[list[str]]:
+    yield names.names_in(gate.run)
+    yield from map(names_in, gate.env.values())
 
 
 def _strings(value: Any) -> Iterator[str]:
@@ -255,14 +296,14 @@ def _strings(value: Any) -> Iterator[str]:
             yield from _strings(item)
 
 
-def _texts_of(phase: Phase, name: str, flow: Flow) -> Iterator[list[str]]:
+def _names_of(phase: Phase, name: str, flow: Flow, names: Variables) -> Iterator[list[str]]:
     """Yield the names that each text and condition of a phase uses, those that decide where it leads aside."""
     for task in phase.work(name).values():
         for action in (task, task.fix):
             if action is not None:
-                yield from map(names_in, _action_texts(action, flow))
+                yield from _action_names(action, flow, names)
         for gate in task.gates:
-            yield from map(names_in, (gate.run, *gate.env.values()))
+            yield from _gate_names(gate, names)
     if phase.when:
         yield list(parse_condition(phase.when).names)
 

@@ -8,8 +8,8 @@ from holdfast.flow.names import find
 from holdfast.flow.position import place_name
 from holdfast.runtime.amounts import stored
 from holdfast.runtime.budget import KNOWN
+from holdfast.runtime.calls import current_step
 from holdfast.runtime.ledger import TIME
-from holdfast.runtime.steps import current_step
 
 if TYPE_CHECKING:
     from holdfast.flow.model import Flow
@@ -94,7 +94,7 @@ class Facts:
         position = self._position
         number = position.rounds.get(phase, 1)
         step = place_name(phase, number, task, position.editions.get(f"{phase}/{task}", 1))
-        record = self._run.steps.record(step)
+        record = self._run.calls.record(step)
         if record is None:
             status = "skipped" if step in position.left_out else "pending"
             return {**_NOTHING, "status": status, "artifacts": []}

@@ -7,16 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.errors import FlowInvalid, UsageError
+from holdfast.encode.documents import read_regular
+from holdfast.errors import DocumentInvalid, FlowInvalid, UsageError
 from holdfast.flow.check import problems_of
 from holdfast.flow.model import Flow
 from holdfast.flow.read import Problem, nearest, read_part
-from holdfast.flow.text import LARGEST_FILE, Document, quoted, read_text
+from holdfast.flow.text import BOUNDS, Document, quoted, read_text
 
 if TYPE_CHECKING:
     import os
 
 _MOST_PROBLEMS = 50
+PLAN_SUFFIXES = (".md", ".markdown")
+"""Of files that are plans in Markdown."""
 
 
 def load_flow(file: str | os.PathLike[str]) -> Flow:
@@ -24,15 +27,30 @@ def load_flow(file: str | os.PathLike[str]) -> Flow:
     return _made(read_document(file), str(Path(file)))
 
 
+def read_flow(file: str | os.PathLike[str]) -> tuple[Flow, Document]:
+    """Read a flow file or a plan in Markdown; return it with the line of everything in it."""
+    if Path(file).suffix.lower() in PLAN_SUFFIXES:
+        from holdfast.flow.markdown import flow_from_plan  # noqa: PLC0415 - it builds on this module
+
+        text = Path(file).read_bytes().decode("utf-8", "replace")
+        return flow_from_plan(text, str(file), run=': "$HOLDFAST_INPUT"'), Document(None)
+    document = read_document(file)
+    return _made(document, str(Path(file))), document
+
+
 def read_document(file: str | os.PathLike[str]) -> Document:
     """Return what a flow file says, with the line of everything in it."""
-    path = Path(file)
+    return read_text(read_flow_file(Path(file)), str(Path(file)))
+
+
+def read_flow_file(path: Path) -> bytes:
+    """Return the bytes of a flow or plan that the caller named; FlowInvalid if that is no file of a bearable size."""
     try:
-        with path.open("rb") as stream:
-            data = stream.read(LARGEST_FILE + 1)
-    except OSError as error:
-        raise FlowInvalid(f"it cannot be read ({error.strerror})", str(path), ()) from error
-    return read_text(data, str(path))
+        return read_regular(path, limit=BOUNDS.size_bytes, follow=True)
+    except DocumentInvalid as error:
+        raise FlowInvalid(f"it {error.detail}", str(path), ()) from None
+    except (OSError, ValueError) as error:
+        raise FlowInvalid(f"it cannot be read ({getattr(error, 'strerror', error)})", str(path), ()) from error
 
 
 def parse_flow(text: str | bytes, file: str = "flow") -> Flow:
@@ -98,11 +116,15 @@ def _made(document: Document, file: str) -> Flow:
 
 def invalid(detail: str, file: str, problems: list[Problem], document: Document | None = None) -> FlowInvalid:
     """Return the error that says what is wrong with a flow: each problem with its path, and its line where known."""
-    document = document or Document(None)
-    said = list(dict.fromkeys(_said(problem, document) for problem in _sorted(problems, document)))
+    said = sentences(problems, document or Document(None))
     rest = (f"and {len(said) - _MOST_PROBLEMS} more",) if len(said) > _MOST_PROBLEMS else ()
     count = "1 problem" if len(said) == 1 else f"{len(said)} problems"
     return FlowInvalid(f"{detail}: {count}", file, (*said[:_MOST_PROBLEMS], *rest))
+
+
+def sentences(problems: list[Problem], document: Document) -> list[str]:
+    """Return each problem with its path, and its line where known, in the order of the file."""
+    return list(dict.fromkeys(_said(problem, document) for problem in _sorted(problems, document)))
 
 
 def _sorted(problems: list[Problem], document: Document) -> list[Problem]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.errors import FlowInvalid
 from holdfast.flow.load import flow_from
-from holdfast.flow.text import LARGEST_FILE
+from holdfast.flow.text import BOUNDS
 
 if TYPE_CHECKING:
     import os
@@ -42,16 +42,17 @@ class PlanPhase(NamedTuple):
 
 def plan_phases(text: str, file: str = "plan") -> list[PlanPhase]:
     """Return the phases of a plan in their order; FlowInvalid if it has none, or one twice."""
-    if len(text) > LARGEST_FILE:
-        raise FlowInvalid(f"it is larger than {LARGEST_FILE:,} characters, which no plan needs", file, ())
+    if len(text) > BOUNDS.size_bytes:
+        raise FlowInvalid(f"it is larger than {BOUNDS.size_bytes:,} characters, which no plan needs", file, ())
     found: list[PlanPhase] = []
     problems: list[str] = []
+    seen: dict[str, int] = {}
     lines = text.splitlines()
     for begin, end, number, title in _spans(lines):
         name = _name_of(number, title)
-        twice = next((phase.line for phase in found if phase.number == number), None)
-        if twice is not None:
-            problems.append(f"line {begin + 1}: phase {number} stands on line {twice} already")
+        first = seen.setdefault(number, begin + 1)
+        if first != begin + 1:
+            problems.append(f"line {begin + 1}: phase {number} stands on line {first} already")
         body = lines[begin + 1 : end]
         checks = tuple((match[2].strip(), match[1] != " ") for line in body if (match := _TASK.match(line)))
         found.append(PlanPhase(name, number, title, "\n".join(body).strip(), begin + 1, checks, _command(body)))
@@ -63,7 +64,7 @@ def plan_phases(text: str, file: str = "plan") -> list[PlanPhase]:
 
 
 def flow_from_plan(text: str, file: str = "plan", *, run: str | None = None, **parts: Any) -> Flow:
-    """Return a flow with the plan's phases; `run` is the command for those that give none, `{input}` their text.
+    """Return a flow with the plan's phases; `run` is the command for those that give none, their text its input.
 
     Further parts of a flow (agents, budget, on_failure, ...) are given as in a file.
     """
@@ -93,10 +94,9 @@ def plan_run_id(path: str | os.PathLike[str], *, root: str | os.PathLike[str] | 
 def _phase_data(phase: PlanPhase, run: str | None) -> dict[str, Any]:
     data: dict[str, Any] = {"description": phase.title}
     if phase.command is not None:
-        return {**data, "run": phase.command.replace("{", "{{").replace("}", "}}")}
-    uses_input = run is not None and "{input" in run
+        return {**data, "run": phase.command}
     text = f"{phase.title}\n\n{phase.text}".strip().replace("{", "{{").replace("}", "}}")
-    return {**data, "run": run, **({"input": text} if uses_input else {})}
+    return {**data, "run": run, "input": text}
 
 
 def _spans(lines: list[str]) -> list[tuple[int, int, str, str]]:

@@ -6,6 +6,7 @@ shapes; `flow/check.py` knows what must fit together.
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
@@ -19,10 +20,17 @@ _DURATION_SCHEMA = {"examples": DURATION_EXAMPLES}
 
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,63}$")]
 Text = Annotated[str, Meta(min_length=1)]
+CommandLine = Text | Annotated[list[str], Meta(min_length=1)]
+"""A text for the shell, or a program with its arguments."""
 Count = Annotated[int, Meta(ge=1)]
 Number = Annotated[int, Meta(ge=0)]
 Duration = Annotated[float, Meta(gt=0, extra={"duration": True}, extra_json_schema=_DURATION_SCHEMA)]
 Pause = Annotated[float, Meta(ge=0, extra={"duration": True}, extra_json_schema=_DURATION_SCHEMA)]
+
+
+def command_text(command: CommandLine) -> str:
+    """Return a command as one text, for people."""
+    return command if isinstance(command, str) else shlex.join(command)
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -50,7 +58,7 @@ class Subject(Part, frozen=True):
     labels: list[str] = []
     assignees: list[str] = []
     branch: str | None = None
-    read: Text | None = None
+    read: CommandLine | None = None
 
 
 class Team(Part, frozen=True):
@@ -82,11 +90,11 @@ class Budget(Part, frozen=True):
 
 
 class Agent(Part, frozen=True):
-    """Who does a task: a shell command, a Python function, or a stand-in that gives scripted answers in turn."""
+    """Who does a task: a command, a Python function, or a stand-in that gives scripted answers in turn."""
 
     short = "run"
 
-    run: Text | None = None
+    run: CommandLine | None = None
     call: Text | None = None
     script: list[Any] | None = None
     role: str = ""
@@ -96,12 +104,12 @@ class Agent(Part, frozen=True):
 
 
 class Action(Part, frozen=True):
-    """One piece of work: a shell command, a Python function, or what an agent does with an input."""
+    """One piece of work: a command, a Python function, or what an agent does with an input."""
 
     short = "run"
 
     agent: Name | None = None
-    run: Text | None = None
+    run: CommandLine | None = None
     call: Text | None = None
     input: Any = None
     output: Literal["text", "json"] | None = None
@@ -115,12 +123,17 @@ class Gate(Part, frozen=True):
 
     short = "run"
 
-    run: Text
+    run: CommandLine
     level: Count | None = None
     description: str = ""
     timeout: Duration | None = None
     env: dict[str, str] = {}
     cwd: Text | None = None
+
+    @property
+    def title(self) -> str:
+        """Its description, or else its command."""
+        return self.description or command_text(self.run)
 
 
 class Approve(Part, frozen=True):
@@ -180,6 +193,7 @@ class Work(Action, frozen=True):
     destructive: Name | None = None
     approve: Approve | None = None
     artifacts: list[Text] = []
+    inputs: list[Text] = []
     summary: Text | None = None
     writes: bool = True
 
@@ -212,6 +226,23 @@ class Phase(Work, frozen=True):
         return {name: Task(**given)}
 
 
+class Hook(Part, frozen=True):
+    """Whom to tell: a command with the event in its variables, or a URL that gets it as JSON."""
+
+    short = "run"
+
+    run: Text | None = None
+    url: Annotated[str, Meta(pattern=r"^https?://")] | None = None
+    timeout: Duration = 10.0
+
+
+class Hooks(Part, frozen=True):
+    """Who hears of what happens in a run, each event once at most."""
+
+    on_wait: Hook | None = None
+    on_failure: Hook | None = None
+
+
 class Flow(Part, frozen=True):
     """A whole workflow."""
 
@@ -224,7 +255,9 @@ class Flow(Part, frozen=True):
     agents: dict[Name, Agent] = {}
     budget: Budget | None = None
     start: Name | None = None
+    run_id: Text | None = None
     on_failure: OnFailure = OnFailure()
+    hooks: Hooks = Hooks()
     env: dict[str, str] = {}
     timeout: Duration | None = None
 

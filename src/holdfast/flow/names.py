@@ -8,7 +8,7 @@ from holdfast.errors import UsageError
 from holdfast.flow.read import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from holdfast.flow.model import Flow, Phase
 
@@ -62,11 +62,17 @@ VARIABLE_WORDS = {
     "HOLDFAST_RUN": "the run",
     "HOLDFAST_PHASE": "the phase",
     "HOLDFAST_TASK": "the task",
-    "HOLDFAST_ATTEMPT": "the number of this try",
+    "HOLDFAST_ATTEMPT": "the number of this attempt; in fix and replan, the number of the fix or plan",
     "HOLDFAST_KEY": "of a task with `effect`, a key that is the same in every try: hand it to services that take an "
     "idempotency key",
 }
-"""What each environment variable of a command means."""
+"""What each environment variable means that every command has."""
+
+SOME_VARIABLE_WORDS = {
+    "HOLDFAST_INPUT": "what the action's `input` came to, if it has one",
+    "HOLDFAST_FAILURE": "what went wrong; in fix and replan",
+}
+"""What each variable means that a command has unasked where there is such a fact."""
 
 TASK_FACTS: dict[str, Any] = {
     "status": None,
@@ -112,6 +118,12 @@ def known_names(flow: Flow) -> dict[str, Any]:
     }
 
 
+def everywhere(names: dict[str, Any], phase: str | None) -> dict[str, Any]:
+    """Return the known names with those that are known only in some places of a phase."""
+    tasks = names["phases"][phase]["tasks"] if phase in names["phases"] else {}
+    return names | {"tasks": tasks, "input": ANY, "result": ANY, "output": None} | GATE_FAILURE
+
+
 def phase_names(name: str, phase: Phase) -> dict[str, Any]:
     """Return the tree of names below one phase."""
     return {**_PHASE_FACTS, "tasks": dict.fromkeys(phase.work(name), TASK_FACTS)}
@@ -131,6 +143,15 @@ def find(tree: Mapping[str, Any], name: str) -> Any:
         else:
             raise NameUnknown(_lost(parts, at, value))
     return value
+
+
+def leaves(tree: Mapping[str, Any], above: str = "") -> Iterator[str]:
+    """Yield every dotted name of a tree that has nothing known below it."""
+    for name, below in tree.items():
+        if isinstance(below, dict):
+            yield from leaves(below, f"{above}{name}.")
+        else:
+            yield f"{above}{name}"
 
 
 def finder(tree: Mapping[str, Any]) -> Callable[[str], Any]:

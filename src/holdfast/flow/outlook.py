@@ -36,7 +36,7 @@ class _Outlook:
         self._position: Position = msgspec.convert(_section(head, POSITION, {}), Position)
         self._states: Mapping[str, PhaseState] = getattr(_section(head, "phases", None), "phases", {})
         self._gated: Mapping[str, Any] = getattr(_section(head, "gates", None), "tasks", {})
-        self._steps = {record["step"]: record["event"] for record in (head.log("steps") if head else [])}
+        self._steps = {record["step"]: record["event"] for record in (head.calls if head else [])}
 
     def phase(self, one: PhaseChange) -> PhaseChange:
         """Return a change with what will be done."""

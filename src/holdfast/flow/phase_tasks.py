@@ -1,27 +1,30 @@
-"""The tasks of one phase: alone, or as a graph in which each waits for those it needs."""
+"""The tasks of one phase: alone, or several at once, each as soon as those it needs are done."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from holdfast.capture.sections import typed
 from holdfast.errors import HoldfastError
-from holdfast.flow.quiet import Quiet
 from holdfast.model import sections
-from holdfast.runtime.graphs import Graphs
+from holdfast.model.triggers import Trigger
+from holdfast.runtime.attempt import failure_of
+from holdfast.runtime.batches import make_batches
 from holdfast.runtime.leaving import is_leaving
+from holdfast.runtime.together import run_in_order
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
     from holdfast.flow.facts import Facts
-    from holdfast.flow.model import Phase, Task
+    from holdfast.flow.model import Phase
     from holdfast.flow.tasks import Tasks
-    from holdfast.flow.voice import Voice
     from holdfast.run import Run
-    from holdfast.runtime.graph import TaskGraph
 
 _LONGEST_FAILURE = 4000
-_GRAPH_LAG_S = 1.0
 
 
 class PhaseFailed(HoldfastError):
@@ -38,14 +41,12 @@ class PhaseFailed(HoldfastError):
 
 
 class PhaseTasks:
-    """Carries out the tasks of phases, one phase at a time."""
+    """Carries out the tasks of phases, one phase at a time: each task as soon as those it needs are done."""
 
-    def __init__(self, run: Run, tasks: Tasks, voice: Voice) -> None:
+    def __init__(self, run: Run, tasks: Tasks) -> None:
         self._run = run
         self._tasks = tasks
-        self._voice = voice
-        self._graphs = run.attach("graph", Graphs(Quiet(run), lag_s=_GRAPH_LAG_S))
-        self._filled: set[str] = set()
+        self._view = run.attach("graph", GraphView(), journaled=True)
 
     def do(self, name: str, phase: Phase, facts: Facts) -> dict[str, dict[str, Any]]:
         """Return what each task came to; PhaseFailed if one did not come to its end."""
@@ -53,60 +54,125 @@ class PhaseTasks:
         if not work:
             return {}
         if len(work) > 1:
-            return self._do_graph(name, phase, facts)
+            return self._do_all(name, phase, facts)
         ((task, definition),) = work.items()
         try:
             return {task: self._tasks.carry_out(name, task, definition, facts)}
         except Exception as error:
             raise failure_of_tasks(name, {task: error}) from error
 
-    def _do_graph(self, name: str, phase: Phase, facts: Facts) -> dict[str, dict[str, Any]]:
-        graph = self._graph(name, phase)
-        if name not in self._filled:
-            self._filled.add(name)
-            for task, definition in phase.tasks.items():
-                graph.add(task, _Node(self._tasks, name, task, definition, facts), needs=definition.needs)
-        result = graph.run(limit=phase.parallel)
-        if not result.is_whole:
-            raise failure_of_tasks(name, {task: result.errors[task] for task in result.failed}, result.blocked)
-        return {task: self._result(name, task) for task in phase.tasks}
+    def _do_all(self, name: str, phase: Phase, facts: Facts) -> dict[str, dict[str, Any]]:
+        run, view = self._run, self._view
+        needs = {task: tuple(definition.needs) for task, definition in phase.tasks.items()}
+        results: dict[str, dict[str, Any]] = {}
+        errors: dict[str, Exception] = {}
+        kept = {task for task in phase.tasks if self._tasks.is_settled(name, task)}
+        with run.lock:
+            view.begin(name, needs, kept)
 
-    def _graph(self, name: str, phase: Phase) -> TaskGraph:
-        """Return the graph of a phase; a task counts as done there if its step of this round is."""
-        graph = self._graphs.graph(name)
-        known = graph.snapshot()
-        done = {
-            task: node
-            for task, node in known.tasks.items()
-            if task in phase.tasks and node.status in ("completed", "skipped") and self._is_settled(name, task)
-        }
-        for task in done:
-            self._voice("task_kept", phase=name, task=task)
-        batches = known.completed_batches if done else []
-        graph.restore(sections.Graph(id=name, tasks=done, completed_batches=batches))
-        return graph
+        def do(task: str) -> bool:
+            with run.lock:
+                batch = view.start(task, run.now())
+            if batch is not None:
+                run.save(Trigger.STAGE_COMPLETE, f"before batch {batch}")
+            try:
+                results[task] = done = self._tasks.carry_out(name, task, phase.tasks[task], facts)
+            except Exception as error:
+                if is_leaving(error):
+                    raise
+                errors[task] = error
+                with run.lock:
+                    view.change(task, status="failed", error=failure_of(error), completed_at=run.now())
+                return False
+            place = {"step": self._tasks.step_name(name, task), "summary": done.get("summary", "")}
+            with run.lock:
+                over = view.end(task, run.now(), place)
+            if over is not None:
+                run.save(Trigger.BATCH_COMPLETE, f"batch {over}")
+            return True
 
-    def _is_settled(self, name: str, task: str) -> bool:
-        record = self._run.steps.record(self._tasks.step_name(name, task))
-        return record is not None and record["event"] in ("done", "skipped")
+        run_in_order(needs, do, limit=phase.parallel)
+        if errors:
+            held = tuple(task for task in needs if task not in results and task not in errors)
+            with run.lock:
+                for task in held:
+                    view.change(task, status="blocked")
+            raise failure_of_tasks(name, {task: errors[task] for task in needs if task in errors}, held)
+        return {task: results[task] for task in phase.tasks}
 
-    def _result(self, name: str, task: str) -> dict[str, Any]:
-        record = self._run.steps.record(self._tasks.step_name(name, task))
-        found = record.get("result") if record else None
-        return found if isinstance(found, dict) else {}
 
+class GraphView:
+    """Where the tasks of each phase stand, and which batches (levels of their graph) are behind it; a live section."""
 
-class _Node:
-    """A task as a function of its phase's graph; what came of it is in its step, the graph holds only where that is."""
+    gives_typed = True
 
-    def __init__(self, tasks: Tasks, phase: str, task: str, definition: Task, facts: Facts) -> None:
-        self._tasks = tasks
-        self._given = (phase, task, definition, facts)
+    def __init__(self) -> None:
+        self._value = sections.Graph(id="graph")
+        self.changes = 0
 
-    def __call__(self) -> dict[str, Any]:
-        phase, task, *_ = self._given
-        done = self._tasks.carry_out(*self._given)
-        return {"step": self._tasks.step_name(phase, task), "summary": done.get("summary", "")}
+    def snapshot(self) -> sections.Graph:
+        """Return it as its section."""
+        return self._value
+
+    def restore(self, value: Any) -> None:
+        """Take a section back."""
+        self._value = typed("graph", value)
+        self.changes += 1
+
+    def begin(self, phase: str, needs: dict[str, tuple[str, ...]], kept: set[str]) -> None:
+        """Show the tasks of a phase, those that are kept as completed; the last phase stands beside it from now on."""
+        others = dict(self._value.others)
+        if self._value.tasks and self._value.id != phase:
+            others[self._value.id] = msgspec.structs.replace(self._value, others={})
+        before = others.pop(phase, None) if self._value.id != phase else self._value
+        known = before.tasks if before is not None else {}
+        batches = {task: number for number, batch in enumerate(make_batches(needs), 1) for task in batch}
+        tasks = {}
+        for task, wanted in needs.items():
+            node = known.get(task, sections.TaskNode(status="pending"))
+            status = "completed" if task in kept else "pending"
+            tasks[task] = msgspec.structs.replace(node, status=status, needs=list(wanted), batch=batches[task])
+        self._put(id=phase, tasks=tasks, others=others, completed_batches=self._over(tasks), current_batch=None)
+
+    def start(self, task: str, now: datetime) -> int | None:
+        """Show that a task begins; return the number of its batch if it is the first of it."""
+        node = self._value.tasks[task]
+        is_first = node.batch not in (self._value.current_batch, *self._value.completed_batches)
+        is_first = is_first and node.batch is not None and node.batch > (self._value.current_batch or 0)
+        if node.status != "completed":
+            self.change(task, status="running", started_at=now, error=None, attempts=node.attempts + 1)
+        if is_first:
+            self._put(current_batch=node.batch)
+        return node.batch if is_first else None
+
+    def end(self, task: str, now: datetime, result: dict[str, Any]) -> int | None:
+        """Show that a task is done; return the number of the batch that is over with it."""
+        node = self._value.tasks[task]
+        if node.status != "completed" or node.result is None:  # killed after its call was kept, before this was shown
+            self.change(task, status="completed", completed_at=node.completed_at or now, result=result)
+        over = self._over(self._value.tasks)
+        new = [number for number in over if number not in self._value.completed_batches]
+        if new:
+            current = self._value.current_batch
+            self._put(completed_batches=over, current_batch=None if current in over else current)
+        return new[-1] if new else None
+
+    def change(self, task: str, **fields: Any) -> None:
+        """Show a task with other fields."""
+        node = msgspec.structs.replace(self._value.tasks[task], **fields)
+        self._put(tasks={**self._value.tasks, task: node})
+
+    def _over(self, tasks: dict[str, sections.TaskNode]) -> list[int]:
+        numbers = sorted({node.batch for node in tasks.values() if node.batch is not None})
+        return [
+            number
+            for number in numbers
+            if all(node.status == "completed" for node in tasks.values() if node.batch == number)
+        ]
+
+    def _put(self, **fields: Any) -> None:
+        self._value = msgspec.structs.replace(self._value, **fields)
+        self.changes += 1
 
 
 def failure_of_tasks(name: str, failed: Mapping[str, Any], held: tuple[str, ...] = ()) -> Exception:

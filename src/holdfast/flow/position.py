@@ -14,7 +14,7 @@ DEFINITION, POSITION = "flow", "flow_position"
 
 # Rows, and no mapping from names to digests: under a name such as "auth" a digest would be taken for a credential.
 _TaskRow = tuple[str, str, str]
-_PhaseRow = tuple[str, str, list[_TaskRow]]
+_PhaseRow = tuple[str, str, str, list[_TaskRow]]
 
 
 class FlowRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,12 +26,14 @@ class FlowRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Parameters that are not what the definition has them by default."""
     digests: list[_PhaseRow] = []
     file: str | None = None
+    project: str | None = None
+    """The folder that `file` is relative to."""
 
 
 def rows_of(digests: FlowDigests) -> list[_PhaseRow]:
     """Return digests as they are stored."""
     return [
-        (name, one.phase, [(task, digest, one.actions[task]) for task, digest in one.tasks.items()])
+        (name, one.phase, one.own, [(task, digest, one.actions[task]) for task, digest in one.tasks.items()])
         for name, one in digests.phases.items()
     ]
 
@@ -40,8 +42,10 @@ def digests_of(rows: list[_PhaseRow]) -> FlowDigests:
     """Return stored digests."""
     return FlowDigests(
         {
-            name: PhaseDigest(phase, {task: one for task, one, _ in tasks}, {task: action for task, _, action in tasks})
-            for name, phase, tasks in rows
+            name: PhaseDigest(
+                phase, {task: one for task, one, _ in tasks}, {task: action for task, _, action in tasks}, own
+            )
+            for name, phase, own, tasks in rows
         }
     )
 

@@ -14,7 +14,7 @@ from holdfast.flow.events import Event, json_line
 from holdfast.flow.view import BudgetView, PhaseView, TaskView, View, fold
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 Style = Literal["live", "lines", "json"]
 
@@ -23,6 +23,7 @@ _MOST_TASKS = 12
 _BAR = 20
 _OFTEN_S = 0.1
 _TICK_S = 1.0
+_FAILURES = {"task_failed", "phase_failed", "flow_failed"}
 _QUIET = {"task_output", "checkpoint", "budget", "gate_started", "protected"}
 
 
@@ -56,6 +57,7 @@ class Progress:
         self._output = output
         self._drawn = 0
         self._drawn_at = float("-inf")
+        self._failures: list[str] = []
         self._lock = threading.Lock()
 
     def __call__(self, event: Event) -> None:
@@ -65,11 +67,17 @@ class Progress:
             if self._style == "json":
                 self._write(json_line(event))
             elif self._style == "lines":
-                line = line_of(event, output=self._output)
+                line = line_of(event, output=self._output, said=self._failures)
                 if line is not None:
                     self._write(line + "\n")
             else:
                 self._live(event)
+            if event.kind in _FAILURES and event.text:
+                self._failures.append(event.text.partition("\n")[0])
+
+    def unsaid(self, text: str) -> str:
+        """Return a text without the failures that were shown already."""
+        return text if self._style == "json" else without_said(text, self._failures)
 
     def _live(self, event: Event) -> None:
         now = event.at.timestamp()
@@ -158,26 +166,39 @@ def _rows(view: View, now: float | None) -> list[tuple[int, str]]:
     head = f"{view.flow} · run {view.run}" if view.flow else "not begun"
     if view.started_at is not None and now is not None:
         head += f" · {show_duration(now - view.started_at)}"
-    rows = [(_FIRST, f"{head} · {view.status}" + (f": {view.detail}" if view.detail else ""))]
+    said = [task.detail for phase in view.phases.values() for task in phase.tasks.values() if task.status == "failed"]
+    said = [detail for detail in said if detail]  # each failure stands once, where it happened
+    detail = without_said(view.detail, said)
+    rows = [(_FIRST, f"{head} · {view.status}" + (f": {detail}" if detail else ""))]
     for name, phase in view.phases.items():
         is_open = phase.status in ("running", "failed")
-        rows.append((_RUNS if is_open else _REST, _phase_line(name, phase)))
+        rows.append((_RUNS if is_open else _REST, _phase_line(name, phase, said)))
         rows += _task_rows(phase, now) if is_open else []
     rows += [(_STANDS, _budget_line(name, one)) for name, one in view.budgets.items() if one.limit is not None]
     rows += [(_BESIDE, f"  | {line}") for line in view.output] if view.status == "running" else []
     if view.checkpoint:
         age = f" ({show_duration(now - view.checkpoint_at)} ago)" if now and view.checkpoint_at is not None else ""
-        rows.append((_STANDS, f"saved: {view.checkpoint}{age}"))
+        rows.append((_STANDS, f"saved: {without_said(view.checkpoint, said)}{age}"))
     if view.waiting:
-        rows.append((_FIRST, f"? waiting: {view.waiting}"))
+        rows.append((_FIRST, f"? waiting: {without_said(view.waiting, said)}"))
         rows += [(_FIRST, f"  {view.hint}")] if view.hint else []
     if view.unprotected:
         rows.append((_FIRST, f"! UNPROTECTED {view.unprotected}"))
     return rows
 
 
-def line_of(event: Event, *, output: bool = False) -> str | None:
-    """Return an event as a line for a log, and below it what a failed task printed or what to do; None for none."""
+def without_said(text: str, said: Sequence[str]) -> str:
+    """Return a text without the failures in it that were said before: what is left tells where, and to what it led."""
+    for failure in sorted(said, key=len, reverse=True):
+        text = text.replace(failure, "")
+    return text.rstrip(" :;") if said else text
+
+
+def line_of(event: Event, *, output: bool = False, said: Sequence[str] = ()) -> str | None:
+    """Return an event as a line for a log, and below it what a failed task printed or what to do; None for none.
+
+    A failure that was `said` before is not repeated by the phase and the flow that fail by it.
+    """
     if event.kind == "task_output":
         return "\n".join(f"  | {clean(line)}" for line in event.text.splitlines()) or None if output else None
     if event.kind in _QUIET:
@@ -190,12 +211,17 @@ def line_of(event: Event, *, output: bool = False) -> str | None:
         place,
         event.gate or "",
         f"[{show_duration(took)}]" if took is not None else "",
-        event.text.partition("\n")[0],
+        _head(event, said),
     ]
     line = clean(" ".join(part for part in parts if part))
     hint = event.data.get("hint")
     below = event.text.splitlines()[1:] if event.kind == "task_failed" else ()
     return "\n".join([line, *(f"  | {clean(one)}" for one in below), *([f"  {clean(hint)}"] if hint else [])])
+
+
+def _head(event: Event, said: Sequence[str]) -> str:
+    head = event.text.partition("\n")[0]
+    return without_said(head, said) if event.kind in ("phase_failed", "flow_failed", "waiting") else head
 
 
 def clean(text: str) -> str:
@@ -227,7 +253,7 @@ def _columns(text: str) -> int:
     )
 
 
-def _phase_line(name: str, phase: PhaseView) -> str:
+def _phase_line(name: str, phase: PhaseView, said: Sequence[str]) -> str:
     done = sum(task.status in ("done", "kept", "skipped") for task in phase.tasks.values())
     parts = [f"{_SIGNS[phase.status]} {name}"]
     if len(phase.tasks) > 1:
@@ -240,8 +266,8 @@ def _phase_line(name: str, phase: PhaseView) -> str:
         parts.append(show_duration(phase.took_s))
     if phase.status == "kept":
         parts.append("kept from before")
-    if phase.detail:
-        parts.append(f"- {phase.detail}")
+    if detail := without_said(phase.detail, said):
+        parts.append(f"- {detail}")
     return "  ".join(parts)
 
 

@@ -166,7 +166,10 @@ def _refusal(refused: str, hint: Any, value: Any) -> str:
         return f"{quoted(value)} is no choice here{nearest(value, choices)}"
     if "matching regex" in refused:
         return _no_name(value)
-    return f"{refused.partition(' - at ')[0].replace('`', '')} for {_told(value)}"
+    refused, _, at = refused.partition(" - at ")
+    if refused.startswith("Expected `str`, got `") and "[" in at:
+        return "each argument of a command is text: put numbers and words like true in quotes"
+    return f"{refused.replace('`', '')} for {_told(value)}"
 
 
 def _no_name(value: object) -> str:

@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 import msgspec
 
 from holdfast.flow import model
+from holdfast.flow.keys import KEYS
 from holdfast.flow.model import Part
-from holdfast.flow.names import NAME_WORDS, VARIABLE_WORDS
-from holdfast.flow.words import WORDS
+from holdfast.flow.names import NAME_WORDS, SOME_VARIABLE_WORDS, VARIABLE_WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _PARTS = (
     model.Flow, model.Phase, model.Task, model.Work, model.Action, model.Gate, model.Agent, model.Approve,
-    model.OnFailure, model.Replan, model.Repeat, model.Route, model.Budget, model.Param, model.Subject, model.Team,
+    model.OnFailure, model.Replan, model.Repeat, model.Route, model.Budget, model.Hooks, model.Hook, model.Param,
+    model.Subject, model.Team,
 )  # fmt: skip
 _WORDS_OF_TYPES = {str: "text", bool: "true or false", int: "a whole number", float: "a number", Any: "anything"}
 _NAMED = {
@@ -38,11 +39,14 @@ Names are made of a-z, A-Z, 0-9, `_` and `-`, at most 64 of them, with no `-` at
 """
 _NAMES = """\
 ## Names
-In templates as `{phases.plan.summary}`, in conditions without braces. Below `result`, `params` and what else is data, a
-name goes on: `phases.plan.result.files.0`. A name that is unknown is refused when the file is read."""
+As `{phases.plan.summary}` in `input`, `approve`, `summary`, `env` and the arguments of a command that is a list; in a
+text for the shell as the variable `$HOLDFAST_PHASES_PLAN_SUMMARY`; in conditions without braces. Below `result`,
+`params` and what else is data, a name goes on: `phases.plan.result.files.0`. A name that is unknown is refused when the
+file is read."""
 _VARIABLES = """
 ## Environment variables
-Every command has these, besides those of `env`:"""
+Every command has those of `env`, those of the [names](#names) above that its text uses (upper case, `_` for `.` and
+`-`; with `_FILE` at the end the name of a file that has the value, while the command runs), and these:"""
 
 
 def flow_reference() -> str:
@@ -53,7 +57,7 @@ def flow_reference() -> str:
     lines += [_NAMES, "\n| name | value |\n|---|---|"]
     lines += [f"| `{name}` | {word} |" for name, word in NAME_WORDS.items()]
     lines += [_VARIABLES, "\n| variable | value |\n|---|---|"]
-    lines += [f"| `{name}` | {word} |" for name, word in VARIABLE_WORDS.items()]
+    lines += [f"| `{name}` | {word} |" for name, word in (VARIABLE_WORDS | SOME_VARIABLE_WORDS).items()]
     lines += [""]
     return "\n".join(lines[:-1]) + "\n"
 
@@ -70,7 +74,7 @@ def _part(part: type[Part]) -> Iterator[str]:
     hints = get_type_hints(part, include_extras=True)
     for field in sorted(msgspec.structs.fields(part), key=lambda one: not one.required):
         if field.name not in known:
-            word = WORDS[field.encode_name].replace("|", "\\|")
+            word = KEYS[field.encode_name].replace("|", "\\|")
             yield f"| `{field.encode_name}` | {_value(hints[field.name])} | {_default(field)} | {word} |"
 
 
@@ -79,7 +83,7 @@ def _default(field: msgspec.structs.FieldInfo) -> str:
         return "must be given"
     value = field.default if field.default is not msgspec.NODEFAULT else None
     if value in (None, "", msgspec.UNSET) or isinstance(value, Part):
-        return f"`{getattr(value, str(value.short))}`" if isinstance(value, Part) else ""
+        return f"`{getattr(value, value.short)}`" if isinstance(value, Part) and value.short else ""
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from holdfast.flow.digests import compare_flows
 from holdfast.flow.outlook import foresee
 from holdfast.flow.position import place_name, raised
-from holdfast.flow.tasks import again_from_gates, worked
 from holdfast.model.sections import PhaseState
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
     from holdfast.flow.digests import FlowChanges, FlowDigests, PhaseChange
     from holdfast.flow.model import Flow
     from holdfast.flow.position import Kept
@@ -45,7 +45,7 @@ def take_changes(run: Run, flow: Flow, position: Kept, old: FlowDigests, new: Fl
                 continue
             state = known.get(name, PhaseState())
             status = state.status
-            if change.change == "changed" and (status != "pending" or state.attempt > 0):
+            if change.is_changed and (status != "pending" or state.attempt > 0):
                 marks[name] = "open"
                 if status not in ("pending", "running"):
                     due[name] = None
@@ -70,7 +70,7 @@ def _goes_on(flow: Flow, position: Kept, changes: FlowChanges) -> bool:
         return False
     return all(
         one.change in ("same", "removed")
-        or (one.change == "changed" and (one.phase == value.current or one.phase not in value.visits))
+        or (one.is_changed and (one.phase == value.current or one.phase not in value.visits))
         for one in changes.phases
     )
 
@@ -79,22 +79,69 @@ def _begin_tasks_anew(run: Run, position: Kept, change: PhaseChange, old: FlowDi
     """Give each changed task a new edition, so that its step is another one; the same work is not done again."""
     phase = change.phase
     number = position.value.rounds.get(phase, 1)
-    states = dict(run.gates.snapshot().tasks)
-    before = dict(states)
     for task, became in change.tasks.items():
-        gated = place_name(phase, number, task)
-        if became == "removed":
-            states.pop(gated, None)
         if became != "changed":
             continue
         name = f"{phase}/{task}"
-        done = run.steps.record(place_name(phase, number, task, position.value.editions.get(name, 1)))
+        done = run.calls.record(place_name(phase, number, task, position.value.editions.get(name, 1)))
         position.change(editions=raised({name: 1, **position.value.editions}, name))
-        if old.phases[phase].actions.get(task) != new.phases[phase].actions.get(task):
-            states.pop(gated, None)
-        elif gated in states:
-            states[gated] = again_from_gates(states[gated])
-        elif done is not None and done["event"] == "done":
-            states[gated] = worked(done.get("result"))
-    if states != before:
-        run.gates.restore(msgspec.structs.replace(run.gates.snapshot(), tasks=states))
+        action = new.phases[phase].actions.get(task)
+        work = f"{place_name(phase, number, task)}/work"
+        is_same_work = old.phases[phase].actions.get(task) == action
+        if is_same_work and done is not None and done["event"] == "done" and run.calls.kept(work) is None:
+            # It had no gates before: if it has some now, only they are run.
+            run.calls.adopt("task", work, {"response": done.get("result"), "message": ""}, inputs=action or "")
+
+
+def run_again(run: Run, flow: Flow, position: Kept, tasks: Iterable[tuple[str, str]], why: str) -> None:
+    """Let tasks, and everything after their phases, run again, whatever is kept of them."""
+    wanted = set(tasks)
+    if not wanted:
+        return
+    order = list(flow.phases)
+    first = min(order.index(phase) for phase, _ in wanted)
+    with run.lock:
+        marks, due = dict(position.value.marks), dict.fromkeys(position.value.due)
+        for phase in order[:first]:
+            if run.phases.state(phase).status in _SETTLED and phase not in due:
+                marks[phase] = "kept"
+        for phase in order[first:]:
+            state = run.phases.state(phase)
+            if state.status == "pending" and state.attempt == 0:
+                continue
+            marks[phase] = "open"
+            if state.status not in ("pending", "running"):
+                due[phase] = None
+            number = position.value.rounds.get(phase, 1)
+            for task in flow.phases[phase].work(phase):
+                if order.index(phase) > first or (phase, task) in wanted:
+                    name = f"{phase}/{task}"
+                    position.change(editions=raised({name: 1, **position.value.editions}, name))
+                    _void(run, f"{place_name(phase, number, task)}/work")
+        if run.head is not None and "waits" in run.head.sections:
+            run.waits.withdraw()
+        position.change(marks=marks, due=list(due), current=flow.first, is_done=False)
+        run.note("runs again", ", ".join("/".join(one) for one in sorted(wanted)), why=why)
+
+
+def _void(run: Run, path: str) -> None:
+    if run.calls.kept(path) is not None:
+        run.calls.void(path)
+
+
+def lost_artifacts(run: Run, flow: Flow, position: Kept, root: Path) -> dict[tuple[str, str], str]:
+    """Return the tasks that are kept and whose files are gone, each with the first of them."""
+    found: dict[tuple[str, str], str] = {}
+    for phase, definition in flow.phases.items():
+        number = position.value.rounds.get(phase, 1)
+        for task, one in definition.work(phase).items():
+            if not one.artifacts:
+                continue
+            path = place_name(phase, number, task, position.value.editions.get(f"{phase}/{task}", 1))
+            record = run.calls.record(path) or {}
+            done = record.get("result") if record.get("event") == "done" else None
+            made = done.get("artifacts", ()) if isinstance(done, dict) else ()
+            lost = next((name for name in made if not (root / name).is_file()), None)
+            if lost is not None:
+                found[phase, task] = lost
+    return found

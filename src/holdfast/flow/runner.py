@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from holdfast.capture.redact import RedactingPacker
+from holdfast.encode.types import TypeRegistry
 from holdfast.errors import (
     BudgetExhausted,
     EffectUncertain,
     FlowInvalid,
     HeadMoved,
+    IntegrityError,
     LeaseLost,
     NotFound,
     RunCancelled,
@@ -23,26 +27,33 @@ from holdfast.flow.actions import Actions, Place
 from holdfast.flow.digests import FlowChanges, FlowDigests, compare_flows, flow_digests
 from holdfast.flow.facts import Facts
 from holdfast.flow.functions import resolve_functions
+from holdfast.flow.hooks import HookSender
 from holdfast.flow.load import bind_params, check_flow
-from holdfast.flow.model import Action
+from holdfast.flow.model import Action, Hooks
+from holdfast.flow.names import find
 from holdfast.flow.outlook import foresee
 from holdfast.flow.phase_tasks import PhaseTasks
 from holdfast.flow.position import DEFINITION, POSITION, FlowRecord, Kept, Position, digests_of, place_name, rows_of
+from holdfast.flow.reporter import Reporter
 from holdfast.flow.result import FlowResult
-from holdfast.flow.resume import take_changes
+from holdfast.flow.resume import lost_artifacts, run_again, take_changes
 from holdfast.flow.states import States
+from holdfast.flow.task_output import OutputFiles
 from holdfast.flow.tasks import Tasks
-from holdfast.flow.template import fill_shell
-from holdfast.flow.voice import Voice
+from holdfast.flow.template import fill
 from holdfast.flow.walk import FlowStopped, Walk, limits_of
 from holdfast.model import sections
+from holdfast.model.ids import check_run_id
 from holdfast.model.redaction import Redacted
 from holdfast.model.sections import WORKSPACE
-from holdfast.recover.record import SECTION as AFRESH
+from holdfast.recovery.record import SECTION as AFRESH
+from holdfast.runtime.nearest import hint
+from holdfast.settings.apply import redaction_rules
+from holdfast.settings.values import RedactionSettings
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from holdfast.engine import Holdfast
     from holdfast.flow.events import Observer
@@ -66,27 +77,36 @@ def run_flow(
     functions: Mapping[str, Callable[..., Any]] | None = None,
     file: str | None = None,
     trusted: bool = True,
+    from_phase: str | None = None,
+    redo: Sequence[str] = (),
+    project: str | None = None,
 ) -> FlowResult:
     """Begin a flow, or carry it on from where its run stands, until it ends, waits or fails; return how it ended.
 
     The same call resumes it. A run that waits for a person blocks, or with `waiting="leave"` returns `waiting`.
     Functions that the flow names are taken from `functions`, or if it is `trusted` from modules that are imported.
+    What is kept is valid while definitions, parameters, declared input files and everything before it are the same;
+    `from_phase` and `redo` (`PHASE` or `PHASE/TASK`) let phases and tasks run again all the same, with what follows.
     """
     flow = check_flow(flow, file)
-    name = run_id or flow.name
+    name = run_id or run_name(flow, params)
     known = _stored(hf, name)
     values = _bound(name, flow, known, params)
-    over = _over(hf, name, flow, values, known)
+    again = _wanted_again(flow, from_phase, redo)
+    root = Path(workspace) if workspace is not None else Path.cwd()
+    over = _over(hf, name, flow, values, known, root=root) if not again else None
     if over is not None:
         return over
     calls = resolve_functions(flow, functions, trusted=trusted)
     run = hf.run(name, workspace=workspace, waiting=waiting)
-    voice = Voice(run, observer)
-    run.on_wait = voice.tell_wait  # before it is entered: one that is paused waits there
+    outputs = OutputFiles.of(hf, name)
+    hooks = HookSender(run, flow, Path(workspace or ".")) if flow.hooks != Hooks() else None
+    report = Reporter(run, observer, outputs.take if outputs else None, hooks.take if hooks else None)
+    run.on_wait = report.tell_wait  # before it is entered: one that is paused waits there
     runner: Runner | None = None
     try:
         with run:
-            runner = Runner(run, flow, values, functions=calls, voice=voice, file=file)
+            runner = Runner(run, flow, values, functions=calls, report=report, file=file, project=project, again=again)
             runner.carry_on()
     except RunWaiting as wait:
         return _ended(run, flow, runner, "waiting", wait.question, waits_for=wait.wait)
@@ -96,17 +116,64 @@ def run_flow(
         return _ended(run, flow, runner, "failed", str(stopped))
     except (LeaseLost, HeadMoved) as lost:
         return _ended(run, flow, runner, "elsewhere", str(lost))
+    finally:
+        if outputs is not None:
+            outputs.close()
+        for failure in hooks.close() if hooks is not None else ():
+            report("hook_failed", text=failure)
     return _ended(run, flow, runner, "completed", "")
 
 
+def run_name(flow: Flow, params: dict[str, Any] | None) -> str:
+    """Return the run of a flow that names none: its `run_id`, filled in, or its name; other parameters, another run."""
+    defaults = {key: one.default for key, one in flow.params.items() if one.default is not msgspec.UNSET}
+    values = defaults | (params or {})
+    if flow.run_id is not None:
+        filled = fill(flow.run_id, lambda name: find({"params": values, "flow": {"name": flow.name}}, name))
+        return check_run_id(filled)
+    given = {key: value for key, value in values.items() if value != defaults.get(key) and not _is_secret(key, value)}
+    if not given:
+        return flow.name
+    packed = msgspec.json.encode(given, order="deterministic", enc_hook=repr)
+    return f"{flow.name}-{hashlib.sha256(packed).hexdigest()[:8]}"
+
+
+def _is_secret(key: str, value: Any) -> bool:
+    """Tell whether a parameter would be kept out of the store: then no name may be made of it."""
+    rules = redaction_rules(RedactionSettings())
+    text = msgspec.json.encode({key: value}, enc_hook=repr).decode()
+    return rules is not None and RedactingPacker(TypeRegistry(), rules).text(text) != text
+
+
+def _wanted_again(flow: Flow, from_phase: str | None, redo: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the tasks that are to run again; UsageError for a phase or task that the flow does not have."""
+    if isinstance(redo, str):
+        raise UsageError(f"redo={redo!r} is one text: give a list, redo=[{redo!r}]")
+    found: list[tuple[str, str]] = []
+    for name in (*([from_phase] if from_phase is not None else ()), *redo):
+        phase, _, task = name.partition("/")
+        if phase not in flow.phases:
+            raise UsageError(f"there is no phase {phase!r} in flow {flow.name!r}: {hint(phase, flow.phases)}")
+        tasks = list(flow.phases[phase].work(phase))
+        if task and task not in tasks:
+            raise UsageError(f"phase {phase!r} has no task {task!r}: {hint(task, tasks)}")
+        found += [(phase, one) for one in ([task] if task else tasks)] or [(phase, phase)]
+    return found
+
+
 def preview(
-    hf: Holdfast | None, flow: Flow, *, run_id: str | None = None, params: dict[str, Any] | None = None
+    hf: Holdfast | None,
+    flow: Flow,
+    *,
+    run_id: str | None = None,
+    params: dict[str, Any] | None = None,
+    root: Path | None = None,
 ) -> FlowChanges:
     """Return what became of a flow since its run was last carried on, and what carrying it on will do."""
     flow = check_flow(flow)
-    name = run_id or flow.name
+    name = run_id or run_name(flow, params)
     known = _stored(hf, name) if hf is not None else None
-    new = flow_digests(flow, _bound(name, flow, known, params))
+    new = flow_digests(flow, _bound(name, flow, known, params), root)
     if hf is None or known is None:
         return foresee(None, flow, FlowDigests(), new)
     return foresee(hf.latest(name), flow, digests_of(known.digests), new)
@@ -128,7 +195,7 @@ def _kept_before(run: Run, flow: Flow, position: Position) -> KeptBefore:
         for number in range(1, position.rounds.get(phase, 1) + 1)
         for task in definition.work(phase)
     )
-    records = [record for name in names if (record := run.steps.record(name)) and record["event"] == "done"]
+    records = [record for name in names if (record := run.calls.record(name)) and record["event"] == "done"]
     results = [record["result"] for record in records if isinstance(record.get("result"), dict)]
     return KeptBefore(
         tasks=len(records),
@@ -147,24 +214,29 @@ class Runner:
         params: dict[str, Any],
         *,
         functions: Mapping[str, Callable[..., Any]],
-        voice: Voice,
+        report: Reporter,
         file: str | None,
+        project: str | None = None,
+        again: Sequence[tuple[str, str]] = (),
     ) -> None:
         self._run = run
         self._flow = flow
-        self._voice = voice
+        self._report = report
         self._root = run.workspace.path if run.has_workspace else Path.cwd()
         self._is_new = run.head is None or DEFINITION not in run.head.sections
         run.declare_phases(*flow.phases, plan=file)
-        self._position = run.attach(POSITION, Kept(Position(current=flow.first)))
-        digests = flow_digests(flow, params)
-        self.changes = self._take_in(params, digests, file)
+        self._position = run.attach(POSITION, Kept(Position(current=flow.first)), journaled=True)
+        digests = flow_digests(flow, params, self._root)
+        self.changes = self._take_in(params, digests, file, project)
+        self._take_redo(again)
         self.kept = _kept_before(run, flow, self._position.value)
         self._set_up_budget(flow.budget)
         self._actions = Actions(
-            run, flow, self._position, params=params, functions=functions, root=self._root, emit=self._voice
+            run, flow, self._position, params=params, functions=functions, root=self._root, emit=self._report
         )
-        self.tasks = Tasks(run, flow, self._position, actions=self._actions, root=self._root, emit=self._voice)
+        self.tasks = Tasks(
+            run, flow, self._position, actions=self._actions, root=self._root, digests=digests, emit=self._report
+        )
         self.walk = Walk(
             run,
             flow,
@@ -173,9 +245,9 @@ class Runner:
             digests=digests,
             actions=self._actions,
             tasks=self.tasks,
-            phase_tasks=PhaseTasks(run, self.tasks, self._voice),
+            phase_tasks=PhaseTasks(run, self.tasks),
             states=States(run, flow, self._position),
-            voice=self._voice,
+            report=self._report,
         )
 
     def carry_on(self) -> None:
@@ -184,30 +256,48 @@ class Runner:
         states = self._run.phases.snapshot().phases
         over = {name: _OVER[states[name].status] for name in phases if name in states and states[name].status in _OVER}
         data = {"flow": self._flow.name, "run": self._run.id, "phases": phases, **({"over": over} if over else {})}
-        self._voice("flow_started" if self._is_new else "flow_resumed", data=data)
+        self._report("flow_started" if self._is_new else "flow_resumed", data=data)
         if not self.changes.is_same:
-            self._voice("flow_changed", text="; ".join(self.changes.lines()), data=msgspec.to_builtins(self.changes))
+            self._report("flow_changed", text="; ".join(self.changes.lines()), data=msgspec.to_builtins(self.changes))
         self._set_up_people()
         self.walk.carry_on()
-        self._voice.catch_up()
+        self._report.catch_up()
         kept = self.kept
         done = {"done": self.tasks.done, "kept": kept.tasks, "saved_s": kept.took_s, "saved_tokens": kept.tokens}
-        self._voice("flow_done", data=done)
+        self._report("flow_done", data=done)
 
-    def _take_in(self, params: dict[str, Any], digests: FlowDigests, file: str | None) -> FlowChanges:
+    def _take_in(
+        self, params: dict[str, Any], digests: FlowDigests, file: str | None, project: str | None
+    ) -> FlowChanges:
         """Let the run follow this definition from the next checkpoint on; return what became of the one before."""
         run, flow = self._run, self._flow
-        definition = run.attach(DEFINITION, Kept(FlowRecord(flow={})))
+        definition = run.attach(DEFINITION, Kept(FlowRecord(flow={})), journaled=True)
         changes = FlowChanges()
         if not self._is_new:
             changes = take_changes(run, flow, self._position, digests_of(definition.value.digests), digests)
         given = [name for name, value in params.items() if value != flow.params[name].default]
         record = FlowRecord(
-            flow=msgspec.to_builtins(flow), params=params, given=given, digests=rows_of(digests), file=file
+            flow=msgspec.to_builtins(flow),
+            params=params,
+            given=given,
+            digests=rows_of(digests),
+            file=file,
+            project=project,
         )
         if record != definition.value:
             definition.change(**msgspec.structs.asdict(record))
         return changes
+
+    def _take_redo(self, again: Sequence[tuple[str, str]]) -> None:
+        """Let tasks run again that somebody names, and those whose files are lost."""
+        run, flow, position = self._run, self._flow, self._position
+        if not self._is_new:
+            run_again(run, flow, position, again, "it was asked for")
+            lost = lost_artifacts(run, flow, position, self._root)
+            told = "; ".join(f"{phase}/{task} made {name}" for (phase, task), name in lost.items())
+            run_again(run, flow, position, lost, f"files are gone: {told}")
+            if lost:
+                self._report("flow_changed", text=f"files are gone, so their tasks run again: {told}")
 
     def _set_up_budget(self, limits: Limits | None) -> None:
         budget = self._run.budget
@@ -220,7 +310,7 @@ class Runner:
 
     def _warned(self, warning: BudgetWarning) -> None:
         text = f"{warning.budget}: {warning.used} of {warning.limit} used"
-        self._voice("budget_warning", text=text, data={"budget": warning.budget})
+        self._report("budget_warning", text=text, data={"budget": warning.budget})
 
     def _set_up_people(self) -> None:
         """Put team and subject into their sections, the subject as it is now."""
@@ -241,7 +331,7 @@ class Runner:
             changed = run.subject.differences(now)
             if changed:
                 run.note("subject changed", f"{name}: {', '.join(changed)}")
-                self._voice("subject_changed", text=f"{name}: {', '.join(changed)}", data={"fields": changed})
+                self._report("subject_changed", text=f"{name}: {', '.join(changed)}", data={"fields": changed})
         run.subject.update(**{field: getattr(now, field) for field in ("id", *_SUBJECT_FIELDS)})
 
     def _read_subject(self, name: str) -> dict[str, Any]:
@@ -251,7 +341,7 @@ class Runner:
             return {}
         facts = self.walk.facts(self._flow.first)
         place = Place("", "subject", "subject")
-        result = self._actions.shell(fill_shell(subject.read, facts), _READ, place, facts, "task_output")
+        result = self._actions.execute(subject.read, _READ, place, facts, "task_output")
         said = result.json() if result.succeeded else None
         if not isinstance(said, dict):
             raise SubjectUnavailable(name, result.problem or "its command did not print a JSON object")
@@ -285,17 +375,30 @@ def _stored(hf: Holdfast, name: str) -> FlowRecord | None:
         raise UsageError(f"section {DEFINITION!r} of run {name!r} is no flow: choose another run id") from None
 
 
-def _over(hf: Holdfast, name: str, flow: Flow, values: dict[str, Any], known: FlowRecord | None) -> FlowResult | None:
+def origin_of(hf: Holdfast, name: str) -> tuple[str | None, str | None] | None:
+    """Return the project and the file of the flow that a run follows, None if it follows none."""
+    try:
+        known = _stored(hf, name)
+    except (UsageError, IntegrityError):
+        return None
+    return (known.project, known.file) if known is not None else None
+
+
+def _over(
+    hf: Holdfast, name: str, flow: Flow, values: dict[str, Any], known: FlowRecord | None, *, root: Path
+) -> FlowResult | None:
     """Return how a run ended that has nothing left to do, None if it can be carried on."""
     if known is None:
         return None
     head = hf.latest(name)
     status = head.summary.status
-    changes = compare_flows(digests_of(known.digests), flow_digests(flow, values))
+    changes = compare_flows(digests_of(known.digests), flow_digests(flow, values, root))
     ending: Ending = "cancelled" if status == "cancelled" else "completed"
     if status == "cancelled" or (status == "completed" and changes.is_same):
         run = hf.run(name)
         position = Kept(msgspec.convert(head.section(POSITION), Position))
+        if status == "completed" and lost_artifacts(run, flow, position, root):
+            return None
         facts = Facts(run, flow, values, position, budget=run.budget, phase=flow.first)
         statuses, results = _came_to(run, flow, facts)
         return FlowResult(

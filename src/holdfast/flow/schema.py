@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from holdfast.flow import model
+from holdfast.flow.keys import KEYS
 from holdfast.flow.model import DURATION_EXAMPLES, Flow, Part
-from holdfast.flow.words import WORDS
 
 _SCALARS = ["string", "number", "boolean", "array"]
 
@@ -21,7 +21,7 @@ def flow_schema() -> dict[str, Any]:
     for name, definition in definitions.items():
         for key, field in definition.get("properties", {}).items():
             _allow_one_for_many(field)
-            field["description"] = WORDS[key]
+            field["description"] = KEYS[key]
         short = _class(name).short
         if short is not None:
             plain = definition["properties"][short]

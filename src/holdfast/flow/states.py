@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from holdfast.errors import UsageError
 from holdfast.flow.model import END
 from holdfast.flow.order import ways_out
-from holdfast.recover.sections import RECOVERY_TRIGGER
+from holdfast.recovery.sections import RECOVERY_TRIGGER
 from holdfast.runtime.machine import COMPLETE, StateMachine
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class States:
         ways = {name: [_state(way) for way in ways_out(flow, name)] for name in flow.phases}
         self._machine = StateMachine(run, states=list(flow.phases), transitions=ways, initial=flow.first)
         try:
-            run.attach("workflow", self._machine)
+            run.attach("workflow", self._machine, journaled=True)
         except UsageError:  # it stood in a phase that is no longer in the flow
             run.register("workflow", self._machine)
         self._take_reset(run, flow, position)

@@ -5,19 +5,17 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
-
 from holdfast.capture.redact import RedactingPacker
 from holdfast.errors import HoldfastError
 from holdfast.flow.actions import Place, may_retry
 from holdfast.flow.digests import question_digest
 from holdfast.flow.position import place_name, raised
-from holdfast.flow.template import fill, fill_shell
-from holdfast.model.sections import CoderResult, GateResult
+from holdfast.flow.template import fill
 from holdfast.model.sections import GatedTask as GatedState
+from holdfast.model.sections import GateResult
 from holdfast.runtime.attempt import Retry, attempt
 from holdfast.runtime.checks import Gate as Check
-from holdfast.runtime.gates import FAILED, RESPONDED, GatedTask, Response
+from holdfast.runtime.gates import FAILED, GatedTask, Response
 from holdfast.runtime.leaving import is_leaving
 from holdfast.runtime.output import cut
 from holdfast.runtime.stopwatch import Stopwatch
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from holdfast.flow.actions import Actions
+    from holdfast.flow.digests import FlowDigests
     from holdfast.flow.facts import Facts
     from holdfast.flow.model import Flow, Gate, Task
     from holdfast.flow.position import Kept
@@ -89,12 +88,14 @@ class Tasks:
         *,
         actions: Actions,
         root: Path,
+        digests: FlowDigests,
         emit: Callable[..., None],
     ) -> None:
         self._run = run
         self._flow = flow
         self._position = position
         self._actions = actions
+        self._digests = digests
         self.budget = run.budget
         self._root = root
         self._emit = emit
@@ -115,8 +116,7 @@ class Tasks:
     def carry_out(self, phase: str, task: str, definition: Task, facts: Facts) -> dict[str, Any]:
         """Do a task, or return what came of it in an earlier life of the run."""
         place = Place(phase, task, self.step_name(phase, task))
-        record = self._run.steps.record(place.name)
-        if record is not None and record["event"] in ("done", "skipped"):
+        if self.is_settled(phase, task):
             return self._keep(place, definition, facts)
         if (
             definition.approve is not None
@@ -136,9 +136,10 @@ class Tasks:
         except Exception as error:
             if is_leaving(error):
                 raise
+            self._actions.forget_answers(place)
             self._emit("task_failed", phase=phase, task=task, text=str(error), data={"duration_s": watch.took_s})
             raise
-        if (self._run.steps.record(place.name) or {}).get("event") == "skipped":
+        if (self._run.calls.record(place.name) or {}).get("event") == "skipped":
             self._emit("task_skipped", phase=phase, task=task, text="it may have happened already")
             return done
         with self._run.lock:
@@ -147,6 +148,10 @@ class Tasks:
         self._emit("task_done", phase=phase, task=task, text=done.get("summary", ""), data=took)
         self.budget.check()
         return done
+
+    def is_settled(self, phase: str, task: str) -> bool:
+        """Tell whether what a task came to is kept."""
+        return self._run.calls.kept(self.step_name(phase, task)) is not None
 
     def tell_begun(self, place: Place, definition: Task) -> None:
         """Say that a task begins."""
@@ -164,7 +169,7 @@ class Tasks:
         def retried(error: Exception) -> bool:
             again = may_retry(error)
             if again:
-                self.budget.reserve(retries=1)
+                self._actions.forget_answers(place)
                 self._emit("task_retry", phase=place.phase, task=place.task, text=str(error))
             return again
 
@@ -186,7 +191,7 @@ class Tasks:
         approve = definition.approve
         assert approve is not None
         text = fill(approve.question, facts)
-        about = self.asker.about(approve.question, facts)
+        about = self.asker.about(approve.question, facts, self._digests.phases[place.phase].tasks[place.task])
         question = Question(f"approve:{place.name}", text, place.phase, place.task, about=about)
         try:
             self.asker.ask(question)
@@ -226,18 +231,22 @@ class Tasks:
             name,
             inner.work,
             [
-                Check(inner.check(number, gate), gate.description or gate.run, gate.level or number)
+                Check(inner.check(number, gate), gate.title, gate.level or number)
                 for number, gate in enumerate(definition.gates, 1)
             ],
             fix=inner.fix if definition.fix is not None else None,
             max_fixes=definition.max_fixes,
             files=definition.writes and self._run.has_workspace,
             fingerprint=self._fingerprint(name),
+            inputs=self._digests.phases[place.phase].actions[place.task],
         )
         if name in self._run.gates.snapshot().tasks and task.state.stage == FAILED:
             task.retry()
-        inner.kept(task)
-        outcome = task.run()
+        with self._run.calls.outside():  # its work is the same when only its gates changed
+            work = self._run.calls.kept(f"{name}/work")
+            if work is not None and work.input == self._digests.phases[place.phase].actions[place.task]:
+                inner.kept(task)
+            outcome = task.run()
         if not outcome.success:
             raise TaskFailed(place.name, outcome.error.message if outcome.error else outcome.stage)
         done = outcome.response if isinstance(outcome.response, dict) else {"result": outcome.response}
@@ -291,7 +300,7 @@ def _last_write(run: Run) -> float:
     if run.head is None or "gates" not in run.head.sections or not run.has_workspace:
         return 0.0
     last = 0.0
-    for change in run.workspace.changes():
+    for change in run.workspace.changes(run.workspace.before_entry):
         try:
             last = max(last, (run.workspace.path / change.path).lstat().st_mtime)
         except OSError:
@@ -361,6 +370,7 @@ class _Gated:
         definition = self._definition
 
         def failed(number: int, error: Exception, pause_s: float | None) -> None:
+            self._actions.forget_answers(self._place)
             if pause_s is not None:
                 self._actions.budget.reserve(retries=1)
                 self._emit(
@@ -389,13 +399,11 @@ class _Gated:
         """Return a gate as a function that runs its command and says what came of it."""
 
         def run() -> GateResult:
-            name = gate.description or gate.run
+            name = gate.title
             level = gate.level or number
             self._say("gate_started", name, level=level)
             facts = self._known()
-            result = self._actions.shell(
-                fill_shell(gate.run, facts), gate, self._place, facts, "task_output", gate=name
-            )
+            result = self._actions.execute(gate.run, gate, self._place, facts, "task_output", gate=name)
             problem = result.problem if result.timed_out or result.exit_code in (126, 127) else ""
             said = GateResult(
                 level=level,
@@ -520,15 +528,3 @@ class Asker:
 def is_worked(state: GatedState) -> bool:
     """Tell whether the worker of a gated task is done, whatever its gates said."""
     return state.coder_result is not None and state.coder_result.status == "success"
-
-
-def again_from_gates(state: GatedState) -> GatedState:
-    """Return a gated task's state so that its gates run again, and its worker does not if it is done."""
-    if not is_worked(state):
-        return state
-    return msgspec.structs.replace(state, stage=RESPONDED, gate_results=[], fix_attempt=0, error=None)
-
-
-def worked(result: Any) -> GatedState:
-    """Return the state of a gated task whose work was done when it had no gates yet."""
-    return GatedState(stage=RESPONDED, coder_response=result, coder_result=CoderResult(status="success"))

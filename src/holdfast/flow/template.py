@@ -1,7 +1,7 @@
 """Texts with values in them: `{failure}`, `{phases.research.summary}`, `{params.goal}`.
 
-Strict: every brace is a name or doubled (`{{`), and `${NAME}` belongs to the shell. In a shell command a value is
-always data: it is quoted for the place where it stands (`flow/quoting.py`). `{name:raw}` puts it in as it is.
+For prompts, questions, summaries, environment variables and the arguments of a command that is a list; never for the
+text of a shell. Strict: every brace is a name or doubled (`{{`), and `${NAME}` belongs to a shell further on.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from holdfast.flow.quoting import Shell, TemplateError, quote_in_double, quote_in_single, quote_word
+from holdfast.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from holdfast.flow.quoting import Place
-
-_NAME = re.compile(r"\{\s*([A-Za-z_][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+)*)\s*(?::\s*(raw)\s*)?\}")
+_NAME = re.compile(r"\{\s*([A-Za-z_][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+)*)\s*\}")
 _SHELL_NAME = re.compile(r"\$\{[#!]?([A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-])([^{}]*)\}")
-_LONGEST_WORD = 100_000  # the kernel refuses an argument of 131,072 bytes
-_MOST_HOLES = 500  # of one command: each is looked at with all that stands before it
+LONGEST_WORD = 100_000
+"""Bytes of one argument or variable: the kernel refuses 131,072."""
+
+
+class TemplateError(UsageError):
+    """A text whose braces are wrong, or a value that cannot stand where it is to."""
 
 
 class Hole(NamedTuple):
-    """A name in a template, and how its value is put there."""
+    """A name in a template."""
 
     name: str
-    raw: bool
-    at: int
 
 
 @lru_cache(4096)
@@ -49,8 +49,8 @@ def parse_template(text: str) -> tuple[str | Hole, ...]:
         elif char == "{":
             match = _NAME.match(text, at)
             if match is None:
-                raise TemplateError(f"{text[at : at + 20]!r} is no name; write {{{{ for a plain brace")
-            parts += ["".join(literal), Hole(match[1], match[2] is not None, at)]
+                raise TemplateError(f"{text[at : at + 20]!r} is not a name; write {{{{ for a plain brace")
+            parts += ["".join(literal), Hole(match[1])]
             literal = []
             at = match.end()
         elif char == "}":
@@ -68,12 +68,12 @@ def names_in(text: str) -> list[str]:
 
 
 def shell_names_in(text: str) -> list[str]:
-    """Return the variables of the shell that a command uses as `${NAME}`."""
+    """Return the variables of the shell that a text uses as `${NAME}`."""
     return [match[1] for match in _SHELL_NAME.finditer(text)]
 
 
 def fill(text: str, value_of: Callable[[str], Any]) -> str:
-    """Return a text with its values in it, as they are: for prompts, environment variables, summaries."""
+    """Return a text with its values in it, as they are."""
     return "".join(
         part if isinstance(part, str) else shown(value_of(part.name), part.name) for part in parse_template(text)
     )
@@ -83,7 +83,7 @@ def fill_value(value: Any, value_of: Callable[[str], Any]) -> Any:
     """Return a value with every text in it filled in; a text that is one name alone becomes the value itself."""
     if isinstance(value, str):
         parts = parse_template(value)
-        if len(parts) == 1 and isinstance(parts[0], Hole) and not parts[0].raw:
+        if len(parts) == 1 and isinstance(parts[0], Hole):
             return value_of(parts[0].name)
         return fill(value, value_of)
     if isinstance(value, dict):
@@ -93,21 +93,28 @@ def fill_value(value: Any, value_of: Callable[[str], Any]) -> Any:
     return value
 
 
-def fill_shell(text: str, value_of: Callable[[str], Any]) -> str:
-    """Return a shell command with its values in it, each quoted so that it is data wherever it stands."""
-    places = iter(shell_places(text))
-    done: list[str] = []
-    for part in parse_template(text):
-        if isinstance(part, str):
-            done.append(part)
-            continue
-        value = shown(value_of(part.name), part.name)
-        if len(value.encode("utf-8", "surrogateescape")) > _LONGEST_WORD:
+def fill_arguments(arguments: Sequence[str], value_of: Callable[[str], Any]) -> list[str]:
+    """Return the arguments of a command with their values.
+
+    One that begins with `-` only because of its value could be read as an option: it is refused unless `--` is before.
+    """
+    filled: list[str] = []
+    for template in arguments:
+        argument = fill(template, value_of)
+        size = len(argument.encode("utf-8", "surrogateescape"))
+        if size > LONGEST_WORD:
             raise TemplateError(
-                f"{{{part.name}}} is {len(value):,} characters, too long for a command: hand it over in a file"
+                f"the argument {template!r} is {size:,} bytes, too long for a command: use a text for the shell, and "
+                "the fact's variable that ends in _FILE"
             )
-        done.append(_QUOTE[next(places)](value))
-    return "".join(done)
+        first = next(iter(parse_template(template)), "")
+        if argument.startswith("-") and isinstance(first, Hole) and "--" not in arguments[: len(filled)]:
+            raise TemplateError(
+                f"the argument {template!r} is {argument[:40]!r}, which a program reads as an option because of its "
+                "value: put '--' before it, or write --option={...}"
+            )
+        filled.append(argument)
+    return filled
 
 
 def shown(value: Any, name: str = "") -> str:
@@ -120,36 +127,7 @@ def shown(value: Any, name: str = "") -> str:
         try:
             text = json.dumps(value, ensure_ascii=False, allow_nan=False)
         except (TypeError, ValueError):
-            raise TemplateError(f"{{{name}}} is a {type(value).__name__}, which is no text") from None
+            raise TemplateError(f"{{{name}}} is a {type(value).__name__}, which is not text") from None
     if "\0" in text:
-        raise TemplateError(f"{{{name}}} holds a zero byte, which no command can take")
+        raise TemplateError(f"{{{name}}} has a zero byte in it, which no command can take")
     return text
-
-
-_QUOTE: dict[Place, Callable[[str], str]] = {
-    "word": quote_word,
-    "single": quote_in_single,
-    "double": quote_in_double,
-    "raw": str,
-}
-
-
-@lru_cache(4096)
-def shell_places(text: str) -> tuple[Place, ...]:
-    """Return for each hole of a command how the shell reads the place; TemplateError where no quoting is safe."""
-    if len(text) > _LONGEST_WORD:
-        raise TemplateError(f"a command of {len(text):,} characters is too long: put it into a script")
-    parts = parse_template(text)
-    if sum(isinstance(part, Hole) for part in parts) > _MOST_HOLES:
-        raise TemplateError(f"a command with more than {_MOST_HOLES} names in it: put it into a script")
-    lexer = Shell()
-    places: list[Place] = []
-    for part in parts:
-        if isinstance(part, str):
-            lexer.feed(part)
-        else:
-            place: Place = "raw" if part.raw else lexer.place(part.name)
-            places.append(place)
-            lexer.take_value(part.name, raw=part.raw)
-    lexer.finish()
-    return tuple(places)

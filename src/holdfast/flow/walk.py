@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from holdfast.flow.model import Flow, Phase, Replan
     from holdfast.flow.phase_tasks import PhaseTasks
     from holdfast.flow.position import Kept
+    from holdfast.flow.reporter import Reporter
     from holdfast.flow.states import States
     from holdfast.flow.tasks import Tasks
-    from holdfast.flow.voice import Voice
     from holdfast.model.sections import Failure
     from holdfast.run import Run
     from holdfast.runtime.phase import Phase as EnteredPhase
@@ -70,7 +70,7 @@ class Walk:
         tasks: Tasks,
         phase_tasks: PhaseTasks,
         states: States,
-        voice: Voice,
+        report: Reporter,
     ) -> None:
         self._run = run
         self._flow = flow
@@ -81,7 +81,7 @@ class Walk:
         self._tasks = tasks
         self._phase_tasks = phase_tasks
         self._states = states
-        self._voice = voice
+        self._report = report
 
     def facts(self, name: str) -> Facts:
         """Return the values behind names, as a phase sees them."""
@@ -129,7 +129,7 @@ class Walk:
         phase = self._flow.phases[name]
         position = self._position
         if position.value.marks.get(name) == "kept":
-            self._voice("phase_kept", phase=name, text=self._run.phases.state(name).summary)
+            self._report("phase_kept", phase=name, text=self._run.phases.state(name).summary)
             return
         self._enter(name, phase)
         if name in position.value.due:
@@ -183,20 +183,20 @@ class Walk:
             self._skip(name, "rejected")
             return
         watch = Stopwatch(self._run.monotonic)
-        self._voice("phase_started", phase=name, data={"visit": self._position.value.rounds.get(name, 1)})
+        self._report("phase_started", phase=name, data={"visit": self._position.value.rounds.get(name, 1)})
         try:
             with self._run.phase(name) as entered, self._budget_of(name, phase):
                 done = self._phase_tasks.do(name, phase, facts)
                 _keep_artifacts(name, entered, done)
                 entered.summarise(_summary(done))
         except PhaseFailed as error:
-            self._voice("phase_failed", phase=name, text=error.detail, data={"duration_s": watch.took_s})
-            self._voice.catch_up()
+            self._report("phase_failed", phase=name, text=error.detail, data={"duration_s": watch.took_s})
+            self._report.catch_up()
             if self._tasks.rejected is not None:
                 raise self._stop(name, str(self._tasks.rejected)) from error
             return
-        self._voice("phase_done", phase=name, text=_summary(done), data={"duration_s": watch.took_s})
-        self._voice.catch_up()
+        self._report("phase_done", phase=name, text=_summary(done), data={"duration_s": watch.took_s})
+        self._report.catch_up()
 
     def _next(self, name: str) -> str:
         phase = self._flow.phases[name]
@@ -277,7 +277,7 @@ class Walk:
         number = run.phases.replans.count(name)
         replan = phase.replan
         if replan is not None:
-            self._voice("replan", phase=name, text=reason, data={"number": number, "limit": replan.limit})
+            self._report("replan", phase=name, text=reason, data={"number": number, "limit": replan.limit})
             facts = self.facts(name).having(failure=reason, attempt=number)
             place = Place(name, "replan", f"{name}/replan {number}")
             try:
@@ -287,7 +287,7 @@ class Walk:
                 if not isinstance(told, PhaseFailed):
                     raise
                 failed = ReplanFailed(name, f"its replan failed: {told.detail}")
-                self._voice("phase_failed", phase=name, text=failed.detail)
+                self._report("phase_failed", phase=name, text=failed.detail)
                 with run.lock:
                     position.change(replanning=without(position.value.replanning, name))
                     run.phases.fail(name, failed)
@@ -298,14 +298,14 @@ class Walk:
 
     def _skip(self, name: str, reason: str) -> None:
         self._run.phases.skip(name, reason)
-        self._voice("phase_skipped", phase=name, text=reason)
+        self._report("phase_skipped", phase=name, text=reason)
 
     def _stop(self, name: str, reason: str) -> FlowStopped:
         """Record that the run is given up here; the next call begins with this phase."""
         with self._run.lock:
             self._position.change(stopped=name)
         self._run.save(Trigger.ERROR_OCCURRED, f"stopped at {name}: {first_line(reason)}"[:500], phase=name)
-        self._voice("flow_failed", phase=name, text=reason)
+        self._report("flow_failed", phase=name, text=reason)
         return FlowStopped(name, reason)
 
     def _is_approved(self, name: str, phase: Phase, facts: Facts) -> bool:
@@ -354,7 +354,7 @@ class _Replan:
 
     def run(self) -> None:
         """Do it, unless it is done."""
-        self._run.steps.begin_attempt(self._place.phase)
+        self._run.calls.begin_attempt(self._place.phase)
         self._run.step(self._place.name, self.work, wrote_files=self._run.has_workspace)
 
     def work(self) -> dict[str, Any]:

@@ -23,6 +23,7 @@ class Bench:
 
     def run(self, data, *, observer=None, waiting="leave", hf=None, files=True, **options):
         flow = flow_from(data) if isinstance(data, dict) else data
+        options.setdefault("run_id", flow.name)
         self.events = []
         opened = hf or self.open()
         try:

@@ -12,7 +12,7 @@ def test_a_run_is_carried_on_from_the_store_until_it_waits_or_ends(bench):
     flow = {
         "flow": "p",
         "params": {"x": "1"},
-        "phases": {"one": bench.say("one"), "ask": {"approve": "ok?"}, "two": bench.say("two-{params.x}")},
+        "phases": {"one": bench.say("one"), "ask": {"approve": "ok?"}, "two": bench.say("two-$HOLDFAST_PARAMS_X")},
     }
     assert bench.run(flow, params={"x": "7"}).status == "waiting"
     with bench.open() as hf:

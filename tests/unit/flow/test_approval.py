@@ -5,12 +5,12 @@ import pytest
 AWS_KEY = "AKIAIOSFODNN7EXAMPLE"
 
 
-def ship(bench, run="pushed-{params.br}", question="Push {params.br}?", **more):
+def ship(bench, run="pushed-$HOLDFAST_PARAMS_BR", question="Push {params.br}?", **more):
     phase = {"approve": question, "run": bench.say(run), **more}
     return {"flow": "p", "params": {"br": "dev"}, "on_failure": "abort", "phases": {"ship": phase, "b": "true"}}
 
 
-def task(bench, run="pushed-{params.br}", question="Push {params.br}?"):
+def task(bench, run="pushed-$HOLDFAST_PARAMS_BR", question="Push {params.br}?"):
     tasks = {"ship": {"approve": question, "run": bench.say(run)}, "other": "true"}
     return {"flow": "p", "params": {"br": "dev"}, "phases": {"both": {"tasks": tasks}}}
 

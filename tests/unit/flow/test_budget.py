@@ -12,16 +12,16 @@ def budgeted(limits, **phases):
 def test_templates_and_conditions_know_what_is_used_limited_and_left(bench):
     usage = {"result": "x", "usage": {"input_tokens": 60}, "cost": 0.25}
     (bench.workspace / "a.json").write_text(json.dumps(usage))
-    tokens = "budget.tokens"
     flow = budgeted(
         {"tokens": 100, "time": "1h", "other": {"turns": 3}},
         a="cat a.json",
-        b=f"echo {{{tokens}.used}} {{{tokens}.limit}} {{{tokens}.left}} {{budget.money.used}} [{{budget.money.left}}]",
-        c="echo {budget.tokens}",
-        d="echo {budget}",
+        b="echo $HOLDFAST_BUDGET_TOKENS_USED $HOLDFAST_BUDGET_TOKENS_LIMIT $HOLDFAST_BUDGET_TOKENS_LEFT "
+        "$HOLDFAST_BUDGET_MONEY_USED [$HOLDFAST_BUDGET_MONEY_LEFT]",
+        c="echo $HOLDFAST_BUDGET_TOKENS",
+        d="echo $HOLDFAST_BUDGET",
         e={"run": "echo few", "when": "budget.tokens.left > 50"},
         f={"run": "echo enough", "when": "budget.tokens.left > 5 and 3000 < budget.time.left"},
-        g="echo {budget.turns.left}",
+        g="echo $HOLDFAST_BUDGET_TURNS_LEFT",
     )
     done = bench.run(flow)
     assert done.status == "completed"
@@ -75,3 +75,22 @@ def test_the_last_of_a_list_of_messages_says_what_the_call_cost(bench):
         assert (spending["tokens"].used, spending["money"].used) == (30, 0.5)
     (bench.workspace / "a.json").write_text(json.dumps([{**messages[-1], "is_error": True, "result": "overloaded"}]))
     assert "overloaded" in bench.run(budgeted({}, a="cat a.json"), run_id="other").detail
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_an_agent_that_fails_is_believed_about_its_cost_and_when_to_come_again(bench, code):
+    """Proves E6: also if its command exits with an error, and what is shown is its `result`."""
+    said = '{"is_error": true, "result": "overloaded", "retry_after": 0.01, "usage": {"input_tokens": 7}}'
+    flow = {
+        "flow": "p",
+        "budget": {"tokens": 1000},
+        "phases": {"one": {"run": f"cat said; exit {code}", "retries": 1, "on_failure": "abort"}},
+    }
+    (bench.workspace / "said").write_text(said)
+    with bench.open() as hf:
+        result = bench.run(flow, hf=hf)
+        assert result.status == "failed"
+        assert hf.latest("p").section("budget").spending["tokens"].used == 14
+    failed = next(event for event in bench.events if event.kind == "task_failed")
+    assert "overloaded" in failed.text
+    assert "is_error" not in failed.text

@@ -2,6 +2,7 @@
 
 import pytest
 
+from holdfast.errors import UsageError
 from holdfast.flow.digests import compare_flows, flow_digests
 from holdfast.flow.load import bind_params, flow_from
 from holdfast.flow.runner import preview
@@ -22,11 +23,11 @@ def changes(old, new, *, before=None, after=None):
 BASE = {
     "flow": "f",
     "params": {"goal": "win", "other": 1},
-    "agents": {"coder": "code {input}"},
+    "agents": {"coder": "code $HOLDFAST_INPUT"},
     "phases": {
-        "one": {"run": "echo {params.goal}"},
+        "one": {"run": "echo $HOLDFAST_PARAMS_GOAL"},
         "two": {"tasks": {"a": {"agent": "coder", "input": "x"}, "b": {"run": "b", "needs": "a"}, "c": "c"}},
-        "three": "use {phases.one.summary}",
+        "three": "use $HOLDFAST_PHASES_ONE_SUMMARY",
         "four": {"run": "x", "gates": ["g"]},
     },
 }
@@ -40,18 +41,25 @@ def test_what_is_the_same_is_the_same():
     assert compare_flows(digests(BASE), digests(BASE)).is_same
 
 
-def test_a_changed_phase_changes_what_builds_on_it_and_nothing_else():
-    assert changes(BASE, with_phase("one", "echo other")) == {
-        "one": "changed",
-        "two": "same",
-        "three": "changed",
-        "four": "same",
+def test_a_changed_phase_changes_what_follows_it_and_nothing_before():
+    """Proves F1: phases hand over files, so what comes after a changed one is done again."""
+    assert changes(BASE, with_phase("two", "echo other")) == {
+        "one": "same",
+        "two": "changed",
+        "three": "follows",
+        "four": "follows",
     }
+
+
+def test_a_changed_gate_changes_nothing_that_follows():
+    """Proves F1: the work that was checked is the same."""
+    new = with_phase("one", {**BASE["phases"]["one"], "gates": ["true"]})
+    assert changes(BASE, new) == {"one": "changed", "two": "same", "three": "same", "four": "same"}
 
 
 def test_a_parameter_changes_the_phases_that_use_it():
     found = changes(BASE, BASE, after={"goal": "lose"})
-    assert found == {"one": "changed", "two": "same", "three": "changed", "four": "same"}
+    assert found == {"one": "changed", "two": "follows", "three": "follows", "four": "follows"}
     assert changes(BASE, BASE, after={"other": 2}) == dict.fromkeys(BASE["phases"], "same")
 
 
@@ -63,14 +71,14 @@ def test_a_new_secret_is_no_other_work_and_its_digest_does_not_betray_it():
             "flow": "f",
             "env": {"API_KEY": key},
             "params": {"secret": key},
-            "phases": {"one": "echo {params.secret}"},
+            "phases": {"one": "echo $HOLDFAST_PARAMS_SECRET"},
         }
 
     assert digests(flow("s3cret-1")) == digests(flow("other-2"))
 
 
 def test_an_agent_changes_its_tasks_and_those_that_need_them():
-    new = {**BASE, "agents": {"coder": "better {input}"}}
+    new = {**BASE, "agents": {"coder": "better $HOLDFAST_INPUT"}}
     found = compare_flows(digests(BASE), digests(new))
     assert found.which("changed") == ("two",)
     (two,) = [one for one in found.phases if one.phase == "two"]
@@ -123,11 +131,14 @@ def test_unchanged_phases_keep_their_results_and_changed_and_new_ones_run(bench)
         hf.answer("p", "approve")
     changed = flow(last=bench.say("last"))
     changed["phases"]["two"] = bench.say("two-again")
-    changed["phases"] = {"zero": bench.say("zero"), **changed["phases"]}
+    assert bench.run(changed).status == "waiting"  # proves F1: the yes was for other work
+    with bench.open() as hf:
+        hf.answer("p", "approve")
+    changed["phases"]["new"] = bench.say("new")
     result = bench.run(changed)
     assert result.status == "completed"
-    assert bench.said == ["one", "two", "zero", "two-again", "last"]
-    assert (result.changes.which("changed"), result.changes.which("new")) == (("two",), ("zero",))
+    assert bench.said == ["one", "two", "two-again", "last", "new"]
+    assert (result.changes.which("changed"), result.changes.which("new")) == ((), ("new",))
     assert ("phase_kept", "one") in bench.kinds("phase_kept")
     assert bench.kinds("flow_changed")
 
@@ -158,8 +169,8 @@ def test_what_was_done_by_an_earlier_definition_is_not_counted_as_kept(bench):
     """Proves B9."""
     (bench.workspace / "a.json").write_text('{"result": "x", "usage": {"input_tokens": 7, "output_tokens": 0}}')
     bench.run({"flow": "p", "phases": {"one": "cat a.json", "two": "cat a.json", "gone": "cat a.json"}})
-    for number, kept in ((1, 1), (2, 2), (3, 2)):
-        phases = {"one": f": {number}; cat a.json", "two": "cat a.json", "three": "true"}
+    for number, kept in ((1, 1), (2, 1), (3, 1)):
+        phases = {"one": "cat a.json", "two": f": {number}; cat a.json", "three": "true"}
         result = bench.run({"flow": "p", "phases": phases})
         assert (result.status, result.tasks_kept, result.saved_tokens) == ("completed", kept, 7)
 
@@ -201,7 +212,7 @@ def test_a_new_gate_checks_what_was_done_and_the_worker_is_not_called_again(benc
 
     bench.run(flow(bench.say("g1")))
     assert bench.run(flow(bench.say("g1"), bench.say("g2"))).status == "completed"
-    assert bench.said == ["work", "g1", "g1", "g2"]
+    assert bench.said == ["work", "g1", "g2"]
 
 
 def test_a_first_gate_and_no_gate_any_more_do_not_call_the_worker_again(bench):
@@ -231,7 +242,7 @@ def test_changing_back_and_forth_runs_each_change(bench):
 
     for text in ("a", "b", "a"):
         assert bench.run(flow(text)).status == "completed"
-    assert bench.said == ["a", "two", "b", "a"]
+    assert bench.said == ["a", "two", "b", "two", "a", "two"]
 
 
 def test_a_failed_phase_that_was_mended_in_the_file_is_tried_again(bench):
@@ -252,11 +263,91 @@ def test_a_parameter_given_anew_runs_what_uses_it(bench):
     flow = {
         "flow": "p",
         "params": {"goal": "a"},
-        "phases": {"one": bench.say("{params.goal}"), "two": bench.say("two")},
+        "phases": {"one": bench.say("$HOLDFAST_PARAMS_GOAL"), "two": bench.say("two")},
     }
     bench.run(flow)
     assert bench.run(flow, params={"goal": "b"}).status == "completed"
-    assert bench.said == ["a", "two", "b"]
+    assert bench.said == ["a", "two", "b", "two"]
+
+
+def test_untested_work_is_not_shipped_with_an_old_yes(bench):
+    """Proves F1: implement, test, ship; after a change the tests run again, and their failure stops it."""
+
+    def flow(version):
+        return {
+            "flow": "p",
+            "on_failure": "abort",
+            "phases": {
+                "implement": f"echo {version} > x.txt",
+                "test": "grep -q v1 x.txt",
+                "ship": {"run": f"cp x.txt '{bench.folder}/shipped'", "approve": "ship it?"},
+            },
+        }
+
+    assert bench.run(flow("v1")).status == "waiting"
+    with bench.open() as hf:
+        hf.answer("p", "approve")
+    assert bench.run(flow("v2")).status == "failed"
+    assert not (bench.folder / "shipped").exists()
+
+
+def test_a_changed_input_file_makes_its_task_and_what_follows_run_again(bench):
+    """Proves F1."""
+    prompt = bench.workspace / "prompts" / "plan.md"
+    prompt.parent.mkdir()
+    prompt.write_text("first")
+    one = {"run": bench.say("one"), "inputs": ["prompts/*.md"]}
+    flow = {"flow": "p", "phases": {"zero": bench.say("zero"), "one": one, "two": bench.say("two")}}
+    for _ in range(2):
+        assert bench.run(flow).status == "completed"
+    prompt.write_text("second")
+    assert bench.run(flow).status == "completed"
+    assert bench.said == ["zero", "one", "two", "one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"from_phase": "two"}, ["a", "b", "three"]),
+        ({"redo": ["two/b"]}, ["b", "three"]),
+        ({"redo": ["three"]}, ["three"]),
+    ],
+)
+def test_phases_and_tasks_can_be_run_again(bench, options, said):
+    """Proves F2."""
+    two = {"tasks": {"a": bench.say("a"), "b": bench.say("b")}, "parallel": 1}
+    flow = {"flow": "p", "phases": {"one": bench.say("one"), "two": two, "three": bench.say("three")}}
+    bench.run(flow)
+    bench.log.unlink()
+    assert bench.run(flow, **options).status == "completed"
+    assert bench.said == said
+    with pytest.raises(UsageError, match="there is no phase 'tow'"):
+        bench.run(flow, redo=["tow"])
+
+
+@pytest.mark.parametrize("gates", [[], ["true"]])
+def test_a_task_whose_artifact_is_lost_runs_again(bench, gates):
+    """Proves F2: also in a run that is complete."""
+    (bench.workspace / "other.txt").write_text("an empty directory would be filled on entry")
+    made = f"{bench.say('made')}; echo x > made.txt"
+    one = {"run": made, "artifacts": ["made.txt"], "gates": gates}
+    flow = {"flow": "p", "phases": {"one": one, "two": bench.say("two")}}
+    bench.run(flow)
+    assert bench.run(flow).detail == "it was over already"
+    (bench.workspace / "made.txt").unlink()
+    assert bench.run(flow).status == "completed"
+    assert (bench.workspace / "made.txt").exists()
+    assert bench.said == ["made", "two", "made", "two"]
+
+
+def test_other_parameters_are_another_run(bench):
+    """Proves F3."""
+    flow = {"flow": "p", "params": {"n": 1}, "phases": {"one": bench.say("$HOLDFAST_PARAMS_N")}}
+    runs = [bench.run(flow, run_id=None, params=params).run for params in ({}, {"n": 42}, {"n": 43}, {"n": 42})]
+    assert bench.said == ["1", "42", "43"]
+    assert (runs[0], runs[1], len(set(runs))) == ("p", runs[3], 3)
+    named = {**flow, "run_id": "issue-{params.n}"}
+    assert bench.run(named, run_id=None, params={"n": 7}).run == "issue-7"
 
 
 def test_a_phase_that_was_moved_before_the_one_under_way_is_not_left_out(bench):

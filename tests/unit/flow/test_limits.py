@@ -37,7 +37,7 @@ def test_a_failure_inside_a_round_gives_no_more_rounds(bench):
 
 
 def test_a_circle_that_was_stopped_at_its_visits_gets_as_many_again(bench):
-    run = f"{bench.say('{visit}')}; wc -l < '{bench.log}'"
+    run = f"{bench.say('$HOLDFAST_VISIT')}; wc -l < '{bench.log}'"
     ways = [{"to": "a", "when": "phases.a.result < 5"}, "end"]
     flow = {
         "flow": "p",

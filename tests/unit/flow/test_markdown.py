@@ -48,7 +48,7 @@ def test_the_phases_of_a_plan_are_its_headings():
 
 
 def test_a_plan_becomes_a_flow_whose_texts_are_handed_over(bench):
-    flow = flow_from_plan(PLAN, "plans/my-plan.md", run="printf %s {input}", on_failure="abort")
+    flow = flow_from_plan(PLAN, "plans/my-plan.md", run='printf %s "$HOLDFAST_INPUT"', on_failure="abort")
     assert flow.name == "my-plan"
     result = bench.run(flow)
     assert result.results["1-research-the-options"] == "research {x}"
@@ -95,5 +95,5 @@ def test_any_text_is_a_plan_or_refused(text):
         phases = plan_phases(text)
     except FlowInvalid:
         return
-    flow_from_plan(text, run="cat {input}")
+    flow_from_plan(text, run='cat "$HOLDFAST_INPUT_FILE"')
     assert len({one.name for one in phases}) == len(phases)

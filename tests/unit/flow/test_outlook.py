@@ -120,9 +120,7 @@ def test_a_change_that_was_not_carried_out_yet_is_still_told(bench):
     ]
 
 
-def test_steps_of_every_life_are_known_however_long_the_log_is(bench, monkeypatch):
-    monkeypatch.setattr("holdfast.runtime.log._SETTLED_BYTES", 1)  # each life goes on in a section of its own
-
+def test_steps_of_every_process_are_known(bench):
     def flow(**gated):
         two = {"tasks": {"a": "true", "b": {"run": "true", **gated}}}
         return {"flow": "p", "phases": {"one": "true", "stop": {"run": "true", "approve": "go?"}, "two": two}}

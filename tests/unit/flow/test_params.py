@@ -11,7 +11,7 @@ KEY = "AKIAIOSFODNN7EXAMPLE"
 
 
 def flow(bench, param):
-    phases = {"ask": {"approve": "ok?"}, "one": bench.say("using {params.key}")}
+    phases = {"ask": {"approve": "ok?"}, "one": bench.say("using $HOLDFAST_PARAMS_KEY")}
     return {"flow": "p", "params": {"key": param}, "phases": phases}
 
 

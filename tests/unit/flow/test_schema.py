@@ -25,7 +25,7 @@ GOOD = [
     },
     {
         "flow": "x",
-        "agents": {"c": "cmd {input}", "s": {"script": ["a", {"output": 1}]}},
+        "agents": {"c": "cmd $HOLDFAST_INPUT", "l": ["cmd", "{input}"], "s": {"script": ["a", {"output": 1}]}},
         "phases": {"a": {"agent": "c", "input": {"any": ["thing"]}}, "b": {"agent": "s"}},
     },
     {

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import FlowInvalid
-from holdfast.flow.text import LARGEST_FILE, read_text
+from holdfast.flow.text import BOUNDS, read_text
 
 
 def read(text):
@@ -82,7 +82,7 @@ def test_a_bomb_of_aliases_is_refused_at_its_first_anchor():
         ('{"a":\n' * 30 + "1" + "}" * 30, "line 26: nested deeper"),
         (b"flow: x\nb: \xff\xfe", "line 2: byte 0xff"),
         (b"flow: \x00", ""),
-        (b"x" * (LARGEST_FILE + 1), "larger than"),
+        (b"x" * (BOUNDS.size_bytes + 1), "the limit is"),
     ],
 )
 def test_what_is_no_plain_document_is_refused_with_its_place(text, said):
@@ -95,8 +95,8 @@ def test_what_is_no_plain_document_is_refused_with_its_place(text, said):
         ("a: 1\nb: 3\na: 2", ("a",), 3, "'a' is there twice, first on line 1"),
         ("a:\n  - b: 1\n    b: 2", ("a", 0, "b"), 3, "'b' is there twice, first on line 2"),
         ('{"x": [{},\n {"a": 1, "b": [1, 2],\n "a": 2}]}', ("x", 1, "a"), 3, "'a' is there twice, first on line 2"),
-        ('{"x":\n{"b": [1, NaN]}}', ("x", "b", 1), 2, "NaN is no number"),
-        ('{"x": "NaN, \\"{", "y":\n-Infinity}', ("y",), 2, "-Infinity is no number"),
+        ('{"x":\n{"b": [1, NaN]}}', ("x", "b", 1), 2, "NaN is not a JSON number"),
+        ('{"x": "NaN, \\"{", "y":\n-Infinity}', ("y",), 2, "-Infinity is not a JSON number"),
     ],
 )
 def test_a_key_that_is_there_twice_and_a_number_that_is_none_have_their_place(text, path, line, said):

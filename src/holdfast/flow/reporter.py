@@ -13,29 +13,30 @@ if TYPE_CHECKING:
     from holdfast.model.runtime_sections import Reply, Wait
     from holdfast.run import Run
 
-_SAID_ALONE = ("task_output", "checkpoint", "budget", "unprotected", "protected")
+_SAID_ALONE = ("task_output", "checkpoint", "budget", "unprotected", "protected", "hook_failed")
 
 
-class Voice:
-    """Tells one observer; one that fails is not told any more, and the run goes on."""
+class Reporter:
+    """Tells its observers; one that fails is not told any more, and the run goes on."""
 
-    def __init__(self, run: Run, observer: Observer | None) -> None:
+    def __init__(self, run: Run, *observers: Observer | None) -> None:
         self._run = run
-        self._observer = observer
+        self._observers = [one for one in observers if one is not None]
         self._seq = run.head_record.envelope.seq if run.head_record else 0
         self._was_unprotected = False
         self._spent: dict[str, Any] = {}
 
     def __call__(self, kind: Kind, **fields: Any) -> None:
         """Say one thing."""
-        if self._observer is None:
+        if not self._observers:
             return
-        try:
-            self._observer(Event(kind=kind, at=self._run.now(), **fields))
-        except Exception as error:  # noqa: BLE001 - whoever watches must not stop the work
-            self._observer = None
-            self._run.note("observer failed", f"{type(error).__name__}: {error}")
-            return
+        event = Event(kind=kind, at=self._run.now(), **fields)
+        for observer in list(self._observers):
+            try:
+                observer(event)
+            except Exception as error:  # noqa: BLE001 - whoever watches must not stop the work
+                self._observers.remove(observer)
+                self._run.note("observer failed", f"{type(error).__name__}: {error}")
         if kind not in _SAID_ALONE:
             self.catch_up()
 
@@ -49,7 +50,7 @@ class Voice:
 
     def catch_up(self) -> None:
         """Say what was saved and spent since the last time."""
-        if self._observer is None:
+        if not self._observers:
             return
         head = self._run.head_record
         if head is not None and head.envelope.seq != self._seq:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-WORDS = {
+KEYS = {
     # flow
     "flow": "The flow's name; a run belongs to the flow of this name.",
     "description": "What it is for, for people.",
     "params": "Values that the caller gives, with their defaults; one without a default must be given.",
     "subject": "What the run works on: an issue, a task, an episode.",
     "team": "Who works on the run: names and their roles.",
-    "agents": "Who does the work: a command with {input} in it, a Python function, or scripted answers.",
+    "agents": "Who does the work: a command that is given its input, a Python function, or scripted answers.",
     "budget": "Limits; at a limit the run waits until somebody raises it.",
     "phases": "The stages, in order, or along their `next`.",
     "start": "The phase to begin with, if it is not the first.",
-    "on_failure": "What happens when a phase fails: ask (retry, skip or abort), retry, skip, abort.",
+    "run_id": "The name of its run, such as `issue-{params.n}`; without it, the flow's name, and other parameters are "
+    "another run.",
+    "on_failure": "What happens when a phase fails: ask (retry, skip or abort), retry, skip, abort. In hooks: what is "
+    "told that the run failed.",
+    "hooks": "A command or a webhook that hears that the run waits for a person, failed or is unprotected.",
+    "on_wait": "What is told that the run waits for a decision.",
+    "url": "An http or https address that gets a POST with the event as JSON.",
     # parameters, subject, team
     "default": "The value if none is given.",
     "id": "Its id.",
@@ -36,25 +42,28 @@ WORDS = {
     "on_warning": "Go on after a warning, or ask a person.",
     # work
     "agent": "Who does it: one of `agents`, or just a name if there is a `run`.",
-    "run": "A shell command; {names} in it are filled in and quoted.",
+    "run": "A text for the shell, with facts as variables such as $HOLDFAST_FAILURE; or a list: a program and its "
+    "arguments, with {names} filled in.",
     "call": "A Python function, as module:function.",
     "script": "Answers of a stand-in, in turn: texts, or mappings with output, usage, files, fail.",
     "role": "What the agent is for.",
-    "input": "What the agent is given; fills {input} in its command.",
+    "input": "What it is given: {input} in a list, $HOLDFAST_INPUT in a text for the shell.",
     "output": "How standard output is read: text, json, or by default JSON if it is that.",
-    "env": "Environment variables; a value in one needs no quoting.",
+    "env": "Environment variables; {names} in them are filled in.",
     "cwd": "The folder to run in, below the workspace.",
     "timeout": "How long it may take, such as 30s.",
     "gates": "Commands that must succeed after it, in order.",
-    "fix": "What mends a failed gate; {failure} says what it found.",
-    "max_fixes": "How often it may be mended.",
+    "fix": "What repairs a failed gate; $HOLDFAST_FAILURE says what it found.",
+    "max_fixes": "How often it may be repaired.",
     "retries": "How often it is tried again when it fails; in a budget, how many retries there may be.",
     "backoff": "The pause before the first retry; it doubles with each.",
     "effect": "What it changes outside: recorded before it begins, and asked about if its end is not known.",
     "on_unknown": "What to do if it began and its end is not known.",
     "destructive": "The operation before which a checkpoint is taken: git_push, deploy, ...",
     "approve": "A question to a person before it begins.",
-    "artifacts": "Files that it makes, below the workspace; one that is missing is a failure.",
+    "artifacts": "Files that it makes, below the workspace; one that is missing is a failure, and if one is lost later "
+    "the task runs again.",
+    "inputs": "Files that it reads, below the workspace, such as prompts: when one changes, it runs again.",
     "summary": "What came of it in short; {result} and {output} are what it gave.",
     "writes": "Whether it writes files, so that its checkpoint holds the workspace.",
     "needs": "The tasks of the same phase that come before it.",

@@ -1,0 +1,228 @@
+"""Task output: what the tasks of a run print, in one bounded file a task, readable while they run and afterwards.
+
+The files lie in `.holdfast/output/`, or for a store elsewhere in the user's state directory: on the machine that the
+tasks run on. They are redacted as the store is, written without a sync, and never written beside an encrypted store.
+What a task came to is in the store all the same; these files are for looking, never the truth.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, NamedTuple
+from urllib.parse import quote, unquote
+
+from holdfast.capture.redact import RedactingPacker
+from holdfast.runtime.output import cut, left_out_of
+from holdfast.settings.apply import redaction_rules
+from holdfast.store.keys import has_keys
+from holdfast.store.open import FOLDER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.engine import Holdfast
+    from holdfast.flow.events import Event
+
+KEEP_BYTES = 1 << 20
+"""Of each task: half from its beginning, half from its end."""
+_END = ".log"
+_BEGINNINGS = {"task_started", "task_retry", "gate_started", "fix_started", "replan"}
+_ENDS = {"task_done", "task_failed", "task_skipped"}
+_LONGEST_LINE = 64 << 10  # what has no end of line by then is written
+_OLD_S = 30 * 86_400.0
+_KEY_BEGINS, _KEY_ENDS = "-----BEGIN", "-----END"  # a key of several lines is known only as a whole
+
+
+def output_folder(store_url: str, store_folder: Path | None) -> Path:
+    """Return where the output of a store's runs lies on this machine."""
+    if store_folder is not None and store_folder.name == FOLDER:
+        return store_folder / "output"
+    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    digest = hashlib.sha256(store_url.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    return Path(state).expanduser() / "holdfast" / "output" / digest
+
+
+def run_folder(hf: Holdfast, run: str) -> Path | None:
+    """Return the folder of a run's output; None if none is written for this store."""
+    if hf.store.url.startswith("memory:") or has_keys(hf.store):
+        return None
+    return output_folder(hf.store.url, hf.store.folder) / quote(run, safe="")
+
+
+class OutputFiles:
+    """Writes what tasks print; nothing that fails here stops the run."""
+
+    def __init__(self, folder: Path, clean: Callable[[str], str], keep_bytes: int = KEEP_BYTES) -> None:
+        self._folder = folder
+        self._clean = clean
+        self._keep_bytes = keep_bytes
+        self._lock = threading.Lock()
+        self._open: dict[str, _OutputFile] = {}
+
+    @classmethod
+    def of(cls, hf: Holdfast, run: str) -> OutputFiles | None:
+        """Return the files of a run, None if there are to be none; output of long ago is removed."""
+        folder = run_folder(hf, run)
+        if folder is None:
+            return None
+        with suppress(OSError):
+            for old in folder.parent.iterdir():
+                if old.stat().st_mtime < time.time() - _OLD_S:
+                    shutil.rmtree(old, ignore_errors=True)
+        rules = redaction_rules(hf.settings.redaction)
+        return cls(folder, RedactingPacker(hf.types, rules).text if rules is not None else str)
+
+    def take(self, event: Event) -> None:
+        """Take an event in: output is written, and a line that says when an attempt, gate or fix began."""
+        if event.phase is None or event.task is None:
+            return
+        name = f"{event.phase}/{event.task}"
+        with self._lock:
+            if event.kind == "task_output":
+                file = self._open.setdefault(name, _OutputFile(self._folder / (quote(name, safe="") + _END)))
+                file.add(event.text, self._clean, self._keep_bytes)
+            elif event.kind in _BEGINNINGS:
+                file = self._open.setdefault(name, _OutputFile(self._folder / (quote(name, safe="") + _END)))
+                file.begin(f"[{event.at:%Y-%m-%d %H:%M:%S} {event.kind.replace('_', ' ')} {event.gate or ''}".rstrip())
+            elif event.kind in _ENDS and name in self._open:
+                self._open.pop(name).close(self._clean)
+            elif name in self._open:
+                self._open[name].flush(self._clean)
+
+    def close(self) -> None:
+        """Write what is left."""
+        with self._lock:
+            while self._open:
+                self._open.popitem()[1].close(self._clean)
+
+
+class _OutputFile:
+    """The output of one task; the file is made with the first thing that is printed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: IO[bytes] | None = None
+        self._header = ""
+        self._pending = ""
+        self._size = 0
+
+    def begin(self, header: str) -> None:
+        self._header = f"{header}]\n"
+
+    def add(self, text: str, clean: Callable[[str], str], keep_bytes: int) -> None:
+        """Take a piece of text; whole lines are written."""
+        self._pending += text
+        whole, newline, rest = self._pending.rpartition("\n")
+        begins = whole.rfind(_KEY_BEGINS)
+        if begins > whole.rfind(_KEY_ENDS) and len(self._pending) < _LONGEST_LINE:
+            return
+        if not newline and len(rest) < _LONGEST_LINE:
+            return
+        self._pending = rest if newline else ""
+        self._write(whole + newline if newline else rest, clean)
+        if self._size > 2 * keep_bytes:
+            self._shorten(keep_bytes)
+
+    def flush(self, clean: Callable[[str], str]) -> None:
+        """Write what has no end of line yet."""
+        if self._pending:
+            text, self._pending = self._pending, ""
+            self._write(text if text.endswith("\n") else f"{text}\n", clean)
+
+    def close(self, clean: Callable[[str], str]) -> None:
+        self.flush(clean)
+        if self._file is not None:
+            self._file.close()
+
+    def _write(self, text: str, clean: Callable[[str], str]) -> None:
+        if self._file is None:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._file = self._path.open("ab", buffering=0)
+            self._size = self._file.tell()
+        data = (self._header + clean(text)).encode(errors="backslashreplace")
+        self._header = ""
+        self._file.write(data)
+        self._size += len(data)
+
+    def _shorten(self, keep_bytes: int) -> None:
+        """Leave the middle out, in a new file that takes the place of the old one at once."""
+        assert self._file is not None
+        kept = cut(self._path.read_bytes().decode(errors="backslashreplace"), keep_bytes).encode()
+        part = self._path.with_suffix(".part")
+        part.write_bytes(kept)
+        part.replace(self._path)
+        self._file.close()
+        self._file = self._path.open("ab", buffering=0)
+        self._size = len(kept)
+
+
+class TaskOutput(NamedTuple):
+    """The output of one task, as it is found."""
+
+    task: str
+    path: Path
+
+
+def outputs_in(folder: Path) -> list[TaskOutput]:
+    """Return the output of a run's tasks, in the order in which they last printed something."""
+    try:
+        files = [path for path in folder.iterdir() if path.suffix == _END]
+        files.sort(key=lambda path: path.stat().st_mtime_ns)
+    except OSError:
+        return []
+    return [TaskOutput(unquote(path.name.removesuffix(_END)), path) for path in files]
+
+
+class Tail:
+    """Reads a task's output as it grows, also if its middle is left out meanwhile."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file_id = 0
+        self._read = 0  # bytes of the file
+        self._total = 0  # bytes of the output, with what was left out of the file
+
+    def lines(self, *, is_last: bool = False) -> list[str]:
+        """Return the lines that came since the last time; with `is_last`, also one without an end."""
+        try:
+            with self._path.open("rb") as file:
+                file_id = os.fstat(file.fileno()).st_ino
+                if file_id == self._file_id:
+                    file.seek(self._read)
+                    data = file.read()
+                else:
+                    data = self._anew(file.read())
+                    self._file_id = file_id
+        except OSError:
+            return []
+        whole = data if is_last else data[: data.rfind(b"\n") + 1]
+        self._read += len(whole)
+        self._total += len(whole)
+        return whole.decode(errors="backslashreplace").splitlines()
+
+    def _anew(self, data: bytes) -> bytes:
+        """Return what of a file is new, whose middle was left out since the last time."""
+        gap = left_out_of(data)
+        if gap is None:
+            start, more = min(self._total, len(data)), 0
+        else:
+            more = gap.size_bytes - (gap.end - gap.start)  # bytes of the output for which the file has none
+            behind = max(gap.start, self._total - more)  # the gap itself, if what comes next was left out
+            start = self._total if self._total <= gap.start else min(behind, len(data))
+        self._read, self._total = start, start + more
+        return data[start:]
+
+
+_COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def without_colours(line: str) -> str:
+    """Return a line without what would colour it or move the cursor."""
+    return _COLOUR.sub("", line)
