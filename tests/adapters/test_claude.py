@@ -1,0 +1,130 @@
+"""HoldfastSessionStore: the SDK's own contracts, and files beside the transcript."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+
+import pytest
+
+pytest.importorskip("claude_agent_sdk")
+
+from claude_agent_sdk.testing import run_session_store_conformance
+
+import holdfast
+from holdfast.adapters.claude import HoldfastSessionStore
+
+KEY = {"project_key": "-home-me-project", "session_id": "5c1b2c9e-0d8e-4a55-9c39-2a9a3a4d1f10"}
+
+
+def entry(number, **fields):
+    return {"type": "user", "uuid": f"uuid-{number}", "message": {"content": f"text {number}"}, **fields}
+
+
+@pytest.mark.parametrize("kind", ["memory:", "sqlite"])
+def test_the_sdks_own_contracts_hold(kind, tmp_path):
+    """Proves X6."""
+    opened = []
+
+    def make():
+        place = kind if kind == "memory:" else tmp_path / f"{len(opened)}.db"
+        opened.append(HoldfastSessionStore(place))
+        return opened[-1]
+
+    asyncio.run(run_session_store_conformance(make))
+    assert len(opened) == 15  # a look at what is there, and fourteen contracts
+    for store in opened:
+        assert store.holdfast.verify().sound
+        store.close()
+
+
+def test_entries_come_back_as_they_were_once_each(hf):
+    store = HoldfastSessionStore(hf)
+    large = entry(3, toolUseResult={"text": "x" * 300_000, "nested": [None, 1.5, {"a": "nul \0"}]})
+    marks = {"type": "custom-title", "customTitle": "sk-proj-" + "a1B2c3D4e5F6g7H8" * 3}
+
+    async def run():
+        await store.append(KEY, [entry(1), entry(2), marks])
+        await store.append(KEY, [entry(2), large, marks])
+        await store.append(KEY, [large])
+        return await store.load(KEY)
+
+    assert asyncio.run(run()) == [entry(1), entry(2), marks, large, marks]
+
+
+def test_sessions_and_transcripts_may_have_any_name(hf):
+    store = HoldfastSessionStore(hf)
+    odd = {"project_key": "p\0" * 2000, "session_id": "s/ü\0" * 1500}
+
+    async def run():
+        await store.append(odd, [entry(1)])
+        await store.append({**odd, "subpath": "sub/ü\0" * 500}, [entry(2)])
+        assert await store.load(odd) == [entry(1)]
+        assert await store.list_subkeys(odd) == ["sub/ü\0" * 500]
+        assert [one["session_id"] for one in await store.list_sessions(odd["project_key"])] == [odd["session_id"]]
+        await store.delete(odd)
+        assert await store.list_sessions(odd["project_key"]) == []
+
+    asyncio.run(run())
+
+
+def _append_many(place, number):
+    async def run():
+        async with HoldfastSessionStore.open(place) as store:
+            for step in range(20):
+                await store.append(KEY, [entry(f"{number}-{step}"), entry(f"shared-{step}")])
+
+    asyncio.run(run())
+
+
+def test_two_processes_on_one_session_lose_and_double_nothing(place):
+    HoldfastSessionStore.open(place).close()
+    context = multiprocessing.get_context("spawn")
+    others = [context.Process(target=_append_many, args=(place, number)) for number in range(2)]
+    for one in others:
+        one.start()
+    for one in others:
+        one.join()
+        assert one.exitcode == 0
+    with HoldfastSessionStore.open(place) as store:
+        found = [one["uuid"] for one in asyncio.run(store.load(KEY))]
+        assert len(found) == len(set(found)) == 60
+        assert store.holdfast.verify().sound
+
+
+def test_files_are_captured_with_the_entries_and_put_back(hf, tmp_path):
+    folder = tmp_path / "project"
+    folder.mkdir()
+    store = HoldfastSessionStore(hf, workspace=folder)
+
+    async def run():
+        for number in (1, 2):
+            (folder / "main.py").write_text(f"version = {number}\n")
+            await store.append(KEY, [entry(number)])
+
+    asyncio.run(run())
+    run_of = hf.run(store.run_of(KEY), workspace=folder)
+    run_of.workspace.restore(run_of.workspace.plan(store.checkpoint_of(KEY, "uuid-1")))
+    assert (folder / "main.py").read_text() == "version = 1\n"
+    assert asyncio.run(store.load(KEY)) == [entry(1), entry(2)]
+
+
+def test_a_session_that_was_killed_is_there_up_to_the_last_entry(program):
+    program.write(
+        """
+        import asyncio, os, signal, sys
+        from holdfast.adapters.claude import HoldfastSessionStore
+        key = {"project_key": "p", "session_id": "s"}
+        store = HoldfastSessionStore.open(sys.argv[1])
+        async def run():
+            for number in range(5):
+                await store.append(key, [{"type": "user", "uuid": str(number)}])
+            os.kill(os.getpid(), signal.SIGKILL)
+        asyncio.run(run())
+        """
+    )
+    program.run_killed()
+    with holdfast.open(program.place) as hf:
+        store = HoldfastSessionStore(hf)
+        found = asyncio.run(store.load({"project_key": "p", "session_id": "s"}))
+        assert [one["uuid"] for one in found] == ["0", "1", "2", "3", "4"]
