@@ -1,0 +1,204 @@
+"""OpenTelemetry: spans and metrics of runs, read back through in-memory exporters of its own SDK."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+import holdfast
+from holdfast.telemetry.facts import Fact
+from holdfast.telemetry.observer import Observer, trace_of
+from holdfast.telemetry.spans import span_steps
+
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
+KILLED = """
+import os, signal
+import holdfast
+with holdfast.open() as store, store.run("work") as run:
+    with run.phase("plan"):
+        run.step("read", lambda: "a secret result")
+    with run.phase("build"):
+        run.step("compile", lambda: 1)
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+RESUMED = """
+import holdfast
+with holdfast.open() as store, store.run("work") as run:
+    with run.phase("plan"):
+        run.step("read", lambda: "a secret result")
+    with run.phase("build"):
+        run.step("compile", lambda: 1)
+        run.step("link", lambda: 2)
+    run.complete()
+"""
+
+
+@pytest.fixture
+def otel():
+    """Providers whose spans and metrics stay in memory."""
+    spans, reader = InMemorySpanExporter(), InMemoryMetricReader()
+    tracers = TracerProvider()
+    tracers.add_span_processor(SimpleSpanProcessor(spans))
+    meters = MeterProvider(metric_readers=[reader])
+    yield {"tracer_provider": tracers, "meter_provider": meters}, spans, reader
+    tracers.shutdown()
+    meters.shutdown()
+
+
+def figures(reader):
+    data = reader.get_metrics_data()
+    found = {}
+    for resource in data.resource_metrics if data else ():
+        for scope in resource.scope_metrics:
+            for metric in scope.metrics:
+                found[metric.name] = sum(
+                    point.value if hasattr(point, "value") else point.count for point in metric.data.data_points
+                )
+    return found
+
+
+def test_a_killed_and_resumed_run_is_one_trace(project, otel):
+    """Proves X9."""
+    providers, exported, reader = otel
+    killed = subprocess.run([sys.executable, "-c", KILLED], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    with holdfast.open() as store:
+        first = Observer(store, **providers)
+        first.export()
+        cursor = first.cursor
+        first.close()
+    subprocess.run([sys.executable, "-c", RESUMED], check=True)
+    with holdfast.open() as store:
+        Observer(store, after=cursor, **providers).close()
+    spans = exported.get_finished_spans()
+    assert {span.context.trace_id for span in spans} == {trace_of("work").trace_id}
+    runs = [span for span in spans if span.name == "invoke_workflow work"]
+    assert len(runs) == 2
+    calls = [(span.attributes["holdfast.path"], span) for span in spans if span.name == "holdfast.call"]
+    assert [path for path, _ in calls] == ["read", "compile", "link"]
+    by_id = {span.context.span_id: span for span in spans}
+    link = dict(calls)["link"]
+    assert by_id[link.parent.span_id].attributes["holdfast.name"] == "build"
+    assert by_id[by_id[link.parent.span_id].parent.span_id] is runs[1]
+    told = figures(reader)
+    assert told["holdfast.calls"] == 3
+    assert told["holdfast.checkpoints"] == sum(span.name == "holdfast.checkpoint" for span in spans)
+    assert told["holdfast.resumes"] == 1
+
+
+def test_an_observer_that_sees_it_all_at_once_marks_the_killed_life_as_interrupted(project, otel):
+    providers, exported, _ = otel
+    subprocess.run([sys.executable, "-c", KILLED], check=False)
+    subprocess.run([sys.executable, "-c", RESUMED], check=True)
+    with holdfast.open() as store:
+        Observer(store, **providers).close()
+    runs = [span for span in exported.get_finished_spans() if span.name == "invoke_workflow work"]
+    assert [(span.status.description, span.attributes.get("holdfast.resumed")) for span in runs] == [
+        ("interrupted", None),
+        (None, 1),
+    ]
+    assert runs[0].end_time <= runs[1].start_time
+
+
+def _telling(store):
+    with store.run("work") as run:
+        run.step("one", lambda: "content-result")
+        run.step("a name that is a whole content-sentence", lambda: 1)
+        run.checkpoint(reason="content-reason", state={"content-key": "content-value"}, label="content-label")
+        raise RuntimeError("content-error")
+
+
+def test_nothing_but_ids_is_told(project, otel):
+    providers, exported, _ = otel
+    with holdfast.open() as store:
+        with pytest.raises(RuntimeError):
+            _telling(store)
+        Observer(store, **providers).close()
+    spans = exported.get_finished_spans()
+    assert len(spans) > 3
+    told = json.dumps([json.loads(span.to_json()) for span in spans])
+    assert "content-" not in told
+    assert any(span.status.description == "failed" for span in spans)
+
+
+def test_a_thread_follows_while_a_run_moves(project, otel):
+    providers, exported, reader = otel
+    with holdfast.open() as store:
+        with Observer(store, "work", **providers) as observer, store.run("work") as run:
+            for number in range(3):
+                run.step(f"step-{number}", lambda: 1)
+        assert observer.failure is None
+    assert figures(reader)["holdfast.calls"] == 3
+    assert all(span.end_time is not None for span in exported.get_finished_spans())
+
+
+def test_a_recovery_is_a_span_and_is_counted(project, otel):
+    providers, exported, reader = otel
+    with holdfast.open() as store:
+        run = store.run("work")
+        run.checkpoint(state={"n": 1})
+        run.checkpoint(state={"n": 2})
+        assert store.recover("work@1").success
+        Observer(store, **providers).close()
+    assert "holdfast.recover" in {span.name for span in exported.get_finished_spans()}
+    assert figures(reader)["holdfast.recoveries"] >= 1
+
+
+def test_nothing_of_it_is_loaded_by_the_program_itself(project):
+    code = (
+        "import sys, holdfast\n"
+        "with holdfast.open() as store, store.run('r') as run:\n    run.step('a', lambda: 1)\n"
+        "print([name for name in sys.modules if 'opentelemetry' in name or 'telemetry' in name])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+# The source of spans: a pure function of facts
+
+
+def fact(what, event, second, **given):
+    return Fact(what=what, event=event, at=NOON + timedelta(seconds=second), **given)
+
+
+def test_every_span_that_is_started_is_ended_once_and_never_before_its_start():
+    facts = [
+        fact("checkpoint", "ended", 0, name="cp", attributes={"trigger": "manual"}),
+        fact("run", "began", 1),
+        fact("phase", "began", 2, name="p"),
+        fact("call", "began", 3, name="c", phase="p"),
+        fact("run", "resumed", 9),
+        fact("call", "began", 10, name="c"),
+        fact("call", "began", 11, name="c"),
+        fact("call", "failed", 12, name="c"),
+        fact("phase", "ended", 13, name="never began"),
+        fact("run", "failed", 14),
+        fact("run", "ended", 15),
+        fact("call", "ended", 16, name="late", duration_s=2.0),
+    ]
+    started, ended = {}, 0
+    for step in span_steps("r", facts):
+        if step.starts:
+            assert step.key not in started
+            assert step.parent is None or step.parent in started
+            started[step.key] = step.at
+        else:
+            assert step.at >= started.pop(step.key)
+            ended += 1
+    assert started == {}
+    assert ended == 8
+
+
+def test_an_agents_call_is_named_as_the_conventions_have_it():
+    steps = span_steps("r", [fact("call", "ended", 1, name="coder", attributes={"kind": "agent", "attempts": 1})])
+    assert [step.name for step in steps if step.starts] == ["invoke_agent coder"]
