@@ -1,0 +1,114 @@
+"""Approvals: what all runs wait for, with the evidence for an answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from holdfast.errors import HoldfastError, UsageError
+from holdfast.model.sections import WORKSPACE
+from holdfast.web.overview import waits_of
+from holdfast.web.site import Refused
+
+if TYPE_CHECKING:
+    from holdfast.checkpoint import Checkpoint
+    from holdfast.web.overview import Overview
+    from holdfast.web.site import Handle, Site
+
+_MOST_OUTPUT = 2000
+_MOST_STEPS_BACK = 4000
+_PEOPLE = ("approval", "budget", "pause", "uncertain", "signal")
+
+
+def inbox(handle: Handle, overview: Overview) -> dict[str, Any]:
+    """Return what waits for a person over all runs, the longest wait first, and what was answered last."""
+    waiting: list[dict[str, Any]] = [
+        {**wait, "run": run["id"], "phase": run.get("phase"), "since": run.get("updated_at")}
+        for run in overview.all()
+        for wait in run["waits"]
+        if wait["kind"] in _PEOPLE
+    ]
+    waiting.sort(key=lambda wait: str(wait["since"]))
+    return {"waiting": [wait | {"evidence": evidence(handle, wait["run"])} for wait in waiting[:50]],
+            "total": len(waiting)}  # fmt: skip
+
+
+def evidence(handle: Handle, run: str) -> dict[str, Any]:
+    """Return what an answer can be based on: files since the last answer, gates, budgets."""
+    try:
+        head = handle.hf.latest(run)
+        base = _since(handle, head)
+        told: dict[str, Any] = {
+            "head": f"{run}@{head.seq}",
+            "base": None,
+            "files": None,
+            "gates": gates_of(handle, head),
+        }
+        if base is not None and WORKSPACE in head.sections:
+            changed = head.changes(base)
+            counts: dict[str, int] = {}
+            for change in changed:
+                counts[change.status] = counts.get(change.status, 0) + 1
+            told |= {"base": f"{base.run}@{base.seq}", "files": counts, "paths": [one.path for one in changed[:8]]}
+    except HoldfastError as error:
+        return {"problem": str(error)}
+    return told
+
+
+def _since(handle: Handle, head: Checkpoint) -> Checkpoint | None:
+    """Return the checkpoint at which the run stood when it was last answered, or its first."""
+    hf = handle.hf
+    replies = head.section("waits").get("answered", {}) if "waits" in head.sections else {}
+    last = max((reply["at"] for reply in replies.values()), default=None)
+    low, high = 1, head.seq
+    if last is None:
+        return _first_with_files(handle, head)
+    while low < high:  # times grow with numbers, but for a clock that was set back
+        middle = (low + high + 1) // 2
+        record = hf.store.checkpoint_at(head.run, middle)
+        if record is None or record.envelope.created_at <= last:
+            low = middle
+        else:
+            high = middle - 1
+    record = hf.store.checkpoint_at(head.run, low)
+    return hf.opened(record) if record is not None else None
+
+
+def _first_with_files(handle: Handle, head: Checkpoint) -> Checkpoint | None:
+    for seq in range(1, min(head.seq, _MOST_STEPS_BACK) + 1):
+        record = handle.hf.store.checkpoint_at(head.run, seq)
+        if record is not None and any(one.name == WORKSPACE for one in record.envelope.sections):
+            return handle.hf.opened(record)
+    return None
+
+
+def gates_of(handle: Handle, head: Checkpoint) -> list[dict[str, Any]]:
+    """Return what the gates of the task under way said, the output of failed ones with it."""
+    if "gates" not in head.sections:
+        return []
+    tasks = head.section("gates").tasks
+    latest = max(tasks.items(), key=lambda item: str(item[1].updated_at or ""), default=None)
+    if latest is None:
+        return []
+    return [
+        {
+            "task": latest[0],
+            "description": handle.clean_text(one.description),
+            "command": handle.clean_text(one.command or ""),
+            "success": one.success,
+            "skipped": one.skipped,
+            "exit_code": one.exit_code,
+            "output": "" if one.success else handle.clean_text((one.stdout + one.stderr)[-_MOST_OUTPUT:]),
+        }
+        for one in latest[1].gate_results
+    ]
+
+
+def answer(site: Site, handle: Handle, run: str, wait: str, body: dict[str, Any]) -> dict[str, Any]:
+    """Answer one wait; 409 if somebody did meanwhile."""
+    choice, note = body.get("choice"), body.get("note") or ""
+    if not isinstance(choice, str) or not isinstance(note, str):
+        raise UsageError("give choice and note as text")
+    if wait not in {one["id"] for one in waits_of(handle, run)}:
+        raise Refused(409, "AnsweredMeanwhile", f"{run} no longer waits for this: somebody answered it")
+    answered = handle.hf.answer(run, choice, wait=wait, by=site.user, note=note, value=body.get("value"))
+    return {"run": run, "wait": answered.id, "question": answered.question, "choice": choice, "by": site.user}

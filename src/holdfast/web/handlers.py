@@ -1,0 +1,467 @@
+"""What each route does: plain functions of the site, a handle and what was asked, which return plain data."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from holdfast.documents import checkpoint_document, plain
+from holdfast.errors import HoldfastError, NotFound, UsageError
+from holdfast.model.ids import check_run_id
+from holdfast.model.sections import WORKSPACE
+from holdfast.model.triggers import Trigger
+from holdfast.version import __version__
+from holdfast.web import approvals, comparing, files, history, values
+from holdfast.web.overview import forks_of, summary_of
+from holdfast.web.site import Refused, found, short_place
+from holdfast.web.timeline import timeline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.checkpoint import Checkpoint
+    from holdfast.web.feed import Feed
+    from holdfast.web.overview import Overview
+    from holdfast.web.planbook import PlanBook
+    from holdfast.web.site import Ask, Handle, Site
+    from holdfast.web.storage import Storage
+
+_MOST_ROWS = 200
+_MOST_LOOKED = 60
+_MOST_DELETED = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """All that handlers share."""
+
+    site: Site
+    overview: Overview
+    feed: Feed
+    plans: PlanBook
+    storage: Storage
+
+
+class Handler(NamedTuple):
+    """A function, and whether it needs the handle that may write."""
+
+    call: Callable[[Desk, Handle, Ask], Any]
+    writes: bool = False
+
+
+def about(desk: Desk, handle: Handle, _ask: Ask) -> Any:
+    """Return which store this is, and what may be done."""
+    store = handle.hf.store
+    return {
+        "url": short_place(store.url) if not store.url.startswith("postgres") else "postgresql",
+        "project": desk.site.workspace.name if desk.site.workspace else "",
+        "workspace": short_place(str(desk.site.workspace)) if desk.site.workspace else None,
+        "writes": desk.site.writes,
+        "user": desk.site.user,
+        "version": __version__,
+        "triggers": [str(one) for one in Trigger],
+    }
+
+
+def runs(desk: Desk, _handle: Handle, ask: Ask) -> Any:
+    """Return a page of runs."""
+    return desk.overview.page(
+        status=ask.text("status"),
+        text=ask.text("q"),
+        order=ask.text("order", "moved"),
+        offset=ask.number("offset", 0, most=1 << 31),
+        limit=ask.number("limit", 50, most=_MOST_ROWS),
+    )
+
+
+def run(desk: Desk, handle: Handle, ask: Ask) -> Any:
+    """Return how a run stands: where, why, what it waits for, who moves it, where it came from."""
+    name = check_run_id(ask.path["run"])
+    hf = handle.hf
+    hf.store.run(name)
+    told = dict(summary_of(handle, name))
+    lease = hf.store.leases.running(name)
+    told["owner"] = lease.owner if lease is not None else None
+    try:
+        head = hf.latest(name)
+        told["head_row"] = history.row_document(hf, head.record, head=head.id)
+        told["recovery"] = plain(head.recovery)
+        told["why"] = _why(handle, head)
+        told["phases"] = _phases(handle, head)
+        told["lineage"] = [plain(one) for one in hf.lineage(name)]
+        told["can_undo"] = _can_undo(head)
+        told["number"] = head.number
+    except HoldfastError as error:
+        told["problem"] = str(error)
+    told["deleted"] = [one.seq for one in hf.store.tombstones(name)[:_MOST_DELETED]] if _has_gaps(told) else []
+    told["forks"] = desk.site.looks.of(("forks", len(desk.overview.all())), lambda: forks_of(hf, desk.overview))
+    return told
+
+
+def _has_gaps(told: dict[str, Any]) -> bool:
+    return bool(told["checkpoints"] < told["last_seq"])
+
+
+def _can_undo(head: Checkpoint) -> bool:
+    from holdfast.recovery.record import SECTION, read_record  # noqa: PLC0415 - with the rest of a recovery
+
+    done = read_record(head.section(SECTION)) if SECTION in head.sections else None
+    return done is not None and done.undo is not None
+
+
+def _why(handle: Handle, head: Checkpoint) -> dict[str, Any] | None:
+    """Return why a run failed: what it says itself, and what the gate said that stopped it."""
+    if head.summary.status not in ("failed", "cancelled"):
+        return None
+    status = head.section("status") if "status" in head.sections else {}
+    gates = [one for one in approvals.gates_of(handle, head) if not one["success"] and not one["skipped"]]
+    return {"detail": handle.clean_text(str(status.get("detail", ""))[:4000]), "gates": gates}
+
+
+def _phases(handle: Handle, head: Checkpoint) -> list[dict[str, Any]]:
+    if "phases" not in head.sections:
+        return []
+    book = head.section("phases")
+    rows = [
+        {
+            "name": name,
+            "status": book.phases[name].status if name in book.phases else "pending",
+            "attempt": book.phases[name].attempt if name in book.phases else 0,
+            "duration_s": book.phases[name].duration_s if name in book.phases else 0,
+            "summary": book.phases[name].summary[:300] if name in book.phases else "",
+        }
+        for name in [*book.order, *(name for name in book.phases if name not in book.order)]
+    ]
+    cleaned: list[dict[str, Any]] = handle.clean(rows, "phases")
+    return cleaned
+
+
+def checkpoints(_desk: Desk, handle: Handle, ask: Ask) -> Any:
+    """Return a page of a run's checkpoints, by place or by what is searched for."""
+    name = ask.path["run"]
+    limit = ask.number("limit", 100, most=_MOST_ROWS)
+    wanted = {key: ask.text(key) for key in ("trigger", "phase", "q") if ask.text(key)}
+    if wanted:
+        before = ask.number("before", 0, most=1 << 48) or None
+        return history.search(handle.hf, name, wanted, before=before, limit=limit)
+    offset = ask.number("offset", 0, most=1 << 31)
+    if ask.text("around"):
+        seq = ask.number("around", 0, most=1 << 48)
+        offset = max(0, history.place_of(handle.hf, name, seq) - limit // 2)
+    return history.page(handle.hf, name, offset=offset, limit=limit)
+
+
+def lanes(desk: Desk, handle: Handle, ask: Ask) -> Any:
+    """Return the lanes of a run's graph."""
+    name = check_run_id(ask.path["run"])
+    return {"run": name, "chains": desk.storage.index(name).chains(handle.hf.store)}
+
+
+def samples(_desk: Desk, handle: Handle, ask: Ask) -> Any:
+    """Return the budgets over the run."""
+    return history.samples(handle.hf, ask.path["run"], ask.number("n", 300, most=1000))
+
+
+def spans(_desk: Desk, handle: Handle, ask: Ask) -> Any:
+    """Return the timeline of a run."""
+    return timeline(handle, check_run_id(ask.path["run"]))
+
+
+def touched(desk: Desk, handle: Handle, ask: Ask) -> Any:
+    """Return how many files each of some checkpoints touched."""
+    name = check_run_id(ask.path["run"])
+    ends = time.monotonic() + history.SEARCH_S
+    counted: dict[str, dict[str, int]] = {}
+    for seq in ask.text("seqs").split(",")[:_MOST_LOOKED]:
+        if not seq.isdigit() or time.monotonic() > ends:
+            continue
+        try:
+            record = handle.hf.store.checkpoint_at(name, int(seq))
+        except HoldfastError:
+            continue
+        if record is None:
+            continue
+        one = handle.hf.opened(record)
+        counts: dict[str, int] = {}
+        for change in desk.site.looks.of(("changed", one.id), lambda one=one: files.changed_paths(one)):  # type: ignore[misc]
+            counts[change.status] = counts.get(change.status, 0) + 1
+        counted[seq] = counts
+    return {"run": name, "touched": counted}
+
+
+def events(_desk: Desk, handle: Handle, ask: Ask) -> Any:
+    """Return what happened in a run, newest first, a page at a time."""
+    name = check_run_id(ask.path["run"])
+    offset, limit = ask.number("offset", 0, most=1 << 31), ask.number("limit", 100, most=500)
+    everything = handle.hf.events(name)
+    shown = everything[::-1][offset : offset + limit]
+    return {"run": name, "total": len(everything), "offset": offset, "events": handle.clean(shown, "events")}
+
+
+def checkpoint(desk: Desk, handle: Handle, ask: Ask) -> Any:
+    """Return one checkpoint: what it is, its sections, its files in figures, whether the run can go on from it."""
+    one = found(handle, ask.path["spec"])
+    head = handle.hf.store.run(one.run).head
+    envelope = one.record.envelope
+    sizes = {part.name: part.size for part in envelope.sections}
+    told = checkpoint_document(one) | {
+        "is_head": one.id == head,
+        "number": one.number,
+        "has_later_entries": one.number > one.record.number,
+        "checksum": one.checksum,
+        "codec": envelope.codec,
+        "program_version": envelope.program_version,
+        "recovery": plain(one.recovery),
+        "budget_used": one.summary.budget_used,
+        "redacted_count": one.redacted_count,
+        "redacted": [plain(part) for part in one.redacted[:100]],
+        "sections": [{"name": name, "size": sizes.get(name, 0)} for name in one.sections if name != WORKSPACE],
+        "workspace": None,
+    }
+    told |= _neighbours(handle, one)
+    if WORKSPACE in one.sections:
+        try:
+            told["workspace"] = _workspace(desk, one)
+        except HoldfastError as error:
+            told["workspace"] = {"problem": str(error)}
+    return told
+
+
+def _workspace(desk: Desk, one: Checkpoint) -> dict[str, Any]:
+    shot, git = one.workspace, one.git
+    changed = desk.site.looks.of(("changed", one.id), lambda: files.changed_paths(one))
+    return {
+        "files": shot.files,
+        "directories": shot.directories,
+        "size_bytes": shot.size_bytes,
+        "left_out": files.left_out(one),
+        "git": {"head": git.head, "branch": git.branch, "commit": git.commit, "dirty": git.dirty},
+        "changed": [{"path": change.path, "status": change.status} for change in changed[:500]],
+        "changed_total": len(changed),
+    }
+
+
+def _neighbours(handle: Handle, one: Checkpoint) -> dict[str, Any]:
+    """Return the numbers before and after in the run, and where the parent is."""
+    store = handle.hf.store
+    last = store.run(one.run).last_seq
+    told: dict[str, Any] = {"parent_at": None, "last_seq": last}
+    if one.parent is not None:
+        try:
+            parent = store.checkpoint(one.parent).envelope
+            told["parent_at"] = {"run": parent.run, "seq": parent.seq, "id": parent.id}
+        except HoldfastError as error:
+            told["parent_at"] = {"problem": str(error)}
+    return told
+
+
+def section(desk: Desk, handle: Handle, ask: Ask) -> Any:
+    """Return a page of one place in a section; one that is damaged says which."""
+    one = found(handle, ask.path["spec"])
+    name = ask.path["name"]
+    if name not in one.sections or name == WORKSPACE:
+        raise NotFound("section", name)
+    value = values.at(desk.site.section(handle, one, name), values.steps_of(ask.text("path")))
+    offset, limit = ask.number("offset", 0, most=1 << 40), ask.number("limit", 50, most=values.MOST_ITEMS)
+    return values.page(value, offset=offset, limit=limit) | {"id": one.id, "seq": one.seq, "section": name}
+
+
+def whole_section(desk: Desk, handle: Handle, ask: Ask) -> Any:
+    """Return a whole section as JSON, for editing; one that is too large to edit is refused."""
+    one = found(handle, ask.path["spec"])
+    name = ask.path["name"]
+    if name not in one.sections or name == WORKSPACE:
+        raise NotFound("section", name)
+    return {"name": name, "value": desk.site.section(handle, one, name)}
+
+
+def directory(desk: Desk, handle: Handle, ask: Ask) -> Any:
+    """Return a page of one captured directory."""
+    one = found(handle, ask.path["spec"])
+    changed = desk.site.looks.of(("changed", one.id), lambda: files.changed_paths(one))
+    offset, limit = ask.number("offset", 0, most=1 << 31), ask.number("limit", 200, most=500)
+    return files.directory(handle.hf, one.record, ask.text("under"), offset=offset, limit=limit, changed=changed) | {
+        "id": one.id,
+        "seq": one.seq,
+    }
+
+
+def file(_desk: Desk, handle: Handle, ask: Ask) -> Any:
+    """Return a captured file as text."""
+    one = found(handle, ask.path["spec"])
+    return files.file_text(handle, one.record, ask.text("path"), offset=ask.number("offset", 0, most=1 << 48))
+
+
+def file_history(_desk: Desk, handle: Handle, ask: Ask) -> Any:
+    """Return every version of one path."""
+    before = ask.number("before", 0, most=1 << 48) or None
+    return files.history(handle, ask.path["run"], ask.text("path"), before=before)
+
+
+def blame(_desk: Desk, handle: Handle, ask: Ask) -> Any:
+    """Return which checkpoint each line of a file came with."""
+    return files.blame(handle, ask.path["run"], ask.text("path"))
+
+
+def compare(desk: Desk, handle: Handle, ask: Ask) -> Any:
+    """Return what differs between two points."""
+    return comparing.compare(desk.site, handle, ask.text("a"), ask.text("b")) | {
+        "command": _diff_command(ask.text("a"), ask.text("b"))
+    }
+
+
+def _diff_command(a: str, b: str) -> str:
+    return shlex.join(["holdfast", "diff", a, *([b] if b != comparing.NOW else [])])
+
+
+def compare_section(desk: Desk, handle: Handle, ask: Ask) -> Any:
+    """Return a page of what differs in one section."""
+    offset, limit = ask.number("offset", 0, most=1 << 31), ask.number("limit", 100, most=200)
+    return comparing.section(
+        desk.site, handle, ask.text("a"), ask.text("b"), ask.text("name"), offset=offset, limit=limit
+    )
+
+
+def compare_file(desk: Desk, handle: Handle, ask: Ask) -> Any:
+    """Return how one file differs."""
+    return comparing.file(desk.site, handle, ask.text("a"), ask.text("b"), ask.text("path"))
+
+
+def make_plan(desk: Desk, handle: Handle, ask: Ask) -> Any:
+    """Make a plan; nothing is touched."""
+    return desk.plans.make(desk.site, handle, ask.body)
+
+
+def plan(desk: Desk, handle: Handle, ask: Ask) -> Any:
+    """Return a plan, and whether it still holds."""
+    return desk.plans.document(handle, *desk.plans.get(ask.path["digest"]))
+
+
+def plan_item(desk: Desk, handle: Handle, ask: Ask) -> Any:
+    """Return the sides of one file of a plan, and the result."""
+    return desk.plans.sides(handle, ask.path["digest"], ask.text("path"))
+
+
+def run_plan(desk: Desk, handle: Handle, ask: Ask) -> Any:
+    """Carry out exactly the plan that was shown."""
+    digest = ask.path["digest"]
+
+    def progress(done: int, total: int) -> None:
+        desk.feed.tell("job", {"job": digest, "done": done >= total, "count": done, "total": total})
+
+    return desk.plans.carry_out(handle, digest, progress)
+
+
+def fork(_desk: Desk, handle: Handle, ask: Ask) -> Any:
+    """Begin a new run from a checkpoint, with edited sections."""
+    spec, name = ask.given("spec", str), ask.given("name", str)
+    sections = ask.given("sections", dict, {})
+    if spec is None or name is None or len(sections) > 100:  # noqa: PLR2004 - a checkpoint has few sections
+        raise UsageError("give spec, name and sections")
+    first = handle.hf.fork(spec, name, sections=sections, label=ask.given("label", str))
+    return checkpoint_document(first)
+
+
+def tell(desk: Desk, handle: Handle, ask: Ask) -> Any:
+    """Say something to a run: pause, unpause, cancel, or a larger budget."""
+    name, what = check_run_id(ask.path["run"]), ask.path["what"]
+    note = ask.given("note", str, "")
+    by = desk.site.user
+    if what == "budget":
+        more = ask.given("more", dict, {})
+        handle.hf.raise_budget(name, more, by=by, note=note)
+    elif what in ("pause", "unpause", "cancel"):
+        {"pause": handle.hf.pause, "unpause": handle.hf.unpause, "cancel": handle.hf.cancel}[what](
+            name, by=by, note=note
+        )
+    else:
+        raise Refused(404, "NotFound", f"a run cannot be told {what!r}")
+    handle.hf.store.wake(name)
+    desk.overview.look_again(handle, name)
+    desk.feed.tell_run(name)
+    return {"run": name, "asked": what, "by": by}
+
+
+def answer(desk: Desk, handle: Handle, ask: Ask) -> Any:
+    """Answer what a run waits for."""
+    name = check_run_id(ask.path["run"])
+    told = approvals.answer(desk.site, handle, name, ask.path["wait"], ask.body)
+    desk.overview.look_again(handle, name)
+    desk.feed.tell_run(name)
+    return told
+
+
+def inbox(desk: Desk, handle: Handle, _ask: Ask) -> Any:
+    """Return what waits for a person."""
+    return approvals.inbox(handle, desk.overview)
+
+
+def marks(desk: Desk, handle: Handle, ask: Ask) -> Any:
+    """Give a checkpoint a label, or pin it."""
+    one = found(handle, ask.path["spec"])
+    changes: dict[str, Any] = {}
+    if "label" in ask.body:
+        changes["label"] = ask.given("label", str) or None
+    if "pinned" in ask.body:
+        changes["pinned"] = ask.given("pinned", bool)
+    marked = handle.hf.mark(one.id, **changes)
+    desk.feed.tell("marks", {"run": one.run, "seq": one.seq})
+    return checkpoint_document(marked)
+
+
+def storage(desk: Desk, handle: Handle, _ask: Ask) -> Any:
+    """Return what takes room."""
+    return desk.storage.document(handle, desk.overview)
+
+
+def plan_prune(desk: Desk, handle: Handle, ask: Ask) -> Any:
+    """Return what retention would delete."""
+    return desk.storage.prune_plan(handle, ask.given("run", str))
+
+
+def prune(desk: Desk, handle: Handle, ask: Ask) -> Any:
+    """Delete exactly what was shown."""
+    return desk.storage.prune(handle, ask.path["digest"], ask.body.get("typed"))
+
+
+def verify(desk: Desk, _handle: Handle, _ask: Ask) -> Any:
+    """Begin to check everything."""
+    return desk.storage.verify(desk.site, desk.feed)
+
+
+ROUTES: tuple[tuple[str, str, Handler], ...] = (
+    ("GET", "/api/about", Handler(about)),
+    ("GET", "/api/runs", Handler(runs)),
+    ("GET", "/api/runs/{run}", Handler(run)),
+    ("GET", "/api/runs/{run}/checkpoints", Handler(checkpoints)),
+    ("GET", "/api/runs/{run}/lanes", Handler(lanes)),
+    ("GET", "/api/runs/{run}/samples", Handler(samples)),
+    ("GET", "/api/runs/{run}/spans", Handler(spans)),
+    ("GET", "/api/runs/{run}/touched", Handler(touched)),
+    ("GET", "/api/runs/{run}/events", Handler(events)),
+    ("GET", "/api/runs/{run}/file-history", Handler(file_history)),
+    ("GET", "/api/runs/{run}/blame", Handler(blame)),
+    ("GET", "/api/c/{spec}", Handler(checkpoint)),
+    ("GET", "/api/c/{spec}/section/{name}", Handler(section)),
+    ("GET", "/api/c/{spec}/whole/{name}", Handler(whole_section)),
+    ("GET", "/api/c/{spec}/files", Handler(directory)),
+    ("GET", "/api/c/{spec}/file", Handler(file)),
+    ("GET", "/api/compare", Handler(compare)),
+    ("GET", "/api/compare/section", Handler(compare_section)),
+    ("GET", "/api/compare/file", Handler(compare_file)),
+    ("GET", "/api/waits", Handler(inbox)),
+    ("GET", "/api/storage", Handler(storage)),
+    ("POST", "/api/plans", Handler(make_plan)),
+    ("GET", "/api/plans/{digest}", Handler(plan)),
+    ("GET", "/api/plans/{digest}/item", Handler(plan_item)),
+    ("POST", "/api/plans/{digest}/run", Handler(run_plan, writes=True)),
+    ("POST", "/api/fork", Handler(fork, writes=True)),
+    ("POST", "/api/runs/{run}/tell/{what}", Handler(tell, writes=True)),
+    ("POST", "/api/waits/{run}/{wait:path}", Handler(answer, writes=True)),
+    ("POST", "/api/c/{spec}/marks", Handler(marks, writes=True)),
+    ("POST", "/api/prune", Handler(plan_prune)),
+    ("POST", "/api/prune/{digest}/run", Handler(prune, writes=True)),
+    ("POST", "/api/verify", Handler(verify)),
+)

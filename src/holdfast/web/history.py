@@ -1,0 +1,250 @@
+"""The checkpoints of one run: pages by place, search, samples, and a light index that is kept up as the run moves."""
+
+from __future__ import annotations
+
+import threading
+import time
+from array import array
+from bisect import bisect_left
+from collections import Counter
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any
+
+from holdfast.documents import checkpoint_document
+from holdfast.errors import IntegrityError, NotFound
+from holdfast.model.ids import check_run_id
+from holdfast.model.sections import WORKSPACE
+from holdfast.web.lanes import chains, grown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from holdfast.engine import Holdfast
+    from holdfast.model.checkpoint import CheckpointRecord, Envelope
+    from holdfast.store.store import Store
+    from holdfast.web.lanes import Chain
+
+_PAGE = 500
+SEARCH_S = 1.5
+
+
+def row_document(hf: Holdfast, record: CheckpointRecord, *, head: str | None) -> dict[str, Any]:
+    """Return what a list says of a checkpoint; no payload is read."""
+    envelope = record.envelope
+    document = checkpoint_document(hf.opened(record))
+    del document["sections"]
+    files = next((one.root.hex()[:16] for one in envelope.sections if one.name == WORKSPACE), None)
+    return document | {
+        "is_head": envelope.id == head,
+        "files": files,
+        "budget_used": envelope.summary.budget_used,
+        "redacted": sum(one.redacted_count for one in envelope.sections),
+        "number": record.number,
+    }
+
+
+def page(hf: Holdfast, run: str, *, offset: int, limit: int) -> dict[str, Any]:
+    """Return a page of a run's checkpoints by place, newest first; what cannot be read is told in its place."""
+    record = hf.store.run(check_run_id(run))
+    deleted = sorted(one.seq for one in hf.store.tombstones(run)) if record.checkpoints < record.last_seq else []
+    top = _seq_at(record.last_seq, deleted, offset)
+    rows: list[dict[str, Any]] = []
+    damaged: list[str] = []
+    if top >= 1:
+        listing = hf.store.checkpoints(run, limit=limit, before_seq=top + 1)
+        rows = [row_document(hf, one, head=record.head) for one in listing]
+        damaged = [str(error) for error in listing.damaged]
+    return {
+        "run": run,
+        "head": record.head,
+        "total": record.last_seq - len(deleted),
+        "last_seq": record.last_seq,
+        "offset": offset,
+        "rows": rows,
+        "damaged": damaged,
+    }
+
+
+def _seq_at(last: int, deleted: Sequence[int], offset: int) -> int:
+    """Return the number that stands at a place from the top, when these were deleted."""
+    low, high = 0, last
+    while low < high:  # the highest number with `offset` or more kept ones above it, itself not counted
+        middle = (low + high + 1) // 2
+        if (last - middle) - (len(deleted) - bisect_left(deleted, middle + 1)) >= offset:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def place_of(hf: Holdfast, run: str, seq: int) -> int:
+    """Return at which place from the top a number stands."""
+    record = hf.store.run(check_run_id(run))
+    deleted = [one.seq for one in hf.store.tombstones(run)] if record.checkpoints < record.last_seq else []
+    return max(0, (record.last_seq - seq) - sum(one > seq for one in deleted))
+
+
+def search(hf: Holdfast, run: str, wanted: dict[str, str], *, before: int | None, limit: int) -> dict[str, Any]:
+    """Return checkpoints that fit a trigger, a phase and a text, from the newest down; says how far it looked."""
+    record = hf.store.run(check_run_id(run))
+    ends = time.monotonic() + SEARCH_S
+    rows: list[dict[str, Any]] = []
+    looked = 0
+    while True:
+        listing = hf.store.checkpoints(run, limit=_PAGE, before_seq=before)
+        looked += len(listing)
+        for one in listing:
+            if fits(one, wanted):
+                rows.append(row_document(hf, one, head=record.head))
+                if len(rows) == limit:
+                    return {"run": run, "rows": rows, "looked_at": looked, "next": one.envelope.seq}
+        if len(listing) + len(listing.damaged) < _PAGE or not listing:
+            return {"run": run, "rows": rows, "looked_at": looked, "next": None}
+        before = listing[-1].envelope.seq
+        if time.monotonic() > ends:
+            return {"run": run, "rows": rows, "looked_at": looked, "next": before}
+
+
+def fits(record: CheckpointRecord, wanted: dict[str, str]) -> bool:
+    """Tell whether a checkpoint has this trigger, phase, and text in its reason, label, phase, state or id."""
+    envelope = record.envelope
+    if wanted.get("trigger") and envelope.trigger != wanted["trigger"]:
+        return False
+    if wanted.get("phase") and envelope.summary.phase != wanted["phase"]:
+        return False
+    text = wanted.get("q", "").casefold()
+    where = (envelope.reason, record.marks.label, envelope.summary.phase, envelope.summary.state, envelope.id)
+    return not text or any(text in word.casefold() for word in where if word)
+
+
+def samples(hf: Holdfast, run: str, count: int) -> dict[str, Any]:
+    """Return what was used at so many checkpoints, evenly over the run's numbers, oldest first."""
+    record = hf.store.run(check_run_id(run))
+    last = record.last_seq
+    count = max(2, min(count, last))
+    wanted = sorted({round(1 + i * (last - 1) / (count - 1)) for i in range(count)}) if last else []
+    found: list[dict[str, Any]] = []
+    for seq in wanted:
+        try:
+            one = hf.store.checkpoint_at(run, seq)
+        except (IntegrityError, NotFound):
+            continue
+        if one is not None:
+            envelope = one.envelope
+            found.append(
+                {
+                    "seq": seq,
+                    "at": envelope.created_at.isoformat(),
+                    "used": envelope.summary.budget_used,
+                    "trigger": envelope.trigger,
+                    "phase": envelope.summary.phase,
+                }
+            )
+    return {"run": run, "samples": found, "last_seq": last}
+
+
+def ancestors(store: Store, record: CheckpointRecord | None) -> Iterator[CheckpointRecord]:
+    """Yield a checkpoint and those that it was taken on, over forks too; those that were deleted are passed over."""
+    deleted: dict[str, dict[str, int]] = {}
+    while record is not None:
+        yield record
+        run, parent = record.envelope.run, record.envelope.parent
+        if parent is None:
+            return
+        try:
+            record = store.checkpoint(parent)
+        except NotFound:
+            if run not in deleted:
+                deleted[run] = {one.id: one.seq for one in store.tombstones(run)}
+            seq = deleted[run].get(parent)
+            below = store.checkpoints(run, limit=1, before_seq=seq) if seq is not None else []
+            record = below[0] if below else None
+        except IntegrityError:
+            return
+
+
+class RunIndex:
+    """What is known of every checkpoint of a run: parent, trigger, day and bytes; grows as the run does."""
+
+    def __init__(self, run: str) -> None:
+        self.run = run
+        self._lock = threading.Lock()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._seqs, self._parents = array("q"), array("q")  # oldest first; 16 bytes a checkpoint
+        self._kept = 0
+        self._last = 0
+        self._chains: list[Chain] = []
+        self.by_trigger: Counter[str] = Counter()
+        self.by_day: Counter[str] = Counter()
+        self.stored_bytes = 0
+
+    def update(self, store: Store) -> None:
+        """Read what came since, or everything if something was deleted."""
+        with self._lock:
+            self._update(store)
+
+    def _update(self, store: Store) -> None:
+        record = store.run(self.run)
+        if record.checkpoints - self._kept != record.last_seq - self._last:
+            self._forget()
+        if record.last_seq == self._last:
+            return
+        has_gaps = record.checkpoints < record.last_seq
+        deleted = {one.id: one.seq for one in store.tombstones(self.run)} if has_gaps else {}
+        seqs, parents = self._read(store, deleted)
+        newest = self._seqs[-1] if self._seqs else 0
+        fresh = list(zip(reversed(seqs), reversed(parents), strict=True))
+        self._seqs.extend(seq for seq, _ in fresh)
+        self._parents.extend(parent for _, parent in fresh)
+        self._last, self._kept = record.last_seq, record.checkpoints
+        if not grown(self._chains, fresh, newest):
+            rows = zip(reversed(self._seqs), reversed(self._parents), strict=True)
+            self._chains = chains(rows, set(deleted.values()))
+
+    def _read(self, store: Store, deleted: dict[str, int]) -> tuple[array[int], array[int]]:
+        """Return the numbers above the known ones and their parents', newest first."""
+        seqs, parents = array("q"), array("q")
+        pending: dict[str, list[int]] = {}  # parents that are further down, with whose they are
+        before: int | None = None
+        while True:
+            listing = store.checkpoints(self.run, limit=_PAGE, before_seq=before)
+            for record in listing:
+                envelope = record.envelope
+                if envelope.seq <= self._last:
+                    break
+                for place in pending.pop(envelope.id, ()):
+                    parents[place] = envelope.seq
+                if envelope.parent is not None and envelope.seq > 1:
+                    pending.setdefault(envelope.parent, []).append(len(parents))
+                seqs.append(envelope.seq)
+                parents.append(0)
+                self._count(envelope)
+            if not listing or listing[-1].envelope.seq <= self._last or len(listing) + len(listing.damaged) < _PAGE:
+                break
+            before = listing[-1].envelope.seq
+            time.sleep(0.001)  # a long run is counted beside requests, not before them
+        for parent, places in pending.items():
+            seq = deleted.get(parent) or _seq_of(store, parent)
+            for place in places:
+                parents[place] = seq
+        return seqs, parents
+
+    def _count(self, envelope: Envelope) -> None:
+        self.by_trigger[envelope.trigger] += envelope.stored_bytes
+        self.by_day[envelope.created_at.date().isoformat()] += envelope.stored_bytes
+        self.stored_bytes += envelope.stored_bytes
+
+    def chains(self, store: Store) -> list[Chain]:
+        """Return the lanes of the run's graph."""
+        with self._lock:
+            self._update(store)
+            return deepcopy(self._chains)
+
+
+def _seq_of(store: Store, checkpoint: str) -> int:
+    try:
+        return store.checkpoint(checkpoint).envelope.seq
+    except (NotFound, IntegrityError):
+        return 0

@@ -1,0 +1,263 @@
+"""The plans that were shown: made here, kept by their digest, and carried out exactly as they are or not at all."""
+
+from __future__ import annotations
+
+import shlex
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast.documents import plain
+from holdfast.encode.chunks import ChunkReader
+from holdfast.errors import Conflict, HoldfastError, IntegrityError, NotFound, UsageError
+from holdfast.recovery.finish import end_undone, recorded_workspace
+from holdfast.recovery.gather import world_moved
+from holdfast.recovery.undo import plan_undo
+from holdfast.web.site import Refused, short_place
+from holdfast.workspace import paths
+from holdfast.workspace.decide import Decisions
+from holdfast.workspace.diff import is_binary
+from holdfast.workspace.directory import FILE, Entry
+from holdfast.workspace.merge import merge
+from holdfast.workspace.tree import DiskTree, pieces
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.recovery.plan import RecoveryPlan
+    from holdfast.web.site import Handle, Site
+    from holdfast.workspace.plan import PlanItem
+    from holdfast.workspace.state import State
+
+_MOST_PLANS = 20
+_MOST_ITEMS = 1000
+_SIDE_BYTES = 200_000
+_OPTIONS = frozenset({"skip_failed", "reset_to", "files", "git"})
+_NOT_SHOWN = "(not shown: it is larger than 200 kB)"
+
+
+class PlanBook:
+    """Plans by digest; the oldest go first."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._plans: OrderedDict[str, tuple[RecoveryPlan, str]] = OrderedDict()
+        self._begun: set[str] = set()
+
+    def make(self, site: Site, handle: Handle, body: dict[str, Any]) -> dict[str, Any]:
+        """Make a plan of what was asked for; nothing is touched."""
+        if isinstance(body.get("undo"), str):
+            plan, command = self._undo(site, handle, body["undo"])
+        else:
+            plan, command = self._recover(site, handle, body)
+        with self._lock:
+            self._plans[plan.digest] = (plan, command)
+            self._plans.move_to_end(plan.digest)
+            self._begun.discard(plan.digest)
+            while len(self._plans) > _MOST_PLANS:
+                self._plans.popitem(last=False)
+        return self.document(handle, plan, command)
+
+    def _recover(self, site: Site, handle: Handle, body: dict[str, Any]) -> tuple[RecoveryPlan, str]:
+        spec = body.get("spec")
+        options = body.get("options") or {}
+        if not isinstance(spec, str) or not isinstance(options, dict) or not options.keys() <= _OPTIONS:
+            raise UsageError("give spec, options (skip_failed, reset_to, files, git), decisions and unknown")
+        decisions = None
+        try:
+            if body.get("decisions"):
+                decisions = msgspec.convert(body["decisions"], Decisions)
+            unknown = msgspec.convert(body.get("unknown") or {}, dict[str, str])
+        except msgspec.ValidationError as error:
+            raise UsageError(f"decisions: {error}") from None
+        plan = handle.hf.plan(
+            spec,
+            workspace=site.workspace,
+            decisions=decisions,
+            unknown=unknown,  # type: ignore[arg-type]  # checked by the plan
+            files=options.get("files", "auto"),
+            git=bool(options.get("git")),
+            skip_failed=bool(options.get("skip_failed")),
+            reset_to=options.get("reset_to"),
+        )
+        return plan, _command(plan, spec)
+
+    def _undo(self, site: Site, handle: Handle, run: str) -> tuple[RecoveryPlan, str]:
+        place = None if recorded_workspace(handle.hf, run) is not None else site.workspace
+        return plan_undo(handle.hf, run, workspace=place), f"holdfast undo {shlex.quote(run)}"
+
+    def get(self, digest: str) -> tuple[RecoveryPlan, str]:
+        """Return a plan that was made here; 404 for any other."""
+        with self._lock:
+            found = self._plans.get(digest)
+        if found is None:
+            raise Refused(404, "NotFound", "there is no such plan here: make it again", hint="plans are kept in memory")
+        return found
+
+    def document(self, handle: Handle, plan: RecoveryPlan, command: str) -> dict[str, Any]:
+        """Return a plan for the page, and whether it still holds."""
+        items = plan.files.items if plan.files is not None else ()
+        shown = sorted(items, key=lambda item: (item.action != "conflict", item.path))[:_MOST_ITEMS]
+        lease = handle.hf.store.leases.running(plan.run)
+        told = plain(msgspec.structs.replace(plan, files=None))
+        told["findings"] = plain(plan.findings)
+        return {
+            "digest": plan.digest,
+            "plan": told,
+            "lines": [handle.clean_text(line) for line in plan.lines()],
+            "files": {
+                "target": short_place(plan.files.target),
+                "counts": plan.files.counts(),
+                "items": [_item(item) for item in shown],
+                "total": len(items),
+                "overwrites": plan.files.overwrites,
+            }
+            if plan.files is not None
+            else None,
+            "moved": self._moved(handle, plan),
+            "owner": lease.owner if lease is not None else None,
+            "command": command,
+        }
+
+    def _moved(self, handle: Handle, plan: RecoveryPlan) -> list[str]:
+        """Return what is no longer as the plan saw it."""
+        try:
+            stands = handle.hf.store.run(plan.run)
+            if stands.head != plan.head or stands.number != plan.end:
+                return [f"run {plan.run} has moved on since"]
+            return world_moved(handle.hf, plan, None)[:20]
+        except HoldfastError as error:
+            return [str(error)]
+
+    def sides(self, handle: Handle, digest: str, path: str) -> dict[str, Any]:
+        """Return what one file is in the checkpoint, was when the run last knew it, is on disk, and would become."""
+        plan, _ = self.get(digest)
+        item = next((one for one in (plan.files.items if plan.files is not None else ()) if one.path == path), None)
+        if item is None or plan.files is None:
+            raise NotFound("file in this plan", path)
+        reader = ChunkReader(handle.hf.store.fetch)
+        stored, last = (_stored(reader, state) for state in (item.checkpoint, item.last))
+        disk = _on_disk(plan.files.target, reader, item)
+        result, note = _result(item, stored, last, disk)
+        texts = {"checkpoint": stored, "last": last, "disk": disk, "result": result}
+        return {
+            "path": path,
+            "action": item.action,
+            "reason": item.reason,
+            "beside": item.beside,
+            "note": note,
+            "sides": {name: _text(handle, data) for name, data in texts.items()},
+        }
+
+    def carry_out(self, handle: Handle, digest: str, progress: Callable[[int, int], None]) -> dict[str, Any]:
+        """Do exactly what was shown, once; PlanOutdated if the world moved, and nothing is touched then."""
+        plan, _ = self.get(digest)
+        with self._lock:
+            if digest in self._begun:
+                raise Refused(409, "PlanUsed", "this plan is being carried out already, or was: look at the run")
+            self._begun.add(digest)
+        try:
+            if plan.kind == "undo":
+                end_undone(handle.hf, plan.run, plan.request.workspace)
+            result = handle.hf.recover(plan, progress=progress)
+        except Conflict:
+            with self._lock:
+                self._begun.discard(digest)
+            raise
+        if not result.success:
+            raise Refused(409, "NotRecovered", f"nothing is changed: {'; '.join(result.errors)}")
+        return {
+            "run": result.run,
+            "checkpoint": getattr(result.checkpoint, "id", None),
+            "restored_from": result.restored_from,
+            "restored_sections": list(result.restored_sections),
+            "warnings": list(result.warnings),
+            "undo": result.undo,
+            "files": plain(result.files) if result.files is not None else None,
+            "command": f"holdfast undo {shlex.quote(result.run)}",
+        }
+
+
+def _command(plan: RecoveryPlan, spec: str) -> str:
+    """Return the line that does the same."""
+    request = plan.request
+    words = ["holdfast", "resume", f"{plan.run}@{plan.seq}" if spec != plan.run else plan.run]
+    words += ["--skip-failed"] if request.skip_failed else []
+    words += ["--reset-to", request.reset_to] if request.reset_to else []
+    words += ["--git"] if request.git else []
+    words += [word for step, how in request.unknown.items() if how != "ask" for word in (f"--{how}", step)]
+    words += ["--no-files"] if not request.files and "workspace" in plan.sections else []
+    if request.decisions is not None and request.decisions.conflicts != "refuse":
+        words.append(f"--{request.decisions.conflicts}")
+    return shlex.join(words)
+
+
+def _item(item: PlanItem) -> dict[str, Any]:
+    sides = {"checkpoint": item.checkpoint, "last": item.last, "disk": item.disk}
+    return {
+        "path": item.path,
+        "action": item.action,
+        "reason": item.reason,
+        "beside": item.beside,
+        "kinds": {name: state.kind if state is not None else None for name, state in sides.items()},
+        "sizes": {name: state.size for name, state in sides.items() if state is not None and state.kind == "file"},
+    }
+
+
+def _stored(reader: ChunkReader, state: State | None) -> bytes | str | None:
+    if state is None or state.kind == "absent":
+        return None
+    if state.kind != "file":
+        return f"({state.kind}{f' to {state.target}' if state.target else ''})"
+    if state.size > _SIDE_BYTES:
+        return _NOT_SHOWN
+    try:
+        return b"".join(pieces(reader, state.ref()))
+    except IntegrityError as error:
+        return f"({error})"
+
+
+def _on_disk(target: str, reader: ChunkReader, item: PlanItem) -> bytes | str | None:
+    if item.disk.kind == "absent":
+        return None
+    if item.disk.kind != "file":
+        return f"({item.disk.kind})"
+    ref = item.disk.ref()
+    if ref is None:
+        return b""
+    try:
+        entry = Entry(b"", FILE, item.disk.mode, ref)
+        data = DiskTree(target, reader, ref).content(paths.raw(item.path), entry, _SIDE_BYTES)
+    except NotFound as error:
+        return f"({error})"
+    return data if data is not None else _NOT_SHOWN
+
+
+def _result(
+    item: PlanItem, stored: bytes | str | None, last: bytes | str | None, disk: bytes | str | None
+) -> tuple[bytes | str | None, str]:
+    """Return what will be at the path, and a sentence about it."""
+    if item.action in ("write", "replace", "mode"):
+        return stored, "the checkpoint's version is written"
+    if item.action == "delete":
+        return None, "it is deleted: it is not in the checkpoint"
+    if item.action == "merge" and isinstance(stored, bytes) and isinstance(last, bytes) and isinstance(disk, bytes):
+        merged = merge(last, disk, stored)
+        return (merged.data if merged is not None else "(cannot be merged)"), "both changes are merged"
+    if item.action == "both":
+        return disk, f"it stays, and the checkpoint's version is written beside it as {item.beside}"
+    if item.action == "conflict":
+        return "", "decide: take the checkpoint's, keep yours, merge, or keep both"
+    return disk, "it stays as it is"
+
+
+def _text(handle: Handle, data: bytes | str | None) -> dict[str, Any]:
+    if data is None:
+        return {"kind": "absent", "text": ""}
+    if isinstance(data, str):
+        return {"kind": "note", "text": data}
+    if is_binary(data):
+        return {"kind": "note", "text": f"(binary, {len(data):,} bytes)"}
+    return {"kind": "text", "text": handle.clean_text(data.decode("utf-8", "surrogateescape"))}

@@ -1,0 +1,146 @@
+"""Timeline of a run: bars by phase, agent, task and wait, marks for what happened, and idle stretches; pure but one."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from holdfast.web.history import samples
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from holdfast.web.site import Handle
+
+_MOST_BARS = 4000
+_MOST_MARKS = 2000
+_IDLE_SHARE = 0.08  # a pause longer than this part of the whole is folded
+_IDLE_LEAST_S = 2.0
+_LOOKED_AT = 200
+
+
+def timeline(handle: Handle, run: str) -> dict[str, Any]:
+    """Return the lanes of a run as it stands now; what is under way has no end."""
+    hf = handle.hf
+    present = hf.latest(run)
+    sections = {
+        name: handle.clean(present.plain_section(name), name)
+        for name in ("phases", "agents", "graph", "waits")
+        if name in present.sections
+    }
+    events = handle.clean(
+        [
+            {"at": one.at, "kind": one.kind, "what": one.what[:300], "phase": one.phase, "by": one.by,
+             "duration_s": one.duration_s, "error": one.details.get("error")}
+            for one in hf.events(run)
+        ],
+        "events",
+    )  # fmt: skip
+    bars = [*_phases(sections.get("phases")), *_agents(sections.get("agents")), *_tasks(sections.get("graph"))]
+    bars += [*_steps(events, known={bar["name"] for bar in bars if bar["lane"] in ("task", "phase")})]
+    bars += [*_waits(sections.get("waits"), events)]
+    bars = sorted((bar for bar in bars if bar["from"]), key=lambda bar: bar["from"])
+    saved = [one["at"] for one in samples(hf, run, _LOOKED_AT)["samples"]]
+    times = saved + [one["at"] for one in events] + [time for bar in bars for time in (bar["from"], bar["to"]) if time]
+    return {
+        "run": run,
+        "bars": bars[-_MOST_BARS:],
+        "bars_left_out": max(0, len(bars) - _MOST_BARS),
+        "marks": [one for one in events if not one["kind"].startswith("step ")][-_MOST_MARKS:],
+        "idle": idle(times),
+    }
+
+
+def _bar(lane: str, name: str, status: str, start: str | None, end: str | None, **more: Any) -> dict[str, Any]:
+    return {"lane": lane, "name": name, "status": status, "from": start, "to": end, **more}
+
+
+def _phases(section: Mapping[str, Any] | None) -> Iterable[dict[str, Any]]:
+    for name, one in ((section or {}).get("phases") or {}).items():
+        end = one.get("completed_at") or _after(one.get("started_at"), one.get("duration_s"), one.get("status"))
+        error = (one.get("error") or {}).get("message")
+        yield _bar("phase", name, one.get("status", ""), one.get("started_at"), end, phase=name, error=error)
+
+
+def _agents(section: Iterable[Mapping[str, Any]] | None) -> Iterable[dict[str, Any]]:
+    for agent in section or ():
+        tasks = agent.get("tasks") or {}
+        for name, one in tasks.items():
+            tokens = one.get("tokens") or {}
+            yield _bar(
+                "agent", agent["id"], one.get("status", ""), one.get("started_at"), one.get("completed_at"),
+                task=name, tokens=(tokens.get("input") or 0) + (tokens.get("output") or 0),
+                error=(one.get("error") or {}).get("message"),
+            )  # fmt: skip
+        if not tasks:
+            yield _bar(
+                "agent", agent["id"], agent.get("status", ""), agent.get("started_at"), agent.get("completed_at"),
+                error=agent.get("error"),
+            )  # fmt: skip
+
+
+def _tasks(section: Mapping[str, Any] | None) -> Iterable[dict[str, Any]]:
+    graphs = [section, *((section.get("others") or {}).values())] if section else []
+    for graph in graphs:
+        for name, one in (graph.get("tasks") or {}).items():
+            error = (one.get("error") or {}).get("message")
+            yield _bar("task", name, one.get("status", ""), one.get("started_at"), one.get("completed_at"), error=error)
+
+
+def _steps(events: Iterable[Mapping[str, Any]], known: set[str]) -> Iterable[dict[str, Any]]:
+    """Yield the steps: those that ended from their end and how long they took, and those that only began."""
+    begun: dict[str, str] = {}
+    for one in events:
+        if not one["kind"].startswith("step ") or one["what"].rpartition("/")[2] in known:
+            continue  # a flow's task is a step, too, under the name of its phase
+        word = one["kind"].removeprefix("step ")
+        if word == "started":
+            begun[one["what"]] = one["at"]
+            continue
+        start = begun.pop(one["what"], None) or _before(one["at"], one["duration_s"])
+        status = {"done": "completed"}.get(word, word)
+        yield _bar("task", one["what"], status, start, one["at"], phase=one["phase"], error=one.get("error"))
+    for name, at in begun.items():
+        yield _bar("task", name, "running", at, None)
+
+
+def _waits(section: Mapping[str, Any] | None, events: Iterable[Mapping[str, Any]]) -> Iterable[dict[str, Any]]:
+    """Yield what was waited for, from when it was asked to when it was answered."""
+    asked = {one["what"]: one["at"] for one in events if one["kind"] == "asked"}
+    value = section or {}
+    for name, wait in (value.get("open") or {}).items():
+        start = asked.get(name) or asked.get(wait.get("question", "")) or _last(events)
+        yield _bar("wait", wait.get("question") or name, "waiting", start, None)
+    for name, reply in (value.get("answered") or {}).items():
+        start = asked.get(name) or reply.get("at")
+        yield _bar("wait", name, reply.get("choice", ""), start, reply.get("at"), by=reply.get("by"))
+
+
+def _last(events: Iterable[Mapping[str, Any]]) -> str | None:
+    return max((one["at"] for one in events), default=None)
+
+
+def _before(at: str, seconds: float | None) -> str:
+    return datetime.fromtimestamp(_seconds(at) - (seconds or 0), tz=datetime.fromisoformat(at).tzinfo).isoformat()
+
+
+def _after(at: str | None, seconds: float | None, status: str | None) -> str | None:
+    if at is None or status == "running" or not seconds:
+        return None
+    return datetime.fromtimestamp(_seconds(at) + seconds, tz=datetime.fromisoformat(at).tzinfo).isoformat()
+
+
+def _seconds(at: str) -> float:
+    return datetime.fromisoformat(at).timestamp()
+
+
+def idle(times: Iterable[str]) -> list[list[str]]:
+    """Return the stretches in which nothing happened that are so long that they would squash the rest."""
+    ordered = sorted(set(times), key=_seconds)
+    if len(ordered) < 3:  # noqa: PLR2004 - between two moments is the whole of it
+        return []
+    whole = _seconds(ordered[-1]) - _seconds(ordered[0])
+    least = max(_IDLE_LEAST_S, whole * _IDLE_SHARE)
+    pairs = pairwise(ordered)
+    return [[one, other] for one, other in pairs if _seconds(other) - _seconds(one) > least]

@@ -1,0 +1,397 @@
+"""What the page is told, over real SQLite, file and PostgreSQL stores, compared with the command line's own words."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import holdfast
+from holdfast.cli.graph import Graph
+from web.ui_kit import WAITING, files_below, page, start_program, story, until
+
+
+def command(folder, *words):
+    done = subprocess.run(
+        [sys.executable, "-m", "holdfast", *words, "--json"], cwd=folder, capture_output=True, text=True, check=False
+    )
+    return json.loads(done.stdout)
+
+
+def test_it_tells_the_same_over_every_store(anywhere):
+    ui = anywhere
+    runs = {run["id"]: run for run in ui.get("/api/runs")["runs"]}
+    assert set(runs) == {"add-login", "try-2"}
+    assert runs["add-login"]["budget"][0]["limit"] == 200_000
+    rows = ui.get("/api/runs/add-login/checkpoints")["rows"]
+    assert [row["seq"] for row in rows] == [5, 4, 3, 2, 1]
+    assert rows[0]["is_head"]
+    assert ui.get("/api/runs/add-login")["forks"] == {rows[-1]["id"]: ["try-2"]}
+    assert ui.get("/api/c/add-login@2/section/state?path=%5B%22messages%22%5D&offset=119")["items"][0]["key"] == 119
+    assert [one["path"] for one in ui.get("/api/c/add-login@3/files?under=src")["entries"]] == [
+        "src/api.py", "src/auth.py",
+    ]  # fmt: skip
+    assert "mfa" in ui.get("/api/compare/file?a=add-login@1&b=add-login@2&path=src/auth.py")["diff"]
+    assert [one["seq"] for one in ui.get("/api/runs/add-login/file-history?path=src/auth.py")["versions"]] == [2, 1]
+    assert len(ui.get("/api/runs/add-login/samples?n=3")["samples"]) == 3
+    storage = ui.get("/api/storage")
+    assert storage["stats"]["checkpoints"] == 6
+    assert {row["run"] for row in storage["runs"]} == {"add-login", "try-2"}
+    found = ui.get("/api/runs/add-login/checkpoints?q=research")["rows"]
+    assert [row["seq"] for row in found] == [2]
+
+
+def test_a_plan_is_carried_out_and_undone_over_every_store(anywhere, folder):
+    ui = anywhere
+    before = (folder / "src" / "auth.py").read_text()
+    plan = ui.post("/api/plans", {"spec": "add-login@1"}).json
+    assert plan["moved"] == []
+    sides = ui.get(f"/api/plans/{plan['digest']}/item?path=src/auth.py")["sides"]
+    assert sides["disk"]["text"] == before
+    done = ui.post(f"/api/plans/{plan['digest']}/run")
+    assert done.status == 200, done.body
+    assert (folder / "src" / "auth.py").read_text() == sides["result"]["text"]
+    assert ui.post(f"/api/plans/{plan['digest']}/run").status == 409  # once
+    undo = ui.post("/api/plans", {"undo": "add-login"}).json
+    assert ui.post(f"/api/plans/{undo['digest']}/run").status == 200
+    assert (folder / "src" / "auth.py").read_text() == before
+
+
+def test_a_commit_of_another_process_is_told(anywhere):
+    ui = anywhere
+    with ui.live() as next_event:
+        assert next_event()["type"] == "reset"
+        hf = holdfast.open(ui.store) if ui.store else holdfast.open(ui.folder / ".holdfast")
+        hf.run("try-2").checkpoint(reason="moved", state={"step": 9})
+        hf.close()
+        told = next_event()
+        assert (told["type"], told["run"], told["summary"]["last_seq"]) == ("run", "try-2", 2)
+        cursor = told["cursor"]
+    with ui.live(cursor) as next_event:
+        assert next_event()["type"] == "hello"
+
+
+def test_events_missed_meanwhile_come_with_the_cursor(told):
+    with page(told) as ui:
+        with ui.live() as next_event:
+            cursor = next_event()["cursor"]
+        hf = holdfast.open(told / ".holdfast")
+        hf.run("try-2").checkpoint(reason="moved", state={"step": 9})
+        hf.close()
+        until(lambda: ui.get("/api/runs/try-2")["last_seq"] == 2)
+        with ui.live(cursor) as next_event:
+            assert next_event()["type"] == "hello"
+            assert next_event()["run"] == "try-2"
+
+
+def test_figures_of_a_comparison_are_those_of_the_command_line(told):
+    """Check 6."""
+    with page(told) as ui:
+        for a, b in (("add-login@1", "add-login@3"), ("add-login@2", "try-2@1"), ("add-login@1", "now")):
+            shown = ui.get(f"/api/compare?a={a}&b={b}")
+            line = command(told, "diff", a, *([b] if b != "now" else []))
+            assert {one["name"]: one["count"] for one in shown["sections"]} == {
+                one["name"]: one["count"] for one in line["state"]["sections"]
+            }
+            assert [(one["path"], one["status"]) for one in shown["files"]] == [
+                (one["path"], one["status"]) for one in line["files"]
+            ]
+            for one in line["files"]:
+                text = ui.get(f"/api/compare/file?a={a}&b={b}&path={one['path']}")
+                assert (text["diff"], text["added"], text["removed"]) == (one["diff"], one["added"], one["removed"])
+        assert ui.get("/api/compare?a=add-login@2&b=try-2@1")["ancestor"]["seq"] == 1
+
+
+def test_a_plan_does_the_same_as_the_command_line_byte_for_byte(folder, tmp_path):
+    """Check 7, on twins."""
+    twin = tmp_path / "twin"
+    twin.mkdir()
+    for place in (folder, twin):
+        story(place)
+        (place / "README.md").write_text("# Mine\n")
+    with page(folder, write=True) as ui:
+        plan = ui.post("/api/plans", {"spec": "add-login@1"}).json
+        assert ui.post(f"/api/plans/{plan['digest']}/run").status == 200
+    subprocess.run(
+        [sys.executable, "-m", "holdfast", "resume", "add-login@1", "--yes"], cwd=twin, check=True, capture_output=True
+    )
+    assert plan["command"] == "holdfast resume add-login@1"
+    ours, theirs = (
+        {name: data for name, data in files_below(place).items() if not name.startswith(".holdfast")}
+        for place in (folder, twin)
+    )
+    assert ours == theirs
+    states = [holdfast.open(place / ".holdfast").latest("add-login").section("state") for place in (folder, twin)]
+    assert states[0] == states[1]
+
+
+def test_a_world_that_moved_is_told_and_nothing_is_touched(told):
+    """Check 8."""
+    with page(told, write=True) as ui:
+        plan = ui.post("/api/plans", {"spec": "add-login@1"}).json
+        (told / "src" / "auth.py").write_text("mine\n")
+        before = {name: data for name, data in files_below(told).items() if ".holdfast" not in name}
+        assert ui.get(f"/api/plans/{plan['digest']}")["moved"] == ["file 'src/auth.py' is not as it was"]
+        refused = ui.post(f"/api/plans/{plan['digest']}/run")
+        assert (refused.status, refused.json["error"]) == (409, "PlanOutdated")
+        assert {name: data for name, data in files_below(told).items() if ".holdfast" not in name} == before
+        again = ui.post("/api/plans", {"spec": "add-login@1"}).json
+        assert again["digest"] != plan["digest"]
+
+
+@pytest.mark.parametrize("choice", ["take", "keep", "merge", "both"])
+def test_the_result_that_is_shown_is_what_is_written(told, choice):
+    """Check 9: each choice for a file that both sides changed."""
+    (told / "src" / "auth.py").write_text("def login(user, mfa, mine):\n    return mine\n")
+    with page(told, write=True) as ui:
+        first = ui.post("/api/plans", {"spec": "add-login@1"}).json
+        assert first["files"]["items"][0]["action"] == "conflict"
+        assert ui.post(f"/api/plans/{first['digest']}/run").status == 409
+        decided = {"spec": "add-login@1", "decisions": {"paths": {"src/auth.py": choice}}}
+        plan = ui.post("/api/plans", decided).json
+        side = ui.get(f"/api/plans/{plan['digest']}/item?path=src/auth.py")
+        done = ui.post(f"/api/plans/{plan['digest']}/run")
+        assert done.status == 200, done.body
+    assert (told / "src" / "auth.py").read_text() == side["sides"]["result"]["text"]
+    if choice == "both":
+        assert (told / side["beside"]).read_text() == side["sides"]["checkpoint"]["text"]
+
+
+def test_a_run_that_another_process_has_is_not_recovered(told):
+    """Check 11."""
+    program = start_program(WAITING, told / ".holdfast", told)
+    try:
+        assert program.stdout.readline().strip() == "waiting"
+        with page(told, write=True) as ui:
+            plan = ui.post("/api/plans", {"spec": "deploy-42"}).json
+            assert plan["owner"]
+            assert ui.post(f"/api/plans/{plan['digest']}/run").status == 423
+    finally:
+        program.kill()
+        program.communicate()
+
+
+def test_an_answer_reaches_the_process_that_waits(told):
+    """Check 12: answered here, gone there, and 409 for who comes second."""
+    program = start_program(WAITING, told / ".holdfast", told)
+    try:
+        assert program.stdout.readline().strip() == "waiting"
+        with page(told, write=True) as ui:
+            waits = until(lambda: ui.get("/api/waits")["waiting"])
+            assert (waits[0]["run"], waits[0]["question"]) == ("deploy-42", "Push to main?")
+            path = f"/api/waits/deploy-42/{waits[0]['id']}"
+            assert ui.post(path, {"choice": "approve", "note": "ok"}).status == 200
+            assert ui.post(path, {"choice": "reject"}).status == 409
+            assert ui.get("/api/waits")["waiting"] == []
+        assert program.stdout.readline().split() == ["answered", "approve"]
+        hf = holdfast.open(told / ".holdfast")
+        assert any(event.by == "ann" for event in hf.events("deploy-42"))
+    finally:
+        program.kill()
+        program.communicate()
+
+
+def test_a_fork_with_an_edited_state(told):
+    """Check 14."""
+    with page(told, write=True) as ui:
+        made = ui.post("/api/fork", {"spec": "add-login@2", "name": "try-3", "sections": {"state": {"step": 7}}})
+        assert made.json["run"] == "try-3"
+        assert ui.get("/api/c/try-3/section/state")["items"][0]["preview"] == "7"
+        wrong = ui.post("/api/fork", {"spec": "add-login@2", "name": "try-4", "sections": {"budget": {"spending": 7}}})
+        assert wrong.status == 422
+        assert "budget" in wrong.json["sentence"]
+
+
+def test_a_damaged_chunk_is_named_and_the_rest_works(told):
+    """Check 15."""
+    hf = holdfast.open(told / ".holdfast")
+    root = next(one.root for one in hf.find("add-login@3").record.envelope.sections if one.name == "state")
+    hf.close()
+    import apsw  # noqa: PLC0415 - to damage what the store keeps
+
+    with apsw.Connection(str(told / ".holdfast" / "holdfast.db")) as raw:
+        raw.execute("UPDATE chunk SET data = zeroblob(length(data)) WHERE id = ?", (root,))
+        assert raw.changes() == 1
+    with page(told) as ui:
+        broken = ui.request("GET", "/api/c/add-login@3/section/state")
+        assert (broken.status, broken.json["error"]) == (500, "ChunkCorrupt")
+        assert ui.get("/api/c/add-login@3/section/budget")["kind"] == "map"
+        assert ui.get("/api/c/add-login@3/files")["total"] == 2
+        ui.post("/api/verify")
+        report = until(lambda: ui.get("/api/storage")["verified"])
+        assert not report["sound"]
+
+
+def test_an_encrypted_store_is_shown_with_its_key_only(folder, tmp_path):
+    """Proves X7: check 16."""
+    key = tmp_path / "key"
+    key.write_text(holdfast.generate_key())
+    hf = holdfast.open(folder / ".holdfast", key_file=str(key))
+    hf.run("sealed").checkpoint(state={"deep": "secret words"})
+    hf.close()
+    (folder / "holdfast.yaml").write_text(f"encryption:\n  key_file: {key}\n")
+    subprocess.run([sys.executable, "-m", "holdfast", "trust", "-y"], cwd=folder, check=True)
+    with page(folder) as ui:
+        assert ui.get("/api/c/sealed/section/state")["items"][0]["preview"] == "secret words"
+    key.write_text(holdfast.generate_key())
+    with pytest.raises(AssertionError, match="did not start"), page(folder):
+        pass
+
+
+CANARY = "ghp_" + "A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8"
+
+
+LEAVING = (
+    "/api/runs",
+    "/api/runs/leaky",
+    "/api/runs/leaky/events",
+    "/api/runs/leaky/spans",
+    "/api/c/leaky",
+    "/api/c/leaky/section/state",
+    "/api/c/leaky/section/state?path=%5B%22other%22%5D",
+    "/api/c/leaky/whole/state",
+    "/api/c/leaky/file?path=notes.txt",
+    "/api/compare?a=leaky@1&b=leaky@2",
+    "/api/compare/section?a=leaky@1&b=leaky@2&name=state",
+    "/api/compare/file?a=leaky@1&b=leaky@2&path=notes.txt",
+    "/api/waits",
+    "/api/storage",
+)
+
+
+def test_a_secret_is_in_no_answer(folder):
+    """Check 17: kept out when it was stored, and what older settings let through when it leaves."""
+    (folder / "holdfast.yaml").write_text("redaction:\n  enabled: false\n")
+    hf = holdfast.open(folder / ".holdfast", settings=folder / "holdfast.yaml")
+    run = hf.run("leaky", workspace=folder)
+    (folder / "notes.txt").write_text(f"token {CANARY}\n")
+    run.checkpoint(reason="first", state={"header": f"Bearer {CANARY}", "other": [f"x {CANARY}"]})
+    (folder / "notes.txt").write_text(f"more {CANARY}\n")
+    run.checkpoint(reason="second", state={"header": f"Bearer {CANARY}", "other": ["y", CANARY]})
+    hf.close()
+    (folder / "holdfast.yaml").unlink()
+    with page(folder) as ui:
+        for path in LEAVING:
+            answer = ui.request("GET", path)
+            assert answer.status == 200, path
+            assert CANARY.encode() not in answer.body, path
+        plan = ui.post("/api/plans", {"spec": "leaky@1"})
+        assert CANARY.encode() not in plan.body
+        item = ui.request("GET", f"/api/plans/{plan.json['digest']}/item?path=notes.txt")
+        assert CANARY.encode() not in item.body
+
+
+def test_lanes_are_those_of_the_log(told):
+    """Check 5: the star of `holdfast log` stands in the same lane."""
+    hf = holdfast.open(told / ".holdfast")
+    hf.undo("add-login", workspace=told)
+    hf.recover("add-login@1", workspace=told)
+    hf.delete(hf.find("add-login@3").id)
+    listed = hf.checkpoints("add-login", archived=True)
+    deleted = {one.id for one in hf.store.tombstones("add-login")}
+    graph = Graph(lambda name: name in deleted)
+    drawn = {one.seq: graph.row(one.id, one.parent if one.seq > 1 else None).lanes.index("*") // 2 for one in listed}
+    hf.close()
+    with page(told) as ui:
+        shown = ui.get("/api/runs/add-login/lanes")["chains"]
+        assert lanes_of(shown, drawn) == drawn
+        assert len(set(drawn.values())) > 1
+        hf = holdfast.open(told / ".holdfast")
+        hf.run("add-login").checkpoint(state="more")
+        hf.close()
+        grown = ui.get("/api/runs/add-login/lanes")["chains"]  # what is known grows by what came
+        assert lanes_of(grown, [*drawn, max(drawn) + 1]) == {**drawn, max(drawn) + 1: 0}
+
+
+def lanes_of(shown, numbers):
+    ranges = [(chain["lane"], high, low) for chain in shown for high, low in chain["ranges"]]
+    return {seq: next(lane for lane, high, low in ranges if low <= seq <= high) for seq in numbers}
+
+
+def test_pages_by_place_pass_over_what_was_deleted(told):
+    hf = holdfast.open(told / ".holdfast")
+    run = hf.run("long")
+    for number in range(30):
+        run.checkpoint(reason=f"r{number}", state=number)
+    run.close()
+    hf.delete(*[hf.find(f"long@{seq}").id for seq in (3, 7, 8, 28)])
+    hf.close()
+    with page(told) as ui:
+        seen = []
+        for offset in range(0, 30, 4):
+            seen += [row["seq"] for row in ui.get(f"/api/runs/long/checkpoints?offset={offset}&limit=4")["rows"]]
+        assert seen == [seq for seq in range(30, 0, -1) if seq not in (3, 7, 8, 28)]
+        (chain,) = ui.get("/api/runs/long/lanes")["chains"]
+        assert (chain["lane"], chain["gaps"]) == (0, [29, 9, 4])
+        around = ui.get("/api/runs/long/checkpoints?around=9&limit=4")
+        assert 9 in [row["seq"] for row in around["rows"]]
+
+
+def test_each_line_has_the_checkpoint_that_it_came_with(folder):
+    hf = holdfast.open(folder / ".holdfast")
+    run = hf.run("lines", workspace=folder)
+    for number, text in enumerate(("a\nb\nc\n", "a\nB\nc\n", "new\na\nB\nc\nlast\n"), 1):
+        (folder / "file.txt").write_text(text)
+        run.checkpoint(reason=f"coder completed {number}", state=number)
+    run.checkpoint(state="the file is as it was")
+    run.close()
+    hf.close()
+    with page(folder) as ui:
+        told = ui.get("/api/runs/lines/blame?path=file.txt")
+        origins = [(told["versions"][origin]["seq"], text) for origin, text in told["lines"]]
+        assert origins == [(3, "new"), (1, "a"), (2, "B"), (1, "c"), (3, "last")]
+        assert told["versions"][0]["reason"] == "coder completed 3"
+
+
+def test_what_is_pruned_is_what_was_shown(told):
+    with page(told, write=True) as ui:
+        plan = ui.post("/api/prune", {"run": "add-login"}).json
+        assert ui.post(f"/api/prune/{plan['digest']}/run", {"typed": "x"}).status == 422
+        hf = holdfast.open(told / ".holdfast")
+        for number in range(3):
+            hf.run("other").checkpoint(state=number)
+        hf.close()
+        done = ui.post(f"/api/prune/{plan['digest']}/run", {"typed": "add-login"})
+        assert done.status == 200
+        assert done.json["deleted"] == plan["counts"].get("delete", 0)
+
+
+def test_the_page_can_be_mounted_into_ones_own_service(told):
+    from starlette.applications import Starlette  # noqa: PLC0415
+    from starlette.routing import Mount  # noqa: PLC0415
+
+    from holdfast.web import create_app  # noqa: PLC0415
+
+    app = create_app(lambda _to_write: holdfast.open(told / ".holdfast", read_only=True), hosts=["team.example"])
+    service = Starlette(routes=[Mount("/holdfast", app=app)])
+    assert asked(service, "/holdfast/api/runs", "team.example")[0] == 200
+    assert asked(service, "/holdfast/api/runs", "evil.example")[0] == 421
+    assert asked(service, "/holdfast/api/runs/add-login/tell/pause", "team.example", method="POST")[0] == 403
+
+
+def asked(app, path, host, method="GET"):
+    """Call an ASGI app as a server does."""
+    import asyncio  # noqa: PLC0415
+
+    sent = []
+
+    async def call():
+        scope = {
+            "type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": b"",
+            "root_path": "", "scheme": "https", "http_version": "1.1", "client": None, "server": None,
+            "headers": [(b"host", host.encode()), (b"origin", f"https://{host}".encode()),
+                        (b"content-type", b"application/json")],
+        }  # fmt: skip
+
+        async def receive():
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def send(message):
+            sent.append(message)
+
+        await app(scope, receive, send)
+
+    asyncio.run(call())
+    return sent[0]["status"], b"".join(one.get("body", b"") for one in sent)

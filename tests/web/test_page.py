@@ -1,0 +1,614 @@
+"""The page in a real Chromium: the checks of its specification, by their numbers."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import holdfast
+from web.browser_kit import Browser, needs_browser, picture, violations
+from web.gallery import gallery, prepare, start_flow
+from web.ui_kit import WAITING, page, start_program, story, until
+
+pytestmark = needs_browser
+QUIET = ("status of 409", "status of 423", "status of 404", "status of 401", "status of 422", "ERR_")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415 - only where there is one
+
+    with sync_playwright() as playwright:
+        started = Browser(playwright)
+        yield started
+        started.close()
+
+
+@pytest.fixture(autouse=True)
+def _no_message_and_no_error(browser):
+    """Check 22, in every test; what the browser itself says of an answer that a test provokes is not ours."""
+    browser.said.clear()
+    yield
+    said = [one for one in browser.said if not any(word in one[1] for word in QUIET)]
+    assert said == []
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    """A working day, to be looked at."""
+    folder = tmp_path_factory.mktemp("gallery") / "app"
+    folder.mkdir()
+    gallery(folder)
+    with page(folder, write=True) as ui:
+        yield ui
+
+
+@pytest.fixture(scope="module")
+def context(browser, shown):
+    """A context that has the token."""
+    made = browser.context()
+    browser.open(shown, context=made)
+    return made
+
+
+def becomes(tab, claim):
+    """Wait until something is so in a page; its policy forbids what Playwright would evaluate there itself."""
+    until(lambda: tab.evaluate(claim))
+
+
+def versions(ui, path):
+    """Return the numbers of the checkpoints that first had each version of a file, newest first."""
+    return [one["seq"] for one in ui.get(f"/api/runs/add-login/file-history?path={path}")["versions"]]
+
+
+def opened(browser, ui, context, path, selector):
+    tab = browser.open(ui, path, context=context)
+    tab.wait_for_selector(selector)
+    return tab
+
+
+@pytest.fixture
+def visit(browser, shown, context):
+    tabs = []
+
+    def go(path, selector="h1"):
+        tabs.append(opened(browser, shown, context, path, selector))
+        return tabs[-1]
+
+    yield go
+    for tab in tabs:
+        tab.close()
+
+
+def test_1_the_address_opens_it_once(browser, told):
+    with page(told) as ui:
+        code = ui.code
+        tab = browser.open(ui)
+        tab.wait_for_selector("tbody tr")
+        assert "code" not in tab.url
+        tab.reload()
+        tab.wait_for_selector("tbody tr")
+        other = browser.open(ui, "/r/add-login", context=tab.context)
+        other.wait_for_selector("[role=option]")
+        stranger = browser.context().new_page()
+        stranger.goto(f"{ui.origin}/#code={code}")
+        stranger.wait_for_selector("[role=alert]")
+        assert stranger.locator("tbody tr").count() == 0
+        for one in (tab, stranger):
+            one.context.close()
+
+
+def test_2_runs_are_filtered_ordered_and_linked_to(visit, shown):
+    tab = visit("/", "tbody tr")
+    picture(tab, "runs")
+    assert tab.locator("tbody tr").count() == 5
+    tab.keyboard.press("/")
+    tab.keyboard.type("night")
+    becomes(tab, "document.querySelectorAll('tbody tr').length === 1")
+    assert "q=night" in tab.url
+    again = visit("/" + tab.url.split("/", 3)[3], "tbody tr")
+    assert again.locator("tbody th").all_inner_texts() == ["nightly-7"]
+    assert visit("/?status=waiting", "tbody tr").locator("tbody th").all_inner_texts() == ["deploy-42"]
+    assert visit("/?order=name", "tbody tr").locator("tbody th").all_inner_texts() == sorted(
+        ["add-login", "deploy-42", "episode-9", "nightly-7", "try-passkeys"]
+    )
+
+
+def test_2_a_run_that_moves_comes_first_without_a_reload(browser, told):
+    with page(told) as ui:
+        tab = browser.open(ui)
+        tab.wait_for_selector("tbody tr")
+        assert tab.locator("tbody th").first.inner_text() == "try-2"
+        hf = holdfast.open(told / ".holdfast")
+        hf.run("add-login").checkpoint(reason="moved", state={"step": 8})
+        hf.close()
+        becomes(tab, "document.querySelector('tbody th').innerText === 'add-login'")
+        tab.context.close()
+
+
+def test_3_a_flow_of_another_process_grows_without_a_reload(browser, folder):
+    holdfast.open(folder / ".holdfast").close()
+    prepare(folder)
+    with page(folder) as ui:
+        tab = browser.open(ui)
+        tab.wait_for_selector(".empty")
+        flow = start_flow(folder, "login.yaml")
+        tab.get_by_role("link", name="add-login").click()
+        tab.wait_for_selector("[role=option]")
+        tab.wait_for_selector(".timeline rect.bar")
+        tab.wait_for_selector(".phases .b-completed")
+        tab.wait_for_selector("h1 ~ .is-completed", timeout=60_000)
+        assert flow.wait(60) == 0
+        assert tab.locator(".phases .b-completed").count() == 3
+        last = ui.get("/api/runs/add-login")["last_seq"]
+        tab.wait_for_selector(f"#cp-{last}")
+        tab.context.close()
+
+
+def test_3_a_run_whose_process_was_killed_is_open(visit):
+    tab = visit("/?q=episode-9", "tbody tr")
+    assert tab.locator("tbody .status").inner_text() == "○ open"
+
+
+def test_4_scrubbing_moves_state_and_files(visit, shown):
+    tab = visit("/r/add-login", "[role=option]")
+    picture(tab, "run")
+    tab.wait_for_selector(".lanes .dot")
+    tab.locator("h1").click()
+    written = versions(shown, "src/test_auth.py")[-1]
+    for _ in range(51 - written):
+        tab.keyboard.press("j")
+    until(lambda: f"at={written}" in tab.url)
+    becomes(tab, f"document.querySelector('.pane h2').innerText.includes('{written}')")
+    tab.keyboard.press("f")
+    tab.wait_for_selector(".pane .files")
+    assert "test_auth.py" in tab.locator(".pane .changed").inner_text()
+    tab.keyboard.press("g")
+    tab.keyboard.press("h")
+    until(lambda: "at=" not in tab.url)
+    fixed = versions(shown, "src/auth.py")[0]
+    whole = visit(f"/c/add-login@{fixed}", ".files")
+    whole.get_by_role("button", name="src/").click()
+    whole.get_by_role("button", name="agents").click()
+    whole.wait_for_selector("text=auth.py")
+    picture(whole, "checkpoint")
+    whole.keyboard.press("[")
+    whole.wait_for_url(f"**/c/add-login%40{fixed - 1}")
+
+
+def test_5_the_graph_has_the_lanes_of_the_log(visit, shown):
+    tab = visit("/r/add-login", ".lanes .dot")
+    chains = shown.get("/api/runs/add-login/lanes")["chains"]
+    assert {chain["lane"] for chain in chains} == {0, 1}
+    tab.locator(".checkpoints .scroll").evaluate("one => one.scrollTop = 18 * 30")
+    tab.wait_for_selector(".dot.lane-1")
+    joins = next(chain["joins"] for chain in chains if chain["joins"])
+    tab.locator(".checkpoints .scroll").evaluate("(one, y) => one.scrollTop = y", 30 * 30)
+    tab.wait_for_selector(f"#cp-{joins} path.lane")
+    tab.wait_for_selector(f"#cp-{joins} .tag.fork")
+
+
+def test_6_any_two_points_are_compared(visit, shown):
+    tab = visit("/r/add-login?at=13", "[role=option]")
+    tab.locator("h1").click()
+    tab.keyboard.press("x")
+    tab.wait_for_selector(".marked")
+    tab.keyboard.press("k")
+    until(lambda: "at=14" in tab.url)
+    tab.goto(tab.url.replace("at=14", "at=40"))
+    tab.wait_for_selector(".pane h2")
+    fixed, drafted = versions(shown, "src/auth.py")
+    compared = visit(f"/compare?a=add-login@13&b=add-login@{fixed}", ".section")
+    data = shown.get(f"/api/compare?a=add-login@13&b=add-login@{fixed}")
+    count = sum(one["count"] for one in data["sections"])
+    assert compared.locator("[role=tab]").first.inner_text().split()[-1] == str(count)
+    picture(compared, "compare-state")
+    compared.keyboard.press("f")
+    compared.get_by_role("button", name="src/auth.py").click()
+    compared.wait_for_selector(".diff >> text=class Denied")
+    assert "class Denied" in compared.locator(".diff").inner_text()
+    words = visit(f"/compare?a=add-login@{drafted}&b=add-login@{fixed}&tab=files&path=src/auth.py", ".diff mark")
+    picture(words, "compare-files")
+    across = visit("/compare?a=try-passkeys@1&b=add-login@40", ".overview")
+    assert "common ancestor add-login@13" in across.locator(".overview").inner_text()
+    now = visit("/compare?a=add-login@13&b=now&tab=files", ".overview")
+    assert "now:" in now.locator(".bar").first.inner_text()
+
+
+def test_7_a_plan_is_shown_carried_out_and_undone(browser, told):
+    before = (told / "src" / "auth.py").read_text()
+    with page(told, write=True) as ui:
+        tab = browser.open(ui, "/c/add-login@1")
+        tab.keyboard.press("p")
+        tab.wait_for_selector(".items")
+        assert tab.evaluate("document.activeElement.innerText") == "Cancel"
+        tab.locator(".items button.file").first.click()
+        tab.wait_for_selector(".sides .result pre")
+        result = tab.locator(".sides .result pre").inner_text()
+        picture(tab, "plan")
+        tab.get_by_role("button", name="Run exactly this plan").click()
+        tab.wait_for_selector("text=stands at a new head")
+        assert (told / "src" / "auth.py").read_text().strip() == result.strip()
+        tab.get_by_role("link", name="Undo").click()
+        tab.wait_for_selector(".do")
+        tab.get_by_role("button", name="Run exactly this plan").click()
+        tab.wait_for_selector("text=stands at a new head")
+        assert (told / "src" / "auth.py").read_text() == before
+        tab.context.close()
+
+
+def test_8_a_world_that_moves_while_the_plan_is_open_takes_the_button_away(browser, told):
+    with page(told, write=True) as ui:
+        tab = browser.open(ui, "/plan/new?spec=add-login@1")
+        tab.wait_for_selector(".good")
+        (told / "src" / "auth.py").write_text("mine\n")
+        tab.wait_for_selector("text=is not as it was")
+        assert tab.get_by_role("button", name="Run exactly this plan").is_disabled()
+        tab.get_by_role("button", name="plan again").click()
+        tab.wait_for_selector(".a-conflict")
+        assert (told / "src" / "auth.py").read_text() == "mine\n"
+        tab.context.close()
+
+
+def test_9_a_conflict_is_decided_and_the_result_is_what_is_written(browser, told):
+    (told / "src" / "auth.py").write_text("def login(user, mfa, mine):\n    return mine\n")
+    with page(told, write=True) as ui:
+        tab = browser.open(ui, "/plan/new?spec=add-login@1")
+        tab.wait_for_selector(".a-conflict")
+        assert tab.get_by_role("button", name="Run exactly this plan").is_disabled()
+        tab.locator(".items button.file").first.click()
+        tab.get_by_role("button", name="keep both").click()
+        tab.wait_for_selector(".items .a-both")
+        tab.wait_for_selector(".sides .result pre")
+        picture(tab, "plan-conflict")
+        tab.get_by_role("button", name="Run exactly this plan").click()
+        tab.wait_for_selector("text=stands at a new head")
+        tab.context.close()
+    assert "mine" in (told / "src" / "auth.py").read_text()
+    assert (told / "src" / "auth.py.checkpoint").read_text() == "def login(user):\n    return True\n"
+
+
+def test_10_of_two_tabs_one_carries_the_plan_out(browser, told):
+    with page(told, write=True) as ui:
+        one = browser.open(ui, "/plan/new?spec=add-login@1")
+        one.wait_for_selector(".items")
+        two = browser.open(ui, one.url.removeprefix(ui.origin), context=one.context)
+        two.wait_for_selector(".items")
+        two.evaluate("window.fetchSaved = window.fetch")
+        one.get_by_role("button", name="Run exactly this plan").click()
+        one.wait_for_selector("text=stands at a new head")
+        two.wait_for_selector("text=has moved on since")
+        assert two.get_by_role("button", name="Run exactly this plan").is_disabled()
+        one.context.close()
+
+
+def test_11_a_run_that_a_process_has_names_its_owner(browser, told):
+    program = start_program(WAITING, told / ".holdfast", told)
+    try:
+        assert program.stdout.readline().strip() == "waiting"
+        with page(told, write=True) as ui:
+            tab = browser.open(ui, "/plan/new?spec=deploy-42")
+            tab.wait_for_selector("text=A process has this run now")
+            assert tab.get_by_role("button", name="Run exactly this plan").is_disabled()
+            tab.context.close()
+    finally:
+        program.kill()
+        program.communicate()
+
+
+def test_12_an_answer_in_one_tab_takes_the_card_from_the_other(browser, told):
+    program = start_program(WAITING, told / ".holdfast", told)
+    try:
+        assert program.stdout.readline().strip() == "waiting"
+        with page(told, write=True) as ui:
+            one = browser.open(ui, "/approvals")
+            one.wait_for_selector(".card")
+            picture(one, "approvals")
+            two = browser.open(ui, "/approvals", context=one.context)
+            two.wait_for_selector(".card")
+            two.bring_to_front()
+            two.get_by_label("note").fill("looks good")
+            two.get_by_role("button", name="approve").click()
+            two.wait_for_selector("text=Nothing waits for you")
+            one.bring_to_front()
+            one.wait_for_selector("text=Nothing waits for you")
+            assert program.stdout.readline().split() == ["answered", "approve"]
+            one.context.close()
+    finally:
+        program.kill()
+        program.communicate()
+
+
+BUDGET = """
+import holdfast, sys
+hf = holdfast.open(sys.argv[1])
+with hf.run("spender") as run:
+    run.budget.limit(tokens=100)
+    run.checkpoint(state={})
+    print("spending", flush=True)
+    run.budget.spend(tokens=120)
+    run.budget.check()
+    print("raised", flush=True)
+"""
+
+
+def test_13_a_raised_budget_ends_the_wait(browser, told):
+    program = start_program(BUDGET, told / ".holdfast")
+    try:
+        assert program.stdout.readline().strip() == "spending"
+        with page(told, write=True) as ui:
+            tab = browser.open(ui, "/approvals")
+            tab.wait_for_selector(".card")
+            tab.get_by_label("more").fill("500")
+            tab.locator(".answer button.primary").click()
+            tab.wait_for_selector("text=Nothing waits for you")
+            assert program.stdout.readline().strip() == "raised"
+            tab.context.close()
+    finally:
+        program.kill()
+        program.communicate()
+
+
+def test_14_a_fork_with_an_edited_state(browser, told):
+    with page(told, write=True) as ui:
+        tab = browser.open(ui, "/c/add-login@2")
+        tab.get_by_role("button", name="fork…").click()
+        tab.get_by_label("new run").fill("try-9")
+        tab.get_by_label("edit a section").select_option("state")
+        becomes(tab, "document.querySelector('textarea')?.value.includes('step')")
+        tab.locator("textarea").fill('{"step": ')
+        tab.get_by_role("button", name="Fork", exact=True).click()
+        tab.wait_for_selector("dialog .problem")
+        assert "state" in tab.locator("dialog .problem").inner_text()
+        tab.locator("textarea").fill('{"step": 99}')
+        tab.get_by_role("button", name="Fork", exact=True).click()
+        tab.wait_for_url("**/r/try-9")
+        tab.context.close()
+    assert holdfast.open(told / ".holdfast").latest("try-9").section("state") == {"step": 99}
+
+
+def test_18_without_write_no_button_changes_anything(browser, told):
+    with page(told) as ui:
+        tab = browser.open(ui, "/r/add-login")
+        tab.wait_for_selector("[role=option]")
+        for path in ("/r/add-login", "/c/add-login@2", "/plan/new?spec=add-login@1", "/approvals", "/storage"):
+            tab.goto(ui.origin + path)
+            tab.wait_for_selector("h1")
+            tab.wait_for_timeout(300)
+            words = " ".join(tab.locator("main button").all_inner_texts())
+            assert not re.search(r"fork|Run exactly|pause|approve|pin|label|Delete", words), (path, words)
+        tab.context.close()
+
+
+SCREENS = {
+    "/": "tbody tr",
+    "/r/add-login": ".lanes .dot",
+    "/r/nightly-7": ".why",
+    "/c/add-login@13": ".tree",
+    "/compare?a=add-login@13&b=add-login@40&tab=files": ".diff",
+    "/compare?a=add-login@13&b=add-login@40&tab=state": ".differences li",
+    "/plan/new?spec=add-login@13": ".do",
+    "/approvals": ".card",
+    "/storage": ".figures",
+    "/r/add-login/file?path=src/auth.py": ".blame li",
+}
+PICTURED = {
+    ("dark", "/r/add-login"): "run-dark",
+    ("light", "/storage"): "storage",
+    ("light", "/r/add-login/file?path=src/auth.py"): "file-history",
+}
+LOOKS = {
+    "light": {"color_scheme": "light"},
+    "dark": {"color_scheme": "dark"},
+    "zoomed": {"viewport": {"width": 680, "height": 430}},
+    "forced": {"forced_colors": "active"},
+}
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_19_nothing_stands_against_accessibility(browser, shown, context, look):
+    state = context.storage_state()
+    other = browser.context(storage_state=state, reduced_motion="reduce", **LOOKS[look])
+    tab = other.new_page()
+    found = {}
+    for path, selector in SCREENS.items():
+        tab.goto(shown.origin + path)
+        tab.wait_for_selector(selector)
+        tab.wait_for_timeout(150)
+        told = violations(tab)
+        if told:
+            found[path] = told
+        if (look, path) in PICTURED:
+            picture(tab, PICTURED[look, path])
+    tab.keyboard.press("Control+k")
+    tab.wait_for_selector("dialog[open] [role=option]")
+    found |= {"palette": told} if (told := violations(tab)) else {}
+    other.close()
+    assert found == {}
+
+
+def test_19_the_keyboard_is_enough(visit):
+    tab = visit("/", "tbody tr")
+    tab.keyboard.press("j")
+    tab.keyboard.press("j")
+    assert tab.evaluate("document.activeElement.innerText") == "add-login"
+    tab.keyboard.press("Enter")
+    tab.wait_for_selector("[role=option]")
+    tab.keyboard.press("Control+k")
+    tab.wait_for_selector("dialog[open]")
+    tab.keyboard.type("nightly")
+    becomes(tab, "document.querySelector('dialog [aria-selected=true]')?.innerText.includes('nightly')")
+    picture(tab, "palette")
+    tab.keyboard.press("Enter")
+    tab.wait_for_selector(".why")
+    picture(tab, "failed")
+    tab.keyboard.press("g")
+    tab.keyboard.press("a")
+    tab.wait_for_selector(".card")
+    tab.keyboard.press("?")
+    tab.wait_for_selector("dialog[open] .keys")
+    tab.keyboard.press("Escape")
+    tab.wait_for_selector("dialog", state="detached")
+
+
+def test_20_it_can_be_used_on_a_telephone(browser, shown, context):
+    other = browser.context(storage_state=context.storage_state(), viewport={"width": 320, "height": 640})
+    tab = other.new_page()
+    for path, selector in SCREENS.items():
+        tab.goto(shown.origin + path)
+        tab.wait_for_selector(selector if selector != ".lanes .dot" else "[role=option]")
+        wide = tab.evaluate("document.documentElement.scrollWidth")
+        assert wide <= 320, (path, wide)
+        if path == "/r/nightly-7":
+            assert tab.locator(".why").bounding_box()["y"] < 640
+            picture(tab, "phone")
+    other.close()
+
+
+def test_21_a_server_that_stops_is_told_and_nothing_is_missed(browser, told):
+    with page(told) as ui:
+        port = ui.port
+        tab = browser.open(ui)
+        tab.wait_for_selector("tbody tr")
+        tab.wait_for_selector(".live.is-live")
+    tab.wait_for_selector(".banner")
+    hf = holdfast.open(told / ".holdfast")
+    hf.run("meanwhile").checkpoint(state=1)
+    hf.close()
+    with page(told, "--port", str(port)):
+        tab.wait_for_selector("text=another start of the server")  # its token is of another start: never reused
+    tab.context.close()
+
+
+def test_23_ten_tabs_share_one_stream(browser, told):
+    """A browser allows six connections to one server: tabs must not take one each."""
+    streams = []
+    with page(told) as ui:
+        context = browser.context()
+        context.on("request", lambda request: streams.append(request.url) if "/api/live" in request.url else None)
+        tabs = [browser.open(ui, context=context) for _ in range(10)]
+        for tab in tabs:
+            tab.wait_for_selector(".live.is-live")
+            tab.wait_for_selector("tbody tr")
+        assert len(streams) == 1
+        tabs[0].close()  # the one that held it: another takes over
+        hf = holdfast.open(told / ".holdfast")
+        hf.run("add-login").checkpoint(reason="moved", state={"step": 8})
+        hf.close()
+        for tab in tabs[1:]:
+            becomes(tab, "document.querySelector('tbody th').innerText === 'add-login'")
+        context.close()
+
+
+XSS = [
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "<svg/onload=alert(1)>",
+    "javascript:alert(1)",
+    "${alert(1)}",
+    "{{7*7}}",
+    "\u202egnp.exe",
+    "\x1b[31mred\x1b[0m",
+    "a\u200bb",
+    '"><b>bold</b>',
+    "x" * 100_000,
+]
+MADE = "document.querySelectorAll('main script, main img, main b, main [onerror], main [onload]').length"
+
+
+def test_stored_text_stays_text(browser, folder):
+    hf = holdfast.open(folder / ".holdfast")
+    run = hf.run("hostile", workspace=folder)
+    (folder / "<img src=x onerror=alert(1)>.txt").write_text("\n".join(XSS[:-1]))
+    state = {text[:80]: text for text in XSS} | {"list": XSS}
+    run.checkpoint(reason=XSS[1], state=state, label="<b>label</b>")
+    (folder / "<img src=x onerror=alert(1)>.txt").write_text("<script>alert(2)</script>\n")
+    run.checkpoint(reason=XSS[2], state={**state, "new": XSS[0]})
+    hf.close()
+    with page(folder) as ui:
+        tab = browser.open(ui, "/r/hostile")
+        dialogs = []
+        tab.on("dialog", lambda one: dialogs.append(one.dismiss()))
+        tab.wait_for_selector("[role=option]")
+        tab.wait_for_selector(".tree .value")
+        for path, selector in {
+            "/c/hostile@2": ".tree .value", "/compare?a=hostile@1&b=hostile@2&tab=files": ".diff .code",
+            "/compare?a=hostile@1&b=hostile@2&tab=state": ".differences li", "/plan/new?spec=hostile@1": ".do",
+        }.items():  # fmt: skip
+            tab.goto(ui.origin + path)
+            tab.wait_for_selector(selector)
+            assert tab.evaluate(MADE) == 0, path
+            assert "\u202e" not in tab.locator("main").inner_text()
+        with pytest.raises(Exception, match="TrustedHTML"):
+            tab.evaluate("document.body.innerHTML = '<b>x</b>'")
+        browser.said.clear()  # the browser says so, too
+        assert dialogs == []
+        tab.context.close()
+
+
+EVIL = """<!doctype html><h1>evil</h1><iframe src="ORIGIN/"></iframe><script>
+  const plain = {method: "POST", body: "{}", headers: {"Content-Type": "text/plain"}};
+  window.done = Promise.allSettled([
+    fetch("ORIGIN/api/runs").then(answer => answer.text()),
+    fetch("ORIGIN/api/runs/add-login/tell/pause", plain).then(answer => answer.text()),
+  ]).then(all => all.map(one => one.status));
+</script>"""
+
+
+def test_another_page_can_neither_read_nor_frame_nor_post(browser, told):
+    import http.server  # noqa: PLC0415
+    import threading  # noqa: PLC0415
+
+    with page(told, write=True) as ui:
+        own = browser.open(ui)
+        own.wait_for_selector("tbody tr")
+        evil = EVIL.replace("ORIGIN", ui.origin).encode()
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                self.send_response(200)
+                self.send_header("Content-Type", "text/html")
+                self.end_headers()
+                self.wfile.write(evil)
+
+            def log_message(self, *_words):
+                pass
+
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            tab = own.context.new_page()
+            tab.goto(f"http://127.0.0.1:{server.server_port}/")
+            assert tab.evaluate("window.done") == ["rejected", "rejected"]
+            assert tab.evaluate("Object.keys(localStorage).length") == 0
+            assert all("/#" not in frame.url and frame.name == "" for frame in tab.frames)
+            assert not [frame for frame in tab.frames[1:] if frame.url.startswith(ui.origin)]
+        finally:
+            server.shutdown()
+            server.server_close()
+        own.context.close()
+
+
+def test_long_runs_and_large_states_stay_quick_to_look_at(browser, folder):
+    """Only what is on the screen exists: of two thousand checkpoints a few dozen rows, of a large state a page."""
+    story(folder)
+    hf = holdfast.open(folder / ".holdfast")
+    run = hf.run("long")
+    big = [{"n": n, "text": "x" * 80} for n in range(5000)]
+    for number in range(600):
+        run.checkpoint(reason=f"r{number}", state={"number": number, "big": big if number > 597 else []})
+    run.close()
+    hf.close()
+    with page(folder) as ui:
+        tab = browser.open(ui, "/r/long")
+        tab.wait_for_selector("[role=option]")
+        tab.locator("[role=listbox]").focus()
+        tab.keyboard.press("End")
+        tab.wait_for_selector("#cp-1")
+        assert tab.locator("[role=option]").count() < 60
+        tab.goto(ui.origin + "/c/long@600")
+        tab.get_by_role("button", name=re.compile("^big")).click()
+        tab.wait_for_selector("text=of 5")
+        assert tab.evaluate("document.querySelectorAll('*').length") < 1500
+        tab.context.close()

@@ -1,0 +1,34 @@
+// The lanes beside a list of checkpoints: one small drawing a row, from chains that the server made.
+export interface Chain { lane: number; ranges: [number, number][]; joins: number | null; gaps: number[] }
+
+const STEP = 14;
+export const laneWidth = (chains: Chain[]) => Math.min(8, 1 + Math.max(0, ...chains.map((one) => one.lane))) * STEP + 6;
+const x = (lane: number) => 9 + Math.min(lane, 7) * STEP;
+const top = (chain: Chain) => chain.ranges[0][0];
+const bottom = (chain: Chain) => chain.joins ?? chain.ranges[chain.ranges.length - 1][1];
+const holds = (chain: Chain, seq: number) => chain.ranges.some(([high, low]) => seq <= high && seq >= low);
+
+export function Lanes({ chains, seq, height, head }: { chains: Chain[]; seq: number; height: number; head: boolean }) {
+  const mine = chains.find((one) => holds(one, seq));
+  const middle = height / 2;
+  return (
+    <svg class="lanes" aria-hidden="true" width={laneWidth(chains)} height={height}>
+      {chains.filter((one) => seq <= top(one) && seq >= bottom(one)).map((one) => {
+        const from = seq === top(one) ? middle : 0;
+        if (one.joins === seq && mine) {
+          const line = `M${x(one.lane)} 0 C ${x(one.lane)} ${middle}, ${x(mine.lane)} 0, ${x(mine.lane)} ${middle}`;
+          return <path key={`${one.lane}-${top(one)}`} d={line} class={`lane lane-${one.lane % 6}`} />;
+        }
+        const to = seq === bottom(one) ? middle : height;
+        const gap = one.gaps.includes(seq);
+        return (
+          <g key={`${one.lane}-${top(one)}`}>
+            <line x1={x(one.lane)} x2={x(one.lane)} y1={from} y2={gap ? middle : to} class={`lane lane-${one.lane % 6}`} />
+            {gap && <line x1={x(one.lane)} x2={x(one.lane)} y1={middle} y2={to} class={`lane lane-${one.lane % 6} broken`} />}
+          </g>
+        );
+      })}
+      {mine && <circle cx={x(mine.lane)} cy={middle} r={head ? 5 : 3.5} class={`dot lane-${mine.lane % 6} ${head ? "head" : ""}`} />}
+    </svg>
+  );
+}
