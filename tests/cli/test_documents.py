@@ -8,7 +8,7 @@ import holdfast
 from holdfast.cli.documents import CHECKPOINT, DOCUMENTS, PHASES, RUN
 from holdfast.cli.table import COMMANDS
 
-APART = {"run", "load", "__complete"}  # events as lines, a value of the user's own, words for a shell
+APART = {"run", "load", "mcp", "__complete"}  # events as lines, the user's own value, a protocol, words for a shell
 
 
 def test_every_command_has_its_document():
@@ -24,9 +24,12 @@ def documents(hf, story, tmp_path):
     store.close()
     (story / "PLAN.md").write_text("## Phase 1: Research\n")
     (story / "s.json").write_text("{}")
+    (story / "f.yaml").write_text("flow: f\nphases: {a: 'true'}\n")
     lines = {
         "ls": "ls", "log": "log issue-42", "show": "show issue-42", "show SECTION": "show issue-42 state",
         "files": "files issue-42", "files --left-out": "files issue-42 --left-out", "cat": "cat issue-42:a.txt",
+        "history": "history a.txt issue-42", "blame": "blame a.txt issue-42",
+        "bisect": "bisect --json issue-42 -- grep -q one a.txt",
         "diff": "diff issue-42@1 issue-42", "stats": "stats", "checkpoint": "checkpoint issue-42",
         "label": "label issue-42 name", "pin": "pin issue-42", "mark": "mark issue-42@1 archived",
         "restore": "restore issue-42@1 --yes", "delete": "delete issue-42@2 --dry-run", "prune": "prune --dry-run",
@@ -38,12 +41,13 @@ def documents(hf, story, tmp_path):
         "verify": "verify", "repair": "repair", "copy": f"copy .holdfast {tmp_path}/copy issue-42",
         "export": f"export issue-42 -o {tmp_path}/run.holdfast",
         "import": f"import {tmp_path}/run.holdfast --store {tmp_path}/third", "store migrate": "store migrate",
+        "hook install": "hook install claude --yes", "hook status": "hook status",
         "store key ls": "store key ls", "store key new": "store key new k.key", "init": "init", "doctor": "doctor",
-        "completion": "completion bash",
+        "trust": "trust", "completion": "completion bash", "flow check": "flow check f.yaml",
     }  # fmt: skip
     said = {}
     for name, line in lines.items():
-        done = hf(*line.split(), "--json")
+        done = hf(*line.split(), *([] if "--json" in line else ["--json"]))
         assert done.code == 0, (line, done)
         assert done.err == "", line
         said[name] = done.json
@@ -55,10 +59,12 @@ def test_the_fields_are_those_of_the_reference(documents):
         assert set(said) - {"warnings"} == set(DOCUMENTS[name]), name
     untested = {
         "reject",
+        "ui",
         "answer",
         "budget",
         "demo",
-    }  # the same function as approve; a run that waits for one; test_setup
+        "logs",
+    }  # the same function as approve; a run that waits for one; test_setup; test_flow_commands
     assert set(DOCUMENTS) - set(documents) == untested
     assert all(set(one) == set(RUN) for one in documents["ls"]["runs"])
     assert all(set(one) == set(CHECKPOINT) for one in documents["log"]["checkpoints"])

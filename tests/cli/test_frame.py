@@ -198,7 +198,7 @@ def test_a_table_keeps_to_the_terminals_width_and_a_pipe_has_none(hf, project, m
 
 def test_damage_is_warned_about_and_the_rest_is_shown(hf, story):
     connection = apsw.Connection(str(story / ".holdfast" / "holdfast.db"))
-    connection.execute("UPDATE checkpoint SET envelope = x'00' WHERE seq = 2")
+    connection.execute("UPDATE checkpoint SET value = x'00' WHERE seq = 2")
     connection.close()
     done = hf("log", "issue-42")
     assert done.code == 0
@@ -223,7 +223,7 @@ def test_a_file_that_is_no_store_is_refused(hf, project):
     done = hf("ls")
     assert done.code == 5
     assert "Traceback" not in done.err
-    assert "bring it back from a copy" in done.err
+    assert "restore it from a copy" in done.err
     assert hf("verify").err == done.err, "no advice to do what was just done"
 
 

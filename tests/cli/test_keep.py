@@ -75,7 +75,7 @@ def test_restore_shows_its_plan_asks_and_does_it(hf, story):
     """Nothing destructive without showing the plan and asking; proves X4 as a person sees it."""
     done = hf("restore", "issue-42@1", stdin=b"y\n", terminal=True)
     assert done.code == 0
-    assert "~ replace" in done.out
+    assert "the run changed 1 file since: restored\n  ~ 'a.txt'" in done.out
     assert "[y/N]" in done.err
     assert (story / "a.txt").read_text() == "one\n"
     assert seqs(hf)[0] > 3, "the present tree was saved first"
@@ -125,7 +125,7 @@ def test_restore_asks_about_conflicts_and_refuses_unasked(hf, story):
     (story / "a.txt").write_text("mine\n")
     refused = hf("restore", "issue-42@1", "--yes")
     assert refused.code == 4
-    assert "! conflict" in refused.out
+    assert "! 'a.txt'" in refused.out
     assert "--take, --keep, --both or --merge decides" in refused.err
     assert (story / "a.txt").read_text() == "mine\n"
     asked = hf("restore", "issue-42@1", stdin=b"what\nboth\ny\n", terminal=True)

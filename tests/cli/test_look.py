@@ -65,6 +65,7 @@ def test_log_of_an_unknown_run_offers_the_nearest(hf, story):
 
 
 def test_log_reads_on_page_by_page(hf, project):
+    (project / "holdfast.yaml").write_text("retention: {live: null}\n")
     store = holdfast.open()
     run = store.run("long")
     for i in range(230):
@@ -139,16 +140,20 @@ def test_show_of_a_section_that_is_not_there_names_those_that_are(hf, story):
     assert "issue-42@3 has state, workflow, workspace" in done.err
 
 
-def test_show_says_of_values_that_only_the_program_can_read(hf, project):
+def test_values_of_a_programs_own_classes_are_shown_and_compared_by_their_fields(hf, project):
     @dataclasses.dataclass
     class Plan:
         steps: int
 
     store = holdfast.open(types=[Plan])
-    store.run("r").checkpoint(state={"plan": Plan(3)})
+    run = store.run("r")
+    for steps in (3, 4):
+        run.checkpoint(state={"plan": Plan(steps)})
     store.close()
-    assert "holds a value of type" in hf("show", "r").out
-    assert hf("show", "r", "state").code == 2
+    plan = hf("show", "r", "state", "--json").json["sections"]["state"]["plan"]
+    assert plan.pop("@type").endswith("Plan")
+    assert plan == {"steps": 4}
+    assert "plan.steps: 3 -> 4" in hf("diff", "r@1", "r@2").out
 
 
 def test_a_checkpoint_is_named_by_id_part_label_number_and_steps_back(hf, story):

@@ -110,7 +110,7 @@ def test_a_list_loads_its_own_command_and_no_other_part(story):
     modules = loaded("ls")
     for name in (
         "'holdfast.engine'",
-        "holdfast.settings",
+        "holdfast.settings.file",
         "holdfast.cli.commands.log",
         "holdfast.cli.commands.restore",
         "holdfast.workspace.scan",

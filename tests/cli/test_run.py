@@ -18,7 +18,7 @@ flow: three
 params: {who: world}
 phases:
   one: echo one >> log; echo first
-  two: echo two >> log; echo hello {params.who}
+  two: echo two >> log; echo hello $HOLDFAST_PARAMS_WHO
   three: echo three >> log; cat from >> log
 """
 ASKS = """\
@@ -62,7 +62,7 @@ def test_files_are_in_its_checkpoints_unless_they_are_not_wanted(hf, flow):
 
 def test_parameters_are_json_or_text(hf, flow):
     assert "hello ann" in hf("run", "three.yaml", "--param", "who=ann").out
-    text = "flow: both\nparams: {n: 1, t: x}\nphases: {p: 'echo {params.n}', q: 'echo {params.t}'}\n"
+    text = "flow: both\nparams: {n: 1, t: x}\nphases: {p: 'echo $HOLDFAST_PARAMS_N', q: 'echo $HOLDFAST_PARAMS_T'}\n"
     (flow / "both.yaml").write_text(text)
     done = hf("run", "both.yaml", "--param", "n=[1, 2]", "--param", "t=a=b", "--json")
     assert json.loads(done.out.splitlines()[-1])["results"] == {"p": [1, 2], "q": "a=b"}
@@ -105,7 +105,7 @@ def test_a_failed_flow_is_carried_on_by_the_same_line(hf, flow):
     (flow / "from").unlink()
     with holdfast.open():
         pass
-    failed = hf("run", "three.yaml", "--waiting", "leave")
+    failed = hf("run", "three.yaml", "--no-wait")
     assert (failed.code, "waiting three" in failed.out) == (9, True)
     (flow / "from").write_text("mended\n")
     assert hf("answer", "retry", "three").code == 0
@@ -147,9 +147,39 @@ def test_a_person_is_asked_for_the_amount_that_a_used_up_budget_is_raised_by(hf,
     assert "The new limit of tokens?" in done.err
 
 
-def test_a_run_that_blocks_without_a_terminal_says_the_command_that_answers_it(hf, flow):
+@pytest.mark.parametrize("phase", ["{approve: 'Go?', run: 'true'}", "'false'"], ids=["approval", "failed"])
+def test_without_a_terminal_a_run_that_needs_a_person_leaves_and_says_what_to_type(hf, flow, phase):
+    """Proves F6."""
+    (flow / "asks.yaml").write_text(f"flow: asks\nphases: {{a: {phase}}}\n")
+    left = hf("run", "asks.yaml")
+    assert left.code == 9
+    command = next(line for line in left.err.splitlines() if line.startswith("`holdfast answer")).split("`")[1]
+    assert hf(*command.split()[1:]).code == 0
+
+
+def test_without_a_terminal_a_used_up_budget_leaves_and_says_what_to_type(hf, flow):
+    """Proves F6."""
+    (flow / "spends.yaml").write_text("flow: spends\nbudget: {tokens: 10}\nphases: {a: cat a.json, b: cat a.json}\n")
+    (flow / "a.json").write_text('{"result": "x", "usage": {"total_tokens": 100}}')
+    left = hf("run", "spends.yaml")
+    assert (left.code, "`holdfast budget spends tokens+=MORE`" in left.err) == (9, True)
+
+
+def test_without_a_terminal_a_time_is_waited_for(hf, flow):
+    """Proves F6: a rate limit needs nobody."""
+    limited = 'test -e asked || { touch asked; echo \'{"is_error": true, "result": "busy", "retry_after": 3}\'; }'
+    (flow / "busy.yaml").write_text(json.dumps({"flow": "busy", "phases": {"a": {"run": limited, "retries": 1}}}))
+    assert hf("run", "busy.yaml").code == 0
+
+
+@pytest.mark.parametrize(("answer", "code"), [(b"y\n", 0), (b"yes\n", 0), (b"n\n", 8)])
+def test_yes_and_no_are_answers_to_a_question_on_a_terminal(hf, flow, answer, code):
+    assert hf("run", "asks.yaml", terminal=True, stdin=answer).code == code
+
+
+def test_a_run_that_is_told_to_wait_says_the_command_that_answers_it(hf, flow):
     """Proves E6 as a person sees it."""
-    line = [sys.executable, "-m", "holdfast", "run", "asks.yaml"]
+    line = [sys.executable, "-m", "holdfast", "run", "asks.yaml", "--wait"]
     with subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:
         try:
             said = next(line.strip() for line in process.stdout if "holdfast answer" in line)
@@ -167,7 +197,7 @@ def test_a_run_that_blocks_without_a_terminal_says_the_command_that_answers_it(h
         ({"wait": "approve:p", "wait_kind": "approval", "options": ["approve", "reject"]},
          "`holdfast answer approve r` answers, or with reject."),
         ({"wait": "budget:tokens:1", "wait_kind": "budget", "options": ["raise"], "budget": "tokens"},
-         "`holdfast budget r tokens=MORE` raises it."),
+         "`holdfast budget r tokens+=MORE` raises it."),
         ({"wait": "step:p/t:1", "wait_kind": "uncertain", "options": ["retry", "skip", "stop"]},
          "`holdfast answer retry r --wait step:p/t:1` answers, or with skip or stop."),
         ({"wait": "pause:1", "wait_kind": "pause", "options": []}, "`holdfast resume r` lets it go on."),
@@ -186,7 +216,7 @@ def test_a_question_of_a_task_is_named_because_there_may_be_several():
 
 def test_a_person_who_declines_starts_afresh_and_the_old_line_is_archived(hf, flow):
     """Proves B3: and is told so beforehand."""
-    hf("run", "asks.yaml", "--waiting", "leave")
+    hf("run", "asks.yaml", "--no-wait")
     done = hf("run", "asks.yaml", terminal=True, stdin=b"n\napprove\n")
     assert "Resume it (n sets it aside and begins anew)? [Y/n]" in done.err
     assert done.code == 0
@@ -208,28 +238,28 @@ def test_what_a_process_did_before_it_asked_is_done_and_not_kept(hf, flow):
 
 def test_a_run_that_is_left_waiting_says_how_its_question_is_answered(hf, flow):
     """Proves E6 as a person sees it."""
-    left = hf("run", "asks.yaml", "--waiting", "leave")
+    left = hf("run", "asks.yaml", "--no-wait")
     assert "`holdfast answer approve asks` answers, or with reject; then run it again." in left.err
     hf("pause", "asks")
-    paused = hf("run", "asks.yaml", "--waiting", "leave")
+    paused = hf("run", "asks.yaml", "--no-wait")
     assert "waiting paused by" in paused.out
     assert "`holdfast resume asks` lets it go on; then run it again." in paused.err
     assert hf("resume", "asks").code == 0
     assert hf("approve", "asks").code == 0
-    assert hf("run", "asks.yaml", "--waiting", "leave").code == 0
+    assert hf("run", "asks.yaml", "--no-wait").code == 0
 
 
 def test_a_phase_that_is_done_is_shown_as_done_after_a_resume(hf, flow):
     """Proves B3 as a person sees it."""
-    hf("run", "asks.yaml", "--waiting", "leave")
+    hf("run", "asks.yaml", "--no-wait")
     assert "= build  kept from before" in hf("run", "asks.yaml", "--resume", terminal=True, stdin=b"approve\n").out
 
 
 def test_fresh_and_resume_do_not_ask(hf, flow):
-    hf("run", "asks.yaml", "--waiting", "leave")
-    assert hf("run", "asks.yaml", "--waiting", "leave", "--resume", terminal=True).code == 9
+    hf("run", "asks.yaml", "--no-wait")
+    assert hf("run", "asks.yaml", "--no-wait", "--resume", terminal=True).code == 9
     assert log(flow) == ["build"]
-    assert hf("run", "asks.yaml", "--waiting", "leave", "--fresh", terminal=True).code == 9
+    assert hf("run", "asks.yaml", "--no-wait", "--fresh", terminal=True).code == 9
     assert log(flow) == ["build", "build"]
     assert hf("run", "asks.yaml", "--fresh", "--resume").code == 2
 
@@ -238,9 +268,10 @@ def test_what_is_there_is_set_aside_only_for_a_flow_that_can_begin(hf, flow):
     (flow / "needs.yaml").write_text(
         "flow: needs\nparams: {who: {}}\nphases:\n  p: {run: 'false', approve: '{params.who}?'}\n"
     )
-    assert hf("run", "needs.yaml", "--waiting", "leave", "--param", "who=ann").code == 9
-    assert hf("run", "needs.yaml", "--waiting", "leave", "--fresh").code == 2
-    assert hf("run", "needs.yaml", "--waiting", "leave").code == 9
+    run = ["run", "needs.yaml", "--no-wait", "--run-id", "needs"]
+    assert hf(*run, "--param", "who=ann").code == 9
+    assert hf(*run, "--fresh").code == 2
+    assert hf(*run).code == 9
     with holdfast.open() as store:
         assert not [one for one in store.checkpoints("needs", archived=True) if one.status == "archived"]
 
@@ -254,16 +285,16 @@ def test_a_finished_run_has_nothing_left_to_do(hf, flow):
 
 
 def test_a_cancelled_run_stays_so_until_it_starts_afresh(hf, flow):
-    hf("run", "asks.yaml", "--waiting", "leave")
+    hf("run", "asks.yaml", "--no-wait")
     assert hf("cancel", "asks", "--yes").code == 0
-    assert hf("run", "asks.yaml", "--waiting", "leave").code == 10
-    assert hf("run", "asks.yaml", "--waiting", "leave", "--fresh").code == 9
+    assert hf("run", "asks.yaml", "--no-wait").code == 10
+    assert hf("run", "asks.yaml", "--no-wait", "--fresh").code == 9
 
 
 def test_a_run_that_another_process_moves_is_left_alone(hf, flow):
-    hf("run", "asks.yaml", "--waiting", "leave")
+    hf("run", "asks.yaml", "--no-wait")
     with holdfast.open() as store, store.run("asks", waiting="leave"):
-        held = hf("run", "asks.yaml", "--waiting", "leave")
+        held = hf("run", "asks.yaml", "--no-wait")
     assert held.code == 4
     assert "pid" in held.err
 
@@ -274,7 +305,7 @@ def test_a_plan_in_markdown_runs_its_blocks_or_the_command_that_is_given(hf, flo
     )
     refused = hf("run", "plan.md")
     assert (refused.code, "phase 2 has no" in refused.err) == (2, True)
-    assert hf("run", "plan.md", "--agent", "echo {input} | head -n 1 >> log").code == 0
+    assert hf("run", "plan.md", "--agent", 'echo "$HOLDFAST_INPUT" | head -n 1 >> log').code == 0
     assert log(flow) == ["read", "Write"]
 
 
@@ -325,7 +356,7 @@ def test_what_functions_print_is_told_by_task_and_kept(hf, flow):
     """Proves D3."""
     (flow / "loud.py").write_text(LOUD)
     both = "{one: {call: loud:work}, second: {call: loud:work}}"
-    check = "printf %s {phases.p.tasks.second.output} > kept"
+    check = 'printf %s "$HOLDFAST_PHASES_P_TASKS_SECOND_OUTPUT" > kept'
     (flow / "loud.yaml").write_text(f"flow: loud\nphases: {{p: {{tasks: {both}}}, q: '{check}'}}\n")
     done = hf("run", "loud.yaml", "--import", "loud", "--json", "--no-files")
     assert done.code == 0
@@ -367,7 +398,7 @@ def test_what_is_not_there_is_said(hf, flow):
 def test_resume_says_that_the_flow_is_not_what_it_was(hf, flow):
     """Proves C15."""
     (flow / "wait.yaml").write_text("flow: wait\nphases: {a: 'true', b: {approve: 'Go?', run: 'true'}}\n")
-    assert hf("run", "wait.yaml", "--waiting", "leave").code == 9
+    assert hf("run", "wait.yaml", "--no-wait").code == 9
     assert "definition" not in hf("resume", "wait", "--dry-run").out
     (flow / "wait.yaml").write_text("flow: wait\nphases: {a: 'true', b: {approve: 'Go?', run: 'false'}}\n")
     assert "the flow's definition is not the one" in hf("resume", "wait", "--dry-run").out
@@ -379,7 +410,7 @@ def test_a_dry_run_says_what_a_changed_flow_would_do_and_does_nothing(hf, flow):
     for store in ("other.db", "file:files"):
         assert "a: new, it runs" in hf("--store", store, "run", "wait.yaml", "--dry-run").out
     assert sorted(one.suffix for one in flow.iterdir()) == sorted([".yaml"] * 3 + [".py", ""])
-    hf("run", "wait.yaml", "--waiting", "leave")
+    hf("run", "wait.yaml", "--no-wait")
     (flow / "wait.yaml").write_text("flow: wait\nphases: {a: 'true', c: 'true', b: {approve: 'Go?', run: 'false'}}\n")
     done = hf("run", "wait.yaml", "--dry-run")
     assert done.code == 0
@@ -391,23 +422,36 @@ def test_a_dry_run_says_what_a_changed_flow_would_do_and_does_nothing(hf, flow):
 def test_a_parameter_that_was_kept_out_of_the_store_is_asked_for(hf, flow):
     """Proves E7."""
     (flow / "key.yaml").write_text(
-        "flow: key\nparams: {key: none}\nphases: {a: {approve: 'ok?'}, b: 'echo {params.key}'}\n"
+        "flow: key\nparams: {key: none}\nphases: {a: {approve: 'ok?'}, b: 'echo $HOLDFAST_PARAMS_KEY'}\n"
     )
-    hf("run", "key.yaml", "--waiting", "leave", "--param", "key=AKIAIOSFODNN7EXAMPLE")
+    hf("run", "key.yaml", "--no-wait", "--param", "key=AKIAIOSFODNN7EXAMPLE")
     hf("approve", "key")
-    refused = hf("run", "key.yaml", "--waiting", "leave", "--resume")
+    refused = hf("run", "key.yaml", "--no-wait", "--resume")
     assert (refused.code, "give it again (--param key=VALUE)" in refused.err) == (2, True)
     assert hf("run", "key.yaml", "--resume", "--param", "key=AKIAIOSFODNN7EXAMPLE").code == 0
 
 
 @pytest.mark.parametrize(("named", "line"), [([], "run asks.yaml"), (["--run-id", "x"], "run asks.yaml --run-id x")])
 def test_resume_names_the_line_that_carries_this_run_on(hf, flow, named, line):
-    hf("run", "asks.yaml", "--waiting", "leave", *named)
+    hf("run", "asks.yaml", "--no-wait", *named)
     resumed = hf("resume", named[-1] if named else "asks", "--yes")
     assert f"`holdfast {line}` carries it on." in resumed.err
 
 
 def test_resume_of_a_plan_names_the_plan_alone(hf, flow):
     (flow / "plan.md").write_text("## Phase 1: one\n```sh\nexit 3\n```\n")
-    hf("run", "plan.md", "--waiting", "leave")
+    hf("run", "plan.md", "--no-wait")
     assert "`holdfast run plan.md` carries it on." in hf("resume", "--yes").err
+
+
+@pytest.mark.parametrize("on_failure", ["abort", "ask"])
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_failure_is_said_once(hf, flow, on_failure, terminal):
+    text = f"flow: bad\non_failure: {on_failure}\nphases: {{p: {{tasks: {{a: 'cat nothing-there', b: 'true'}}}}}}\n"
+    (flow / "bad.yaml").write_text(text)
+    done = hf("run", "bad.yaml", "--no-wait", terminal=terminal)
+    shown = done.out.rpartition("\x1b[2K")[0].rpartition("bad · run bad")[2] if terminal else done.out
+    closing = done.out.splitlines()[-1] if terminal else ""
+    said = [line for line in (*shown.splitlines(), closing) if "ended with 1" in line]
+    assert len(said) == 1, said
+    assert "a" in said[0]

@@ -46,10 +46,11 @@ def test_init_keeps_the_store_out_of_git_and_overwrites_nothing(hf, project):
 
 
 def test_init_says_when_the_folder_cannot_be_written(hf, project):
-    (project / "holdfast.yaml").symlink_to("/no/such/folder/file")
-    done = hf("init")
+    done = hf("init", "-C", "/proc")
     assert done.code == 6
     assert "Traceback" not in done.err
+    (project / "holdfast.yaml").symlink_to("/no/such/folder/file")
+    assert hf("init").code == 2  # a link is neither followed nor written through
 
 
 def test_the_demo_loses_nothing_and_leaves_nothing(hf, project, tmp_path):

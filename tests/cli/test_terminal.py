@@ -114,7 +114,9 @@ def test_a_first_session(terminal, project):
     assert "+print(2)" in terminal.run("hf diff good work")
 
     terminal.type("clear; hf restore good")
-    assert "~ replace" in terminal.wait_for(r"Restore 1 path in [^?]*\?\s*\[\s*y\s*/\s*N\s*\]")
+    assert "the run changed 1 file since: restored" in terminal.wait_for(
+        r"Restore 1 path in [^?]*\?\s*\[\s*y\s*/\s*N\s*\]"
+    )
     terminal.type("y")
     terminal.wait_for(r"Restored: 0 written, 1 replaced, 0 deleted")
     assert (project / "main.py").read_text() == "print(1)\n"

@@ -8,7 +8,7 @@ from holdfast.cli.output import Paint, is_terminal
 from holdfast.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from holdfast.cli.output import Output
 
@@ -54,10 +54,19 @@ class Ask:
                 return False
             self._out.note("Please answer y or n.")
 
-    def choose(self, question: str, options: Sequence[tuple[str, str]], *, safe: str, agreed: str | None = None) -> str:
+    def choose(
+        self,
+        question: str,
+        options: Sequence[tuple[str, str]],
+        *,
+        safe: str,
+        agreed: str | None = None,
+        aliases: Mapping[str, str] | None = None,
+    ) -> str:
         """Return one of (name, meaning) options; the safe one if nobody can be asked, or the terminal is closed.
 
-        With --yes it is the `agreed` one, if there is one: what cannot be agreed to beforehand is still asked.
+        With --yes it is the `agreed` one, if there is one: what cannot be agreed to beforehand is still asked. Of
+        `aliases` those count whose option there is.
         """
         meaning = dict(options)
         if self._yes and agreed is not None:
@@ -71,6 +80,9 @@ class Ask:
             answer = _lower(self._answer(f"{question} [{safe}] ", meaning[safe]))
             if not answer:
                 return safe
+            meant = (aliases or {}).get(answer)
+            if meant in meaning:
+                return str(meant)
             fitting = [name for name in meaning if name.startswith(answer)]
             if answer in meaning or len(fitting) == 1:
                 return answer if answer in meaning else fitting[0]

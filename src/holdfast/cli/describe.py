@@ -1,8 +1,8 @@
-"""Runs and checkpoints as JSON documents and as parts of a line; the same words in every command."""
+"""Runs and checkpoints as parts of a line; the same words in every command."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from holdfast.cli.output import Paint
 from holdfast.cli.times import number
@@ -10,8 +10,7 @@ from holdfast.cli.times import number
 if TYPE_CHECKING:
     from holdfast.checkpoint import Checkpoint
     from holdfast.cli.output import Part
-    from holdfast.model.checkpoint import Envelope, RunRecord
-    from holdfast.store.api import Store
+    from holdfast.model.checkpoint import Envelope
 
 _TRIGGER_COLOURS = {
     "error_occurred": "red",
@@ -39,59 +38,6 @@ _STATUS_COLOURS = {
     "failed": "red",
     "cancelled": "red",
 }
-
-
-def checkpoint_document(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Return what a list says of a checkpoint."""
-    summary, recovery = checkpoint.summary, checkpoint.recovery
-    return {
-        "id": checkpoint.id,
-        "run": checkpoint.run,
-        "seq": checkpoint.seq,
-        "parent": checkpoint.parent,
-        "trigger": checkpoint.trigger,
-        "reason": checkpoint.reason,
-        "created_at": checkpoint.created_at.isoformat(),
-        "status": checkpoint.status,
-        "label": checkpoint.label,
-        "pinned": checkpoint.pinned,
-        "phase": summary.phase,
-        "state": summary.state,
-        "steps": summary.steps,
-        "run_status": summary.status,
-        "can_resume": recovery.can_resume,
-        "blockers": list(recovery.blockers),
-        "sections": list(checkpoint.sections),
-        "size_bytes": checkpoint.size_bytes,
-        "stored_bytes": checkpoint.stored_bytes,
-    }
-
-
-def is_moving(store: Store, run: str) -> bool:
-    """Tell whether a process moves a run now: it has the lease, and is not known to be gone."""
-    from holdfast.runtime.lease import is_dead  # noqa: PLC0415 - only for runs that say they are under way
-
-    lease = store.lease(run)
-    return lease is not None and not is_dead(lease.owner)
-
-
-def run_document(run: RunRecord, head: Envelope | None, *, moving: bool) -> dict[str, Any]:
-    """Return what a list says of a run."""
-    return {
-        "moving": moving,
-        "id": run.id,
-        "head": run.head,
-        "checkpoints": run.checkpoints,
-        "last_seq": run.last_seq,
-        "created_at": run.created_at.isoformat(),
-        "updated_at": run.updated_at.isoformat(),
-        "status": head.summary.status if head is not None else None,
-        "phase": head.summary.phase if head is not None else None,
-        "state": head.summary.state if head is not None else None,
-        "trigger": head.trigger if head is not None else None,
-        "reason": head.reason if head is not None else None,
-        "can_resume": head.recovery.can_resume if head is not None else None,
-    }
 
 
 def trigger(name: str) -> Paint:

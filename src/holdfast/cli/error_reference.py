@@ -20,6 +20,7 @@ WHAT_TO_DO = {
     "RestoreRefused": "clear what stands in the way, or restore into another directory",
     "CaptureFailed": "mend the object's `snapshot` or `restore`",
     "SettingsInvalid": "mend the file at the place that is named",
+    "SettingsUntrusted": "look at what the file asks for, then `holdfast trust`, or remove it",
     "KeyRefused": "give the key of this store, or none for a store without",
     "Ambiguous": "give more of the id",
     "IllegalTransition": "go by one of the states that are named",

@@ -53,8 +53,14 @@ def _carried_out(line: list[str]) -> int:
     if line in (["--version"], ["-V"]):
         sys.stdout.write(f"holdfast {__version__}\n")
         return 0
+    if line[:1] == ["hook"]:
+        from holdfast.cli.commands.hook import answered  # noqa: PLC0415 - only what a line needs is loaded
+
+        code = answered(line)
+        if code is not None:
+            return code
     if not line or line in (["--help"], ["-h"], ["help"]):
-        from holdfast.cli.help import overview  # noqa: PLC0415 - only what a line needs is loaded
+        from holdfast.cli.help import overview  # noqa: PLC0415
 
         sys.stdout.write(overview())
         return 0

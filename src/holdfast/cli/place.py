@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from holdfast.errors import NotFound
+from holdfast.settings.environment import config_folder
 from holdfast.store.open import FILE, FOLDER
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from holdfast.settings.values import Settings
 
-_SETTINGS = ("holdfast.yaml", "holdfast.yml", "pyproject.toml")
+_SETTINGS = ("holdfast.yaml", "holdfast.yml", "pyproject.toml")  # as in settings.file, which is loaded where one is
 
 
 class Project(NamedTuple):
@@ -52,14 +53,14 @@ def find_project(start: Path) -> Project:
         store = folder / FOLDER
         has_store = (store / FILE).is_file()
         found = settings or (store if has_store else None)
-        if found is not None and (folder == start or found.stat().st_uid == os.getuid()):
+        if found is not None and (folder == start or found.lstat().st_uid == os.getuid()):
             return Project(folder, settings, has_store)
     return Project(start, None, has_store=False)
 
 
 def _settings_in(folder: Path) -> Path | None:
     """Return the settings file of a folder; the code that reads settings is loaded only where there may be one."""
-    if not any((folder / name).is_file() for name in _SETTINGS):
+    if not any(os.path.lexists(folder / name) for name in _SETTINGS):
         return None
     from holdfast.settings.file import find_settings  # noqa: PLC0415
 
@@ -100,16 +101,11 @@ def find_place(store: str | None, start: Path, environment: Mapping[str, str]) -
     project = find_project(start)
     named = store or environment.get("HOLDFAST_STORE") or None
     own = str(project.root / FOLDER)
-    if project.settings_file is None:
+    if project.settings_file is None and not (config_folder() / "holdfast.yaml").exists():
         return Place(project, named or own, None, named is not None)
-    from holdfast.settings.file import load_settings, located  # noqa: PLC0415
-    from holdfast.settings.values import merged  # noqa: PLC0415
+    from holdfast.settings.file import located, project_settings  # noqa: PLC0415
 
-    settings = load_settings(project.settings_file)
-    key_file = settings.encryption.key_file
-    if key_file is not None and not key_file.startswith("~"):
-        key_file = str(project.root / key_file)
-        settings = merged(settings, encryption=merged(settings.encryption, key_file=key_file))
+    settings = project_settings(project.settings_file, is_located=named is not None)
     url = named or located(settings, project.settings_file) or own
     return Place(project, url, settings, named is not None)
 

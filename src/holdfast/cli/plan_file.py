@@ -6,29 +6,22 @@ import re
 from typing import TYPE_CHECKING
 
 from holdfast.errors import NotFound, UsageError
+from holdfast.flow.load import read_flow_file
 from holdfast.flow.markdown import plan_phases, plan_run_id
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-_LARGEST = 4 << 20
 _ANY_PHASE = re.compile(r"^ {0,3}#{1,6}[ \t]+(?:phase|step|stage)\s+[0-9]", re.IGNORECASE | re.MULTILINE)
 _NUMBERED = re.compile(r"([0-9]+(?:_[0-9]+)?)(?:-(.*))?\Z")
 
 
 def read_plan(path: Path) -> dict[str, str]:
     """Return the phases of a plan file in their order, with their titles; none if it has no such headings."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(_LARGEST + 1)
-    except FileNotFoundError:
+    if not path.exists():
         hint = "give the path of a Markdown file with headings such as `## Phase 1: ...`"
-        raise NotFound("plan", str(path), hint) from None
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{str(path)!r} cannot be read ({error})") from error
-    if len(data) > _LARGEST:
-        raise UsageError(f"{str(path)!r} is larger than {_LARGEST:,} bytes, which no plan needs")
-    text = data.decode("utf-8", "replace")
+        raise NotFound("plan", str(path), hint)
+    text = read_flow_file(path).decode("utf-8", "replace")
     if not _ANY_PHASE.search(text):
         return {}
     return {phase.name: phase.title for phase in plan_phases(text, str(path))}

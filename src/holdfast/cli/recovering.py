@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
+
 from holdfast.cli.errors import Declined, told_text
 from holdfast.cli.ids import shortened
 from holdfast.cli.output import Paint
-from holdfast.cli.plain import plain
 from holdfast.cli.times import age, number
+from holdfast.documents import plain
 from holdfast.errors import CannotResume, RecoveryError
 
 if TYPE_CHECKING:
@@ -17,8 +19,9 @@ if TYPE_CHECKING:
 
     from holdfast.checkpoint import Checkpoint
     from holdfast.cli.session import Session
-    from holdfast.recover.plan import RecoveryPlan
-    from holdfast.recover.result import RecoveryResult
+    from holdfast.recovery.plan import RecoveryPlan
+    from holdfast.recovery.result import RecoveryResult
+    from holdfast.workspace.plan import RestorePlan
 
 _COLOURS = {
     "damaged:": "red",
@@ -81,16 +84,29 @@ def agree(
     look: Callable[[], None],
 ) -> RecoveryPlan | None:
     """Ask what the plan leaves open; return the plan that was agreed to, None to start afresh, or raise Declined."""
-    plan = _decide_unknown(plan, session, again)
-    plan = _decide_conflicts(plan, session, again)
+    shown = plan
+    answers: dict[str, Any] = _unknown_steps(plan, session)
+    if plan.files is not None:
+        answers |= _conflicts(plan.files, session)
+        answers |= _interrupted(plan, session, look)
+        answers |= _deleted(plan.files, session, answers)
+    if answers:
+        plan = again(answers)
     check_can_resume(plan)
-    if plan.verdict in ("ask", "afresh"):
+    if plan.files != shown.files:
+        show_plan(plan, session)
+    is_edited = any(one.kind == "files-changed" for one in plan.findings)
+    if plan.verdict in ("ask", "afresh") or (is_edited and session.ask.can_ask):
         return plan if _goes_on(session, look) else None
+    changes = len(plan.files.changes) if plan.files is not None else 0
     if plan.files is not None and plan.files.overwrites:
-        if not session.ask.agreed(f"Change {number(len(plan.files.changes), 'file')} in {plan.files.target}?"):
+        if not session.ask.agreed(f"Change {number(changes, 'file')} in {plan.files.target}?"):
             raise Declined
-    elif not session.ask.confirmed("Go on?", unasked="the plan, which changes no file, is carried out"):
-        raise Declined
+    else:
+        what = f"{number(changes, 'file')} that {'is' if changes == 1 else 'are'} not there" if changes else "no file"
+        unasked = f"the plan is carried out: it overwrites nothing, and writes {what}"
+        if not session.ask.confirmed("Go on?", unasked=unasked):
+            raise Declined
     return plan
 
 
@@ -112,11 +128,10 @@ def _goes_on(session: Session, look: Callable[[], None]) -> bool:
         return choice == "resume"
 
 
-def _decide_unknown(
-    plan: RecoveryPlan, session: Session, again: Callable[[dict[str, Any]], RecoveryPlan]
-) -> RecoveryPlan:
-    """Ask about steps that may or may not have happened."""
+def _unknown_steps(plan: RecoveryPlan, session: Session) -> dict[str, Any]:
+    """Ask about steps that may or may not have happened; return what was decided, if anything was."""
     decided = {one.step: one.treated for one in plan.unknown if one.decided}
+    asked = False
     for one in plan.unknown:
         if one.treated != "ask" or one.decided:
             continue
@@ -131,30 +146,57 @@ def _decide_unknown(
         )
         if choice != "ask":
             decided[one.step] = cast("Any", choice)
-    return again({"unknown": decided}) if decided != {o.step: o.treated for o in plan.unknown if o.decided} else plan
+            asked = True
+    return {"unknown": decided} if asked else {}
 
 
-def _decide_conflicts(
-    plan: RecoveryPlan, session: Session, again: Callable[[dict[str, Any]], RecoveryPlan]
-) -> RecoveryPlan:
+def _conflicts(files: RestorePlan, session: Session) -> dict[str, Any]:
+    """Ask about files that the run and a person changed."""
     from holdfast.cli.commands.restore import CHOICES, decisions  # noqa: PLC0415 - only with files
 
-    if plan.files is None or not plan.files.conflicts:
-        return plan
-    question = f"{number(len(plan.files.conflicts), 'file')} changed on both sides. What shall be done?"
+    if not files.conflicts:
+        return {}
+    question = f"{number(len(files.conflicts), 'file')} changed by the run, and by you. What shall be done?"
     choice = session.ask.choose(question, CHOICES, safe="refuse")
     if choice == "refuse":
         raise Declined
-    unknown = {one.step: one.treated for one in plan.unknown if one.decided}
-    changed = again({"unknown": unknown, "decisions": decisions(choice, paths=False)})
-    show_plan(changed, session)
-    return changed
+    return {"decisions": decisions(choice, paths=False)}
+
+
+def _interrupted(plan: RecoveryPlan, session: Session, look: Callable[[], None]) -> dict[str, Any]:
+    """Ask about files that an interrupted call had changed, unless that is decided or nobody can be asked."""
+    files = plan.files
+    half = files.kept("interrupted") if files is not None else ()
+    if files is None or not half or plan.request.interrupted != "ask" or not session.ask.can_ask:
+        return {}
+    question = f"{files.interrupted} was interrupted and had changed {number(len(half), 'file')}. What now?"
+    options = (("keep", "keep them as they are"), ("roll_back", "put them back as they were"), ("diff", "look at them"))
+    while True:
+        choice = session.ask.choose(question, options, safe="keep", agreed="keep")
+        if choice != "diff":
+            return {"interrupted": choice}
+        look()
+
+
+def _deleted(files: RestorePlan, session: Session, answers: dict[str, Any]) -> dict[str, Any]:
+    """Ask about files that a person deleted, unless nobody can be asked."""
+    from holdfast.workspace.decide import Decisions  # noqa: PLC0415 - only with files
+
+    gone = files.kept("person", "unknown", deleted=True)
+    if not gone or not session.ask.can_ask:
+        return {}
+    question = f"You deleted {number(len(gone), 'file')} since. What now?"
+    options = (("keep", "leave them deleted"), ("restore", "bring them back"))
+    if session.ask.choose(question, options, safe="keep", agreed="keep") == "keep":
+        return {}
+    chosen = answers.get("decisions") or Decisions()
+    return {"decisions": msgspec.structs.replace(chosen, deleted="restore")}
 
 
 def carry_out(plan: RecoveryPlan, session: Session) -> RecoveryResult:
     """Do exactly what was shown; NotRecovered says why nothing was done."""
     with session.progress("Restoring") as progress:
-        result = session.hf.recover(plan, progress=progress.update)
+        result = session.hf.recover(plan, confirmed=True, progress=progress.update)
     if not result.success:
         raise NotRecovered(plan.run, result.errors)
     return result
@@ -180,7 +222,7 @@ def tell_result(result: RecoveryResult, session: Session, *, plan: RecoveryPlan 
     """Say what was done, and how it is undone; what the plan warned of was shown with it."""
     out = session.out
     for warning in result.warnings:
-        if plan is not None and warning in plan.warnings:
+        if plan is not None and warning in plan.all_warnings:
             continue
         out.note(Paint("warning: ", "yellow"), warning)
     if result.files is not None:

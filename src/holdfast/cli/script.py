@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.errors import CommandInvalid
-from holdfast.errors import IntegrityError, LeaseHeld, UsageError
+from holdfast.encode.documents import read_regular
+from holdfast.errors import DocumentInvalid, IntegrityError, LeaseHeld, UsageError
 from holdfast.model.sections import Phases
 from holdfast.store.open import FOLDER
 
@@ -42,7 +43,9 @@ def remember(session: Session, run: str) -> None:
     folder.mkdir(mode=0o700, exist_ok=True)
     file = folder / _CURRENT
     part = folder / f"{_CURRENT}.{os.getpid()}"
-    part.write_text(run + "\n")
+    part.unlink(missing_ok=True)
+    with part.open("x") as text:  # never through a link
+        text.write(run + "\n")
     part.replace(file)
 
 
@@ -51,8 +54,8 @@ def meant_run(session: Session, arguments: Namespace, *, or_only: bool = False) 
     named = arguments.run or session.out.environment.get("HOLDFAST_RUN")
     if not named:
         try:
-            named = (session.place.project.root / FOLDER / _CURRENT).read_text().strip()
-        except OSError:
+            named = read_regular(session.place.project.root / FOLDER / _CURRENT, limit=1024).decode().strip()
+        except (OSError, ValueError, DocumentInvalid):
             runs = session.hf.runs(limit=2) if or_only else []
             if len(runs) == 1:
                 return runs[0].id

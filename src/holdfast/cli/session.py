@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.progress import Progress
-from holdfast.model.ids import RESERVED
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -21,12 +20,9 @@ if TYPE_CHECKING:
     from holdfast.cli.place import Place
     from holdfast.engine import Holdfast
     from holdfast.settings.values import Settings
-    from holdfast.store.api import Store
+    from holdfast.store.store import Store
 
     Execute = Callable[[Namespace, "Session"], int]
-
-
-KEYS_RUN = f"{RESERVED}keys"  # a store with this run is encrypted or signed
 
 
 class Session:
@@ -37,6 +33,7 @@ class Session:
         self.out = out
         self.ask = ask
         self._opened: list[Holdfast | Store] = []
+        self._told: set[str] = set()
 
     @cached_property
     def place(self) -> Place:
@@ -56,19 +53,19 @@ class Session:
         """The store alone, for lists: without the engine, unless settings or a key need it."""
         if "hf" in self.__dict__ or self.place.settings is not None:
             return self.hf.store
-        from holdfast.errors import NotFound  # noqa: PLC0415
+        from holdfast.store.keys import has_keys  # noqa: PLC0415 - commands without a store do without
 
         store = self.bare()
         try:
-            store.run(KEYS_RUN)
-        except NotFound:
-            self._opened.append(store)
-            return store
+            is_locked = has_keys(store)
         except BaseException:
             store.close()
             raise
-        store.close()
-        return self.hf.store
+        if is_locked:
+            store.close()
+            return self.hf.store
+        self._opened.append(store)
+        return store
 
     def bare(self) -> Store:
         """Open the store, which must be there already, as it is stored, without a key; the caller closes it."""
@@ -122,6 +119,20 @@ class Session:
     def root(self) -> Path:
         """The project's folder, which is also the workspace unless another is named."""
         return Path.cwd() if self.options.store else self.place.project.root
+
+    def directory_of(self, run: str, named: str | None = None, *, hf: Holdfast | None = None) -> Path:
+        """Return the directory of a run: the one that is named, the one it worked in last, or the project's folder."""
+        from holdfast.run_files import directory_of  # noqa: PLC0415 - needs the workspace
+
+        if named is not None:
+            return Path(named)
+        known = directory_of((hf or self.hf).store, run)
+        if known is None or Path(known) == self.root.resolve():
+            return self.root
+        if known not in self._told:
+            self._told.add(known)
+            self.out.note(f"The directory of {run} is {known}.")
+        return Path(known)
 
     def now(self) -> datetime:
         """Return the time, in UTC."""

@@ -1,8 +1,8 @@
-"""Raise limits of a run's budgets; if it waits because one of them is used up, it goes on then."""
+"""Change limits of a run's budgets: NAME+=AMOUNT adds, NAME=AMOUNT sets; a run that waits for one goes on then."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.cli.amounts import parse_amount
 from holdfast.cli.people import me
@@ -15,35 +15,55 @@ if TYPE_CHECKING:
     from holdfast.cli.session import Session
 
 
+class _Change(NamedTuple):
+    name: str
+    amount: float
+    adds: bool
+    text: str
+
+
 def configure(parser: CommandParser) -> None:
     """Say what the command takes."""
     parser.add_argument("run", metavar="RUN", help="the run")
     parser.add_argument(
-        "more",
-        metavar="NAME=AMOUNT",
-        nargs="+",
-        help="how much more, as in tokens=10000, time=1h or phase:plan/tokens=500",
+        "changes",
+        metavar="NAME[+]=AMOUNT",
+        nargs="*",
+        help="tokens+=10000 adds to a limit, tokens=10000 sets it; also time+=1h, phase:plan/tokens=500",
+    )
+    parser.add_argument(
+        "--add", metavar="NAME=AMOUNT", action="append", default=[], help="add to a limit; may be repeated"
     )
     parser.add_argument("--note", metavar="TEXT", default="", help="why")
 
 
 def execute(arguments: Namespace, session: Session) -> int:
-    """Raise them."""
+    """Change them."""
     out = session.out
     run = session.run_id(arguments.run)
-    more = dict(map(_amount, arguments.more))
-    ended = session.hf.raise_budget(run, more, by=me(out.environment), note=arguments.note)
-    out.document({"run": run, "wait": ended[0].id if ended else None, "raised": more})
-    for name, text in (one.split("=", 1) for one in arguments.more):
-        out.line(f"{name}: raised by {text}")
+    changes = [*(_parsed(text) for text in arguments.changes), *(_parsed(text, adds=True) for text in arguments.add)]
+    if not changes:
+        raise UsageError("give the limits to change: NAME+=AMOUNT adds, NAME=AMOUNT sets, as in tokens+=10000")
+    control = session.hf.control
+    said = {"by": me(out.environment), "note": arguments.note}
+    ended = []
+    if added := {one.name: one.amount for one in changes if one.adds}:
+        ended += control.raise_budget(run, added, **said)
+    if limits := {one.name: one.amount for one in changes if not one.adds}:
+        ended += control.set_limits(run, limits, **said)
+    out.document({"run": run, "wait": ended[0].id if ended else None, "raised": added, "limits": limits})
+    for one in changes:
+        out.line(f"{one.name}: {'raised by' if one.adds else 'limit set to'} {one.text}")
     still = [wait for wait in session.hf.waiting(run) if wait.kind == "budget"]
     if still and not ended:
         out.note(f"The run still waits: {still[0].question}")
     return 0
 
 
-def _amount(text: str) -> tuple[str, float]:
+def _parsed(text: str, *, adds: bool = False) -> _Change:
     name, equals, amount = text.partition("=")
+    adds = adds or name.endswith("+")
+    name = name.removesuffix("+")
     if not (name and equals):
-        raise UsageError(f"{text!r}: write NAME=AMOUNT, as in tokens=10000")
-    return name, parse_amount(name, amount)
+        raise UsageError(f"{text!r}: write NAME+=AMOUNT to add or NAME=AMOUNT to set, as in tokens+=10000")
+    return _Change(name, parse_amount(name, amount), adds, amount)

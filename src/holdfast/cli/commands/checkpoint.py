@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli import script
-from holdfast.cli.describe import checkpoint_document
 from holdfast.cli.ids import Short
 from holdfast.cli.output import Paint
 from holdfast.cli.times import number, size
+from holdfast.documents import checkpoint_document
 from holdfast.errors import NotFound, UsageError
 from holdfast.model.triggers import Trigger
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.cli.plain import plain
 from holdfast.cli.times import number, size
+from holdfast.documents import plain
 from holdfast.errors import NotFound
 
 if TYPE_CHECKING:

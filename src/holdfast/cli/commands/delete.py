@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.cli.describe import is_moving, marks, trigger
+from holdfast.cli.describe import marks, trigger
 from holdfast.cli.errors import Declined
 from holdfast.cli.ids import Short
 from holdfast.cli.output import Paint
 from holdfast.cli.times import age, number
+from holdfast.documents import is_moving
 from holdfast.errors import InvalidId, LeaseHeld, UsageError
 from holdfast.model.ids import check_run_id
 
@@ -63,7 +64,7 @@ def execute(arguments: Namespace, session: Session) -> int:
 
 
 def _check_nobody_moves(run: str, session: Session) -> None:
-    lease = session.hf.store.lease(run)
+    lease = session.hf.store.leases.running(run)
     if lease is not None and is_moving(session.hf.store, run):
         raise LeaseHeld(run, lease.owner, lease.expires_at.isoformat())
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from holdfast.cli.output import Output
     from holdfast.cli.parser import CommandParser
     from holdfast.cli.session import Session
-    from holdfast.recover.compare import StateDiff
+    from holdfast.recovery.compare import StateDiff
     from holdfast.workspace.diff import FileDiff
 
 _LETTERS = {"created": "A", "modified": "M", "deleted": "D", "renamed": "R", "mode": "T"}
@@ -44,6 +44,7 @@ def configure(parser: CommandParser) -> None:
 def execute(arguments: Namespace, session: Session) -> int:
     """Compare them."""
     out = session.out
+    session.hf.types.show_unknown()
     old, new = _sides(arguments, session)
     state = _state_diff(old, new, session) if arguments.only != "files" and not arguments.path else None
     found: list[FileDiff] = []
@@ -112,7 +113,7 @@ def _file_diffs(
         return new.diff(old) if WORKSPACE in new.sections else []
     if old is None or WORKSPACE not in old.sections:
         return []
-    run = session.hf.run(old.run, workspace=arguments.workspace or session.root)
+    run = session.hf.run(old.run, workspace=session.directory_of(old.run, arguments.workspace))
     return run.workspace.diff(old)
 
 

@@ -11,10 +11,10 @@ from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from holdfast.cli.describe import is_moving
 from holdfast.cli.errors import told
 from holdfast.cli.output import Cell, Paint
 from holdfast.cli.times import age, size
+from holdfast.documents import is_moving
 from holdfast.errors import HoldfastError
 from holdfast.version import __version__
 
@@ -136,6 +136,7 @@ def _settings(session: Session) -> Iterator[Finding]:
 
 def _store(session: Session) -> Iterator[Finding]:
     from holdfast.cli.place import NoStore  # noqa: PLC0415
+    from holdfast.store.inspection import Inspection  # noqa: PLC0415
 
     try:
         stats = session.hf.stats()
@@ -143,7 +144,7 @@ def _store(session: Session) -> Iterator[Finding]:
         yield Finding("store", "note", "none here yet", "the first checkpoint makes one")
         return
     yield Finding("store", "ok", f"{stats.url}: {stats.runs:,} runs, {stats.checkpoints:,} checkpoints, {stats.engine}")
-    problems = list(session.hf.store.check())
+    problems = list(Inspection(session.hf.store).check())
     for line in problems[:5]:
         yield Finding(
             "store", "bad", line, "`holdfast verify` tells what is damaged, `holdfast repair` mends what can be"
@@ -161,8 +162,8 @@ def _store(session: Session) -> Iterator[Finding]:
 def _recoveries(session: Session) -> Iterator[Finding]:
     """Look for what a killed restore or recovery left: files and runs do not go together until it is ended."""
     from holdfast.cli.place import NoStore  # noqa: PLC0415
-    from holdfast.recover.files import is_interrupted  # noqa: PLC0415
-    from holdfast.recovery.carry_out import unfinished_runs  # noqa: PLC0415
+    from holdfast.recovery.files import is_interrupted  # noqa: PLC0415
+    from holdfast.recovery.finish import unfinished_runs  # noqa: PLC0415
 
     try:
         runs = unfinished_runs(session.hf, limit=_LOOKED_AT)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from holdfast.cli import script
 from holdfast.cli.output import Cell, Paint
-from holdfast.cli.plain import plain
 from holdfast.cli.times import duration, number
+from holdfast.documents import plain
 from holdfast.errors import UsageError
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from holdfast.runtime.audit import Event
 
 _OVER = ("completed", "failed", "cancelled", "ended")
-_LOOK_EVERY_S = 0.3
 
 
 def configure(parser: CommandParser) -> None:
@@ -56,28 +55,27 @@ def execute(arguments: Namespace, session: Session) -> int:
 
 
 def _follow(run: str, limit: int | None, session: Session) -> int:
-    """Tell what happens as it is saved, until the run has ended or Ctrl+C."""
+    """Tell what happens as it is committed, until the run has ended or Ctrl+C."""
     import json  # noqa: PLC0415
-    import time  # noqa: PLC0415
 
-    out, seen, head = session.out, 0, None
+    out, seen = session.out, 0
+    feed = session.hf.follow(run)
     while True:
-        latest = session.hf.latest(run)
-        if latest.id != head:
-            head = latest.id
-            found = session.hf.events(run)
-            if limit is not None and not seen:
-                seen = max(0, len(found) - limit)
-            for one in found[seen:]:
-                if out.json:
-                    out.stdout.write(json.dumps(plain(one)) + "\n")
-                else:
-                    out.line(*_line(one))
-            seen = len(found)
-            out.flush()
-        if latest.summary.status in _OVER:
+        next(feed)  # waits for a commit; those that came with it are told with it
+        for _ in feed.ready():
+            pass
+        found = session.hf.events(run)
+        if limit is not None and not seen:
+            seen = max(0, len(found) - limit)
+        for one in found[seen:]:
+            if out.json:
+                out.stdout.write(json.dumps(plain(one)) + "\n")
+            else:
+                out.line(*_line(one))
+        seen = len(found)
+        out.flush()
+        if session.hf.has(run) and session.hf.latest(run).summary.status in _OVER:
             return 0
-        time.sleep(_LOOK_EVERY_S)
 
 
 def _line(one: Event) -> list[Part]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.cli.commands.copy import show_copied
-from holdfast.store.sealed import read_slots
+from holdfast.settings.outside import read_key_file
+from holdfast.store.keys import has_keys
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -24,7 +24,7 @@ def configure(parser: CommandParser) -> None:
 
 def execute(arguments: Namespace, session: Session) -> int:
     """Import them."""
-    key = Path(arguments.key_file).read_text() if arguments.key_file else None
+    key = read_key_file(arguments.key_file) if arguments.key_file else None
     hf = session.open()
     with session.progress("Importing") as progress:
         copied = hf.import_from(
@@ -34,7 +34,10 @@ def execute(arguments: Namespace, session: Session) -> int:
             progress=lambda run, done, of: progress.update(done, of, run),
         )
     show_copied(copied, session)
-    if not hf.key_ids() and read_slots(hf.store) is not None:
-        session.out.note("This store was empty and is locked as the file is. Name its key in holdfast.yaml:")
+    if not hf.key_ids() and has_keys(hf.store):
+        session.out.note(
+            "This store was empty and is locked as the file is. Name its key in holdfast.yaml, then run "
+            "`holdfast trust`:"
+        )
         session.out.note(f"  encryption: {{key_file: {arguments.key_file}}}")
     return 0

@@ -33,7 +33,7 @@ SETTINGS = """\
 #   patterns: {}                   # shapes of secrets, e.g. {badge: "BADGE-[0-9]{6}"}
 
 # encryption:
-#   key_file: null                 # `holdfast store key new FILE` makes one; for a new store only
+#   key_file: null                 # `holdfast store key new FILE`, then `holdfast trust`; for a new store
 """
 
 
@@ -65,9 +65,11 @@ def execute(arguments: Namespace, session: Session) -> int:  # noqa: ARG001 - ta
 
 
 def _has_settings(folder: Path) -> bool:
-    from holdfast.settings.file import find_settings  # noqa: PLC0415
+    from holdfast.settings.file import find_settings, project_wishes  # noqa: PLC0415
 
     found = find_settings(folder)
+    if found is not None:
+        project_wishes(found)  # whether it can be read at all
     return found is not None
 
 

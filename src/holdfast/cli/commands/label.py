@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.cli.describe import checkpoint_document
 from holdfast.cli.ids import Short
+from holdfast.documents import checkpoint_document
 
 if TYPE_CHECKING:
     from argparse import Namespace

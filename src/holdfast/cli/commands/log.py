@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.cli.describe import checkpoint_document, marks, position, trigger
+from holdfast.cli.describe import marks, position, trigger
 from holdfast.cli.graph import Graph
 from holdfast.cli.ids import Short
 from holdfast.cli.output import Paint
 from holdfast.cli.times import age, number
+from holdfast.documents import checkpoint_document
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.model.triggers import Trigger
 

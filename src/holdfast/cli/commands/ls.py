@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.cli.describe import is_moving, position, run_document, status, trigger
+from holdfast.cli.describe import position, status, trigger
 from holdfast.cli.output import Cell, Paint
 from holdfast.cli.times import age
+from holdfast.documents import is_moving, run_document
 from holdfast.errors import HoldfastError
 from holdfast.model.ids import is_reserved
+from holdfast.store.inspection import Inspection
 from holdfast.store.lineage import head_of
 
 if TYPE_CHECKING:
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
     from holdfast.cli.parser import CommandParser
     from holdfast.cli.session import Session
-    from holdfast.model.checkpoint import Envelope, RunRecord
+    from holdfast.model.checkpoint import CheckpointRecord, Envelope, RunRecord
 
 _LOOKED_AT = 1000  # of the runs begun last; sorting more by their last move costs time that nobody has
 _DAMAGED = Paint("damaged", "red")
@@ -51,6 +53,10 @@ def execute(arguments: Namespace, session: Session) -> int:
 def _runs(session: Session, limit: int | None) -> tuple[list[RunRecord], bool]:
     """Return the runs that are people's, the last moved first, and whether more are there that cannot be read."""
     listing = session.store.runs(limit=limit)
+    if limit is not None and len(listing) + len(listing.damaged) < limit:
+        names = {run.id for run in listing}
+        if any(name not in names for name in Inspection(session.store).runs_with_checkpoints()):
+            listing = session.store.runs()  # only the whole list looks for runs whose own row is lost
     for error in listing.damaged:
         session.out.warn(str(error))
     runs = [run for run in listing if not is_reserved(run.id)]
@@ -63,7 +69,21 @@ def _head(session: Session, run: RunRecord) -> Envelope | None:
     except HoldfastError as error:
         session.out.warn(str(error))
         return None
-    return head.envelope if head is not None else None
+    if head is None or run.number == head.number:
+        return head.envelope if head is not None else None
+    return _as_of_now(session, run, head)
+
+
+def _as_of_now(session: Session, run: RunRecord, head: CheckpointRecord) -> Envelope:
+    """Return the head with how the run stands by what its journal has since."""
+    import msgspec  # noqa: PLC0415 - a list of runs that stand at their checkpoints does without the engine
+
+    try:
+        summary = session.hf.present(run.id, head).summary
+    except HoldfastError as error:
+        session.out.warn(str(error))
+        return head.envelope
+    return msgspec.structs.replace(head.envelope, summary=summary)
 
 
 def _is_moving(session: Session, head: Envelope | None) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, get_args
 
-from holdfast.cli.describe import checkpoint_document
 from holdfast.cli.ids import Short
+from holdfast.documents import checkpoint_document
 from holdfast.model.checkpoint import Status
 
 if TYPE_CHECKING:

@@ -1,6 +1,7 @@
 """Delete and archive by the retention rules, or all but the newest; the plan is shown first, each line with its reason.
 
-The head, pinned ones, fork points and all that a recovery needs always stay.
+The head, pinned ones, fork points and all that a recovery needs always stay. A run that finished longer ago than the
+age goes as a whole, but for pins.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from holdfast.errors import UsageError
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from collections.abc import Sequence
 
     from holdfast.cli.parser import CommandParser
     from holdfast.cli.session import Session
-    from holdfast.retain.policy import Decision
+    from holdfast.retain.prune import RunPlan
 
 _COLOURS = {"delete": "red", "archive": "yellow", "keep": "dim"}
 
@@ -38,38 +40,41 @@ def execute(arguments: Namespace, session: Session) -> int:
     if arguments.keep is not None and arguments.keep < 0:
         raise UsageError(f"--keep {arguments.keep}: give a number from 0 up")
     older = parse_span(arguments.older_than) if arguments.older_than else None
-    runs = [session.run_id(arguments.run)] if arguments.run else [run.id for run in hf.runs()]
-    plan = {run: hf.prune(run, keep=arguments.keep, older_than=older, dry_run=True).decisions for run in runs}
-    doomed = {run: [one for one in found if one.action != "keep"] for run, found in plan.items()}
-    _show(plan, session)
-    counts = Counter(one.action for found in plan.values() for one in found)
-    total = counts["delete"] + counts["archive"]
+    run = session.run_id(arguments.run) if arguments.run else None
+    plans = hf.prune(run, keep=arguments.keep, older_than=older, dry_run=True).plans
+    _show(plans, session)
+    counts = Counter(one.action for plan in plans for one in plan.decisions)
+    runs = [plan.run.id for plan in plans if plan.is_whole]
+    total = counts["delete"] + counts["archive"] + len(runs)
     is_done = bool(total) and not arguments.dry_run
-    if is_done and not session.ask.agreed(f"Delete {counts['delete']} and archive {counts['archive']} checkpoints?"):
+    whole = f", and {len(runs)} whole runs" if runs else ""
+    question = f"Delete {counts['delete']} and archive {counts['archive']} checkpoints{whole}?"
+    if is_done and not session.ask.agreed(question):
         raise Declined
     if is_done:
-        _carry_out(doomed, session)
+        _carry_out(plans, session)
     out.document(
         {
             "done": is_done,
             "counts": dict(counts),
+            "runs": runs,
             "decisions": [
-                {"run": run, "id": one.id, "seq": one.seq, "action": one.action, "reason": one.reason}
-                for run, found in plan.items()
-                for one in found
+                {"run": plan.run.id, "id": one.id, "seq": one.seq, "action": one.action, "reason": one.reason}
+                for plan in plans
+                for one in plan.decisions
             ],
         }
     )
     if not total:
         out.note("Nothing to prune.")
     elif is_done:
-        out.note(f"Deleted {counts['delete']}, archived {counts['archive']}.")
+        out.note(f"Deleted {counts['delete']}, archived {counts['archive']}{whole}.")
     return 0
 
 
-def _show(plan: dict[str, tuple[Decision, ...]], session: Session) -> None:
+def _show(plans: Sequence[RunPlan], session: Session) -> None:
     out = session.out
-    shown = [(run, one) for run, found in plan.items() for one in found if one.action != "keep" or out.verbose]
+    shown = [(plan.run.id, one) for plan in plans for one in plan.decisions if one.action != "keep" or out.verbose]
     short = Short(one.id for _, one in shown)
     rows = [
         [
@@ -84,15 +89,12 @@ def _show(plan: dict[str, tuple[Decision, ...]], session: Session) -> None:
         out.table(rows)
 
 
-def _carry_out(doomed: dict[str, list[Decision]], session: Session) -> None:
+def _carry_out(plans: Sequence[RunPlan], session: Session) -> None:
     """Do exactly what was shown; what vanished meanwhile is passed over, and the head stays."""
     from holdfast.retain.prune import carry_out  # noqa: PLC0415 - only if something is done
 
-    total = sum(len(found) for found in doomed.values())
-    done = 0
+    due = [plan for plan in plans if plan.is_whole or plan.changes]
     with session.progress("Pruning") as progress:
-        for run, found in doomed.items():
-            if found:
-                carry_out(session.hf.store, run, found)
-            done += len(found)
-            progress.update(done, total, run)
+        for done, plan in enumerate(due, 1):
+            carry_out(session.hf.store, plan)
+            progress.update(done, len(due), plan.run.id)

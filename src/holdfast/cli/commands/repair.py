@@ -6,14 +6,12 @@ is lost is said, and asked about, first.
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.errors import Declined, told_text
 from holdfast.cli.output import Paint
-from holdfast.cli.plain import plain
-from holdfast.cli.session import KEYS_RUN
 from holdfast.cli.times import number
+from holdfast.documents import plain
 from holdfast.errors import HoldfastError, IntegrityError, NotFound
 
 if TYPE_CHECKING:
@@ -21,9 +19,9 @@ if TYPE_CHECKING:
 
     from holdfast.cli.parser import CommandParser
     from holdfast.cli.session import Session
-    from holdfast.recover.locate import Damage
-    from holdfast.recover.plan import RecoveryPlan
-    from holdfast.store.api import Store
+    from holdfast.recovery.find import Damage
+    from holdfast.recovery.plan import RecoveryPlan
+    from holdfast.store.store import Store
     from holdfast.verify.check import Fault, Report
 
 
@@ -70,15 +68,33 @@ def execute(arguments: Namespace, session: Session) -> int:
     if is_done:
         _mend(damages, steps, session)
     out.document(document)
+    is_settled = not (damages or steps or others)
+    _tell(report, session, is_done=is_done, is_settled=is_settled, rebuilt=rebuilt, made_anew=made_anew)
+    for run, last in made_anew.items():
+        out.note(f"Whether {run} had later checkpoints than {last}, nobody can tell: its record was made anew.")
+    return 0 if report.sound or is_done or is_settled else IntegrityError.exit_code
+
+
+def _tell(
+    report: Report,
+    session: Session,
+    *,
+    is_done: bool,
+    is_settled: bool,
+    rebuilt: list[str],
+    made_anew: dict[str, int],
+) -> None:
+    """Say how the store stands now."""
+    out = session.out
     if report.sound:
         told = "all that is there is as it should be." if made_anew else "all is as it should be again."
         out.line(Paint("Sound: ", "green"), told if rebuilt else "nothing to repair.")
     elif is_done:
         out.note("Done. What is marked is passed over from now on; `holdfast verify` still names it.")
         out.note("What was lost can come back from a copy or an export; `holdfast delete` gives the space back.")
-    for run, last in made_anew.items():
-        out.note(f"Whether {run} had later checkpoints than {last}, nobody can tell: its record was made anew.")
-    return 0 if report.sound or is_done else IntegrityError.exit_code
+    elif is_settled:
+        out.line("Nothing more to repair: what is damaged is marked already, and passed over.")
+        out.note("`holdfast verify` names it. A copy or an export may have it; `holdfast delete` gives the space back.")
 
 
 def _rebuild(session: Session, *, dry_run: bool) -> tuple[list[str], dict[str, int]]:
@@ -86,17 +102,14 @@ def _rebuild(session: Session, *, dry_run: bool) -> tuple[list[str], dict[str, i
 
     Return them, and the last number of each whose record was made anew.
     """
-    with closing(session.bare()) as bare:
-        is_locked = _is_record_damaged(bare, KEYS_RUN)  # without it no key opens the store
-        runs, anew = _rebuilt(session, bare, [KEYS_RUN], dry_run=dry_run) if is_locked else ([], {})
-    if is_locked and dry_run:
-        return runs, anew
+    from holdfast.store.repair import Repair  # noqa: PLC0415
+
     store = session.hf.store
-    others, others_anew = _rebuilt(session, store, store.damaged_runs(), dry_run=dry_run)
-    return runs + others, anew | others_anew
+    return _rebuilt(session, store, Repair(store).damaged_runs(), dry_run=dry_run)
 
 
 def _rebuilt(session: Session, store: Store, runs: list[str], *, dry_run: bool) -> tuple[list[str], dict[str, int]]:
+    from holdfast.store.repair import Repair  # noqa: PLC0415
     from holdfast.verify.rebuild import rebuild  # noqa: PLC0415
 
     out = session.out
@@ -110,7 +123,7 @@ def _rebuilt(session: Session, store: Store, runs: list[str], *, dry_run: bool) 
     for run in runs:
         anew[run] = _is_record_damaged(store, run)
         rebuild(store, run)
-    for run in store.damaged_runs():
+    for run in Repair(store).damaged_runs():
         if run in runs:  # a checkpoint that stood under another's name came back after its record was made
             rebuild(store, run)
     ends: dict[str, int] = {}
@@ -142,7 +155,7 @@ def _verify(session: Session) -> Report:
 
 def _damaged(report: Report, session: Session) -> list[Damage]:
     """Return the damaged checkpoints that can be marked and are not yet."""
-    from holdfast.recover.locate import Damage  # noqa: PLC0415
+    from holdfast.recovery.find import Damage  # noqa: PLC0415
 
     found: dict[str, Damage] = {}
     for fault in report.faults:
@@ -185,10 +198,10 @@ def _steps_back(session: Session) -> list[RecoveryPlan]:
 
 
 def _mend(damages: list[Damage], steps: list[RecoveryPlan], session: Session) -> None:
-    from holdfast.recover.locate import mark_corrupted  # noqa: PLC0415
+    from holdfast.recovery.find import mark_corrupted  # noqa: PLC0415
 
     for plan in steps:
-        result = session.hf.recover(plan)
+        result = session.hf.recover(plan, confirmed=True)
         if not result.success:
             session.out.warn(f"{plan.run}: {'; '.join(result.errors)}")
     mark_corrupted(session.hf.store, damages)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from holdfast.cli.errors import told
 from holdfast.cli.escape import json_text
 from holdfast.cli.output import Cell, Paint
-from holdfast.cli.plain import plain
 from holdfast.cli.times import duration, number
+from holdfast.documents import plain
 from holdfast.errors import HoldfastError, ReplayEnded
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from holdfast.cli.parser import CommandParser
     from holdfast.cli.session import Session
-    from holdfast.recover.replay import Replay, ReplayedStep
+    from holdfast.recovery.replay import Replay, ReplayedStep
 
 _COLOURS = {"done": "green", "failed": "red", "skipped": "dim"}
 _HELP = "next, back, to N or STEP, state [SECTION], files, cat PATH, fork NEW, quit"

@@ -1,20 +1,20 @@
 """Put files of a checkpoint back: the plan is shown first, and the present files are checkpointed before it is done.
 
-Files that others changed since are kept or merged; where that cannot be, you are asked, or --take, --keep, --both or
---merge decides.
+Files that are missing come back. What you changed since is kept or merged; --take takes the checkpoint's, and where you
+and the run changed the same lines you are asked, or --take, --keep, --both or --merge decides.
 """
 
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from holdfast.cli.commands.files import check_has_files
 from holdfast.cli.errors import Declined
 from holdfast.cli.output import Paint
 from holdfast.cli.paths import WHOLE, inside
-from holdfast.cli.plain import plain
 from holdfast.cli.times import number
+from holdfast.documents import plain
 from holdfast.errors import RestoreConflict, UsageError
 
 if TYPE_CHECKING:
@@ -29,20 +29,10 @@ if TYPE_CHECKING:
     from holdfast.workspace.plan import RestorePlan
     from holdfast.workspace.restore import RestoreReport
 
-_SIGNS = {
-    "write": ("+", "green"),
-    "replace": ("~", "yellow"),
-    "delete": ("-", "red"),
-    "mode": ("~", "yellow"),
-    "merge": ("m", "cyan"),
-    "both": ("2", "cyan"),
-    "keep": ("=", "dim"),
-    "conflict": ("!", "red"),
-}
 CHOICES = (
     ("refuse", "restore nothing"),
     ("keep", "keep the present files"),
-    ("take", "take the checkpoint's"),
+    ("take", "take the checkpoint's, also of what only you changed"),
     ("both", "keep the present file, and put the checkpoint's beside it"),
     ("merge", "merge both, with markers where they collide"),
 )
@@ -60,7 +50,7 @@ def configure(parser: CommandParser) -> None:
     add_links(parser)
     chosen = parser.add_mutually_exclusive_group()
     for name, text in CHOICES[1:]:
-        chosen.add_argument(f"--{name}", dest="choice", action="store_const", const=name, help=f"on conflict: {text}")
+        chosen.add_argument(f"--{name}", dest="choice", action="store_const", const=name, help=text)
 
 
 def add_links(parser: CommandParser) -> None:
@@ -77,7 +67,7 @@ def execute(arguments: Namespace, session: Session) -> int:
     check_has_files(checkpoint)
     if arguments.git and arguments.into:
         raise UsageError("--git puts back the repository of the run's own directory: leave --into out")
-    run = session.hf.run(checkpoint.run, workspace=arguments.workspace or session.root)
+    run = session.hf.run(checkpoint.run, workspace=session.directory_of(checkpoint.run, arguments.workspace))
     plan = _plan(run, checkpoint, arguments, arguments.choice)
     show_plan(plan, out)
     git = run.workspace.plan_git(checkpoint) if arguments.git else []
@@ -88,7 +78,12 @@ def execute(arguments: Namespace, session: Session) -> int:
     if arguments.dry_run or not (plan.changes or git):
         out.document({"checkpoint": checkpoint.id, "restored": False, "plan": plain(plan), "git": git})
         if not plan.changes and not git:
-            out.note("Nothing to restore: the files are as they were, or are kept.")
+            kept = any(item.action == "keep" for item in plan.items)
+            out.note(
+                "Nothing to restore: what you changed is kept; --take takes the checkpoint's."
+                if kept
+                else "Nothing to restore: the files are as they were."
+            )
         return 0
     if not session.ask.agreed(f"Restore {number(len(plan.changes), 'path')} in {plan.target}?"):
         raise Declined
@@ -106,44 +101,40 @@ def _plan(run: Run, checkpoint: Checkpoint, arguments: Namespace, choice: str | 
         checkpoint,
         paths=[] if WHOLE in named else named,
         into=arguments.into,
-        decisions=decisions(choice or ("take" if WHOLE in named else None), paths=bool(named)),
+        decisions=decisions(choice or ("take" if WHOLE in named else None), paths=bool(named), deleted="restore"),
         allow_outside_links=arguments.allow_outside_links,
     )
 
 
-def decisions(choice: str | None, *, paths: bool) -> Decisions | None:
-    """Return what a choice on the line means for conflicts, and for files that only others changed."""
+def decisions(choice: str | None, *, paths: bool, deleted: Literal["keep", "restore"] = "keep") -> Decisions | None:
+    """Return what a choice on the line means for conflicts, and for files that only a person changed."""
     from holdfast.workspace.decide import Decisions  # noqa: PLC0415 - loaded with the workspace
 
     if choice is None:
         return None
     takes_all = choice == "take" or (paths and choice != "keep")
-    return Decisions(conflicts=cast("Choice", choice), edits="take" if takes_all else "keep")
+    return Decisions(conflicts=cast("Choice", choice), edits="take" if takes_all else "keep", deleted=deleted)
 
 
 def _decided(
     run: Run, checkpoint: Checkpoint, plan: RestorePlan, arguments: Namespace, session: Session
 ) -> RestorePlan:
     """Ask what to do with conflicts, and return the plan that the answer makes."""
-    question = f"{number(len(plan.conflicts), 'file')} changed on both sides. What shall be done?"
+    question = f"{number(len(plan.conflicts), 'file')} changed by the run, and by you. What shall be done?"
     choice = session.ask.choose(question, CHOICES, safe="refuse")
     if choice != "refuse":
         plan = _plan(run, checkpoint, arguments, choice)
         show_plan(plan, session.out)
     if plan.conflicts:
         paths = tuple(item.path for item in plan.conflicts)
-        raise RestoreConflict(paths, "changed on both sides; --take, --keep, --both or --merge decides")
+        raise RestoreConflict(paths, "changed by the run, and by you since; --take, --keep, --both or --merge decides")
     return plan
 
 
 def show_plan(plan: RestorePlan, out: Output) -> None:
-    """Show what a restore would do, the plainest first."""
-    for item in plan.items[:_SHOWN]:
-        sign, colour = _SIGNS[item.action]
-        beside = f" -> {item.beside}" if item.beside else ""
-        out.line(Paint(f"{sign} {item.action:<8}", colour), f" {item.path}{beside}", Paint(f"  {item.reason}", "dim"))
-    if len(plan.items) > _SHOWN:
-        out.line(f"... and {len(plan.items) - _SHOWN} more")
+    """Show what a restore would do, and to whose changes."""
+    for line in plan.lines(most=_SHOWN):
+        out.line(Paint(line, "dim" if line.startswith("  = ") else "red" if line.startswith("  ! ") else ""))
     counts = ", ".join(f"{count} {action}" for action, count in sorted(plan.counts().items()))
     if counts:
         out.line(f"Into {plan.target}: {counts}.")

@@ -10,11 +10,9 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.commands.restore import CHOICES, add_links, decisions
-from holdfast.cli.describe import is_moving
 from holdfast.cli.errors import Declined
 from holdfast.cli.output import Paint
 from holdfast.cli.people import me
-from holdfast.cli.plain import plain
 from holdfast.cli.recovering import (
     agree,
     carry_out,
@@ -24,10 +22,11 @@ from holdfast.cli.recovering import (
     tell_found,
     tell_result,
 )
+from holdfast.documents import is_moving, plain
 from holdfast.errors import CannotResume, FlowInvalid, IntegrityError, NotFound, UsageError
 from holdfast.model.sections import WORKSPACE
-from holdfast.recover.result import RecoveryResult
-from holdfast.recovery.carry_out import end_interrupted
+from holdfast.recovery.finish import end_interrupted
+from holdfast.recovery.result import RecoveryResult
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -36,8 +35,8 @@ if TYPE_CHECKING:
     from holdfast.cli.parser import CommandParser
     from holdfast.cli.session import Session
     from holdfast.model.runtime_sections import Wait
-    from holdfast.recover.plan import RecoveryPlan
-    from holdfast.recovery.gather import Freshness
+    from holdfast.recovery.plan import RecoveryPlan
+    from holdfast.recovery.verdict import Freshness
 
 _OVER = ("completed", "cancelled")
 _FLOW = "flow"  # the section of a run that follows a declared flow
@@ -54,6 +53,7 @@ def configure(parser: CommandParser) -> None:
     parser.add_argument("-n", "--dry-run", action="store_true", help="show the plan and do nothing")
     parser.add_argument("--afresh", action="store_true", help="set the run aside, and start from the beginning")
     parser.add_argument("--skip-failed", action="store_true", help="go on without the agents that failed")
+    parser.add_argument("--retry-failed", action="store_true", help="let the agents that failed try again")
     parser.add_argument("--reset-to", metavar="STATE", help="set the workflow back to this state")
     parser.add_argument(
         "--retry", metavar="STEP", action="append", default=[], help="do a step of unknown outcome again"
@@ -61,13 +61,23 @@ def configure(parser: CommandParser) -> None:
     parser.add_argument(
         "--skip", metavar="STEP", action="append", default=[], help="take a step of unknown outcome as done"
     )
+    parser.add_argument(
+        "--issue",
+        metavar="FILE|NUMBER|OWNER/NAME#NUMBER",
+        help="what the run works on, to see what changed in it",
+    )
     parser.add_argument("--workspace", metavar="DIR", help="the run's directory (the project's folder)")
     parser.add_argument("--no-files", action="store_true", help="leave the files as they are")
     parser.add_argument("--git", action="store_true", help="put branch, commit and index back, too")
     add_links(parser)
+    half = parser.add_mutually_exclusive_group()
+    half.add_argument(
+        "--roll-back", action="store_true", help="put back the files that an interrupted call had changed"
+    )
+    half.add_argument("--keep-changes", action="store_true", help="keep them as they are, without a question")
     chosen = parser.add_mutually_exclusive_group()
     for name, text in CHOICES[1:]:
-        chosen.add_argument(f"--{name}", dest="choice", action="store_const", const=name, help=f"on conflict: {text}")
+        chosen.add_argument(f"--{name}", dest="choice", action="store_const", const=name, help=text)
 
 
 def execute(arguments: Namespace, session: Session) -> int:
@@ -146,7 +156,7 @@ def _look(checkpoint: Checkpoint, arguments: Namespace, session: Session) -> Non
     if WORKSPACE not in checkpoint.sections:
         session.out.line("The checkpoint holds no files.")
         return
-    run = session.hf.run(checkpoint.run, workspace=arguments.workspace or session.root)
+    run = session.hf.run(checkpoint.run, workspace=session.directory_of(checkpoint.run, arguments.workspace))
     with session.out.paged():
         show_files(run.workspace.diff(checkpoint), session)
 
@@ -173,7 +183,7 @@ def _is_settled(checkpoint: Checkpoint, session: Session, *, dry_run: bool) -> b
         out.document(document)
         return True
     paused = [wait for wait in _waits(session, run) if wait.kind == "pause"]
-    lease = hf.store.lease(run)
+    lease = hf.store.leases.running(run)
     if paused and dry_run:
         out.line(f"{run} was {paused[0].question}; without --dry-run it may go on.")
         out.document({**document, "unpaused": False})
@@ -206,16 +216,18 @@ def _plan(checkpoint: Checkpoint, arguments: Namespace, session: Session, more: 
     with_files = WORKSPACE in checkpoint.sections and not arguments.no_files
     options: dict[str, Any] = {
         "skip_failed": arguments.skip_failed,
+        "retry_failed": arguments.retry_failed,
         "reset_to": arguments.reset_to,
         "git": arguments.git,
         "files": "auto" if with_files else False,
-        "workspace": (arguments.workspace or session.root) if with_files else None,
+        "workspace": session.directory_of(checkpoint.run, arguments.workspace) if with_files else None,
         "decisions": decisions(arguments.choice, paths=False),
+        "interrupted": "roll_back" if arguments.roll_back else "keep" if arguments.keep_changes else None,
         "allow_outside_links": arguments.allow_outside_links,
+        "subject": arguments.issue,
         "unknown": {**unknown, **more.get("unknown", {})},
     }
-    if "decisions" in more:
-        options["decisions"] = more["decisions"]
+    options |= {name: more[name] for name in ("decisions", "interrupted") if name in more}
     if _FLOW in checkpoint.sections:
         options["freshness"] = _flow_freshness(checkpoint, session)
     return session.hf.plan(arguments.checkpoint or checkpoint.run, **options)
@@ -228,7 +240,7 @@ def _flow_freshness(checkpoint: Checkpoint, session: Session) -> Freshness:
     from holdfast.flow.digests import flow_digests  # noqa: PLC0415
     from holdfast.flow.load import load_flow  # noqa: PLC0415
     from holdfast.flow.position import FlowRecord, rows_of  # noqa: PLC0415
-    from holdfast.recovery.gather import Freshness  # noqa: PLC0415
+    from holdfast.recovery.verdict import Freshness  # noqa: PLC0415
 
     try:
         record = msgspec.convert(checkpoint.section(_FLOW), FlowRecord)

@@ -1,12 +1,14 @@
 """Run a flow, or carry it on from where its run stands: a YAML or JSON file, or a plan in Markdown with `sh` blocks.
 
 The same line resumes it; give it the same workspace each time. A terminal is asked whether to resume, and what the run
-waits for; without one the run is resumed, and waits where it must. With --json, each event is one line.
+waits for. Without one the run is resumed, and leaves with exit code 9 where a person must decide, saying what to type.
+With --json, each event is one line.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import shlex
@@ -28,6 +30,7 @@ from holdfast.runtime.ledger import NEED_AMOUNT
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from collections.abc import Callable
 
     from holdfast.checkpoint import Checkpoint
     from holdfast.cli.parser import CommandParser
@@ -42,13 +45,18 @@ _CODES = {"completed": 0, "elsewhere": 4, "failed": 8, "waiting": 9, "cancelled"
 _COLOURS = {"completed": "green", "failed": "red", "cancelled": "red"}
 _DONE = ("completed", "skipped")
 _LATER = "later"
+_YES_AND_NO = {"y": "approve", "yes": "approve", "n": "reject", "no": "reject"}
 _PLANS = (".md", ".markdown")
 
 
 def configure(parser: CommandParser) -> None:
     """Say what the command takes."""
     parser.add_argument("flow", metavar="FLOW", help="the flow's file, or a plan in Markdown")
-    parser.add_argument("--run-id", metavar="RUN", help="the run (the flow's name; of a plan, one that its path gives)")
+    parser.add_argument(
+        "--run-id",
+        metavar="RUN",
+        help="the run (the flow's run_id or name, with other parameters another; of a plan, one that its path gives)",
+    )
     parser.add_argument(
         "--param", metavar="NAME=VALUE", action="append", default=[], help="a parameter, JSON or text; may be repeated"
     )
@@ -65,12 +73,17 @@ def configure(parser: CommandParser) -> None:
     parser.add_argument(
         "--agent", metavar="COMMAND", help="of a plan: what does the phases without a command of theirs"
     )
-    parser.add_argument(
-        "--waiting", choices=("block", "leave"), help="where it must wait: block, or leave and exit with 9"
-    )
+    wait = parser.add_mutually_exclusive_group()
+    wait.add_argument("--wait", action="store_true", help="where a person must decide, wait for the answer")
+    wait.add_argument("--no-wait", action="store_true", help="leave and exit with 9 wherever it must wait")
     parser.add_argument(
         "-n", "--dry-run", action="store_true", help="say what it would do with each phase, and run nothing"
     )
+    parser.add_argument("--from", metavar="PHASE", dest="from_phase", help="run this phase again, and all that follow")
+    parser.add_argument(
+        "--redo", metavar="PHASE[/TASK]", action="append", default=[],
+        help="run a task again, and the phases that follow; may be repeated",
+    )  # fmt: skip
     begin = parser.add_mutually_exclusive_group()
     begin.add_argument("--resume", action="store_true", help="go on without asking")
     begin.add_argument("--fresh", action="store_true", help="set what is there aside, and start from the beginning")
@@ -82,46 +95,69 @@ def execute(arguments: Namespace, session: Session) -> int:
     from holdfast.flow.load import bind_params  # noqa: PLC0415
 
     file = Path(arguments.flow)
-    flow, run = _read(file, arguments, session)
+    params = _params(arguments.param)
+    flow, run = _read(file, arguments, params, session)
     _import(arguments.modules, beside=file)
     if file.suffix.lower() not in _PLANS:
         check_functions(flow, file)
     workspace = Path(arguments.workspace or session.root).absolute()
     options: dict[str, Any] = {
         "run_id": run,
-        "params": _params(arguments.param),
+        "params": params,
         "file": Path(os.path.relpath(file, session.root)).as_posix(),
         "workspace": None if arguments.no_files else workspace,
+        "project": str(session.root.resolve()),
     }
+    if arguments.run_id is None and session.place.is_there:
+        run = options["run_id"] = _own_run(session, run, options["file"])
     if arguments.dry_run:
-        return _tell_changes(flow, run, options["params"], session)
+        return _tell_changes(flow, run, params, workspace, session)
     hf = session.open()
+    options |= {"from_phase": arguments.from_phase, "redo": arguments.redo}
+    if not arguments.workspace and not arguments.no_files:  # a fork works in its own
+        workspace = options["workspace"] = session.directory_of(run, hf=hf).absolute()
     if _is_begun(hf, run) and _wants_fresh(hf, run, arguments, session):
         bind_params(flow, options["params"])  # what is wrong with them is said before anything is set aside
         hf.start_afresh(run)
         session.out.note(f"What was there is set aside; `holdfast log {run} -a` shows it.")
     with contextlib.chdir(workspace) if arguments.no_files else contextlib.nullcontext():
-        result = _carried_on(hf, flow, arguments, session, options)
-    _tell(hf, result, session)
+        result, unsaid = _carried_on(hf, flow, arguments, session, options)
+    _tell(hf, result, session, unsaid)
     return _CODES[result.status]
 
 
-def _tell_changes(flow: Flow, run: str, params: dict[str, Any], session: Session) -> int:
+def _own_run(session: Session, run: str, file: str) -> str:
+    """Return a run's name, or another one if that belongs to another flow file, or to another project in this store."""
+    from holdfast.cli.place import local_path  # noqa: PLC0415
+    from holdfast.flow.runner import origin_of  # noqa: PLC0415
+
+    root = session.root.resolve()
+    store = local_path(session.place.url)
+    is_ours = store is not None and store.resolve().is_relative_to(root)  # also when the project was moved
+    known = origin_of(session.open(), run)
+    project, path = known if known is not None else (None, None)
+    if path in (None, file) and (is_ours or project in (None, str(root))):
+        return run
+    return f"{run}-{hashlib.sha256(f'{root}/{file}'.encode()).hexdigest()[:8]}"
+
+
+def _tell_changes(flow: Flow, run: str, params: dict[str, Any], root: Path, session: Session) -> int:
     """Say what running the flow would keep and do, by what its run has on record; no store is made for it."""
     from holdfast.flow.runner import preview  # noqa: PLC0415
 
     hf = session.open() if session.place.is_there else None
-    changes = preview(hf, flow, run_id=run, params=params)
+    changes = preview(hf, flow, run_id=run, params=params, root=root)
     session.out.document({"run": run, "phases": msgspec.to_builtins(changes.phases)})
     for line in changes.lines():
         session.out.line(line)
     return 0
 
 
-def _read(file: Path, arguments: Namespace, session: Session) -> tuple[Flow, str]:
+def _read(file: Path, arguments: Namespace, params: dict[str, Any], session: Session) -> tuple[Flow, str]:
     """Return the flow and its run's id."""
-    from holdfast.flow.load import load_flow  # noqa: PLC0415 - help does without
+    from holdfast.flow.load import load_flow, read_flow_file  # noqa: PLC0415 - help does without
     from holdfast.flow.markdown import flow_from_plan  # noqa: PLC0415
+    from holdfast.flow.runner import run_name  # noqa: PLC0415
 
     if file.suffix.lower() not in _PLANS:
         if arguments.agent is not None:
@@ -129,11 +165,10 @@ def _read(file: Path, arguments: Namespace, session: Session) -> tuple[Flow, str
         if not file.exists():
             raise NotFound("flow file", str(file))
         flow = load_flow(file)
-        return flow, arguments.run_id or default_run(file, flow.name, session)
-    try:
-        text = file.read_bytes().decode("utf-8", "replace")
-    except FileNotFoundError:
-        raise NotFound("plan", str(file)) from None
+        return flow, arguments.run_id or run_name(flow, params)
+    if not file.exists():
+        raise NotFound("plan", str(file))
+    text = read_flow_file(file).decode("utf-8", "replace")
     flow = flow_from_plan(text, str(file), run=arguments.agent)
     return flow, arguments.run_id or default_run(file, flow.name, session)
 
@@ -206,26 +241,30 @@ def _stands(found: Checkpoint, session: Session) -> str:
 
 def _carried_on(
     hf: Holdfast, flow: Flow, arguments: Namespace, session: Session, options: dict[str, Any]
-) -> FlowResult:
-    """Run the flow; what it waits for is asked here if a person is there."""
+) -> tuple[FlowResult, Callable[[str], str]]:
+    """Run the flow; what it waits for is asked here if a person is there.
+
+    Returned with it is what leaves out of a text the failures that were shown on the way.
+    """
     from holdfast.flow.printing import redirected  # noqa: PLC0415
     from holdfast.flow.runner import run_flow  # noqa: PLC0415
 
-    asks = arguments.waiting is None and session.ask.can_ask
-    waiting: Waiting = arguments.waiting or ("leave" if asks else "block")
+    asks = session.ask.can_ask and not (arguments.wait or arguments.no_wait)
+    waiting: Waiting = "block" if arguments.wait else "leave" if arguments.no_wait else "decide"
     shown, before = _Shown(session), None
     while True:
-        shown.run = options["run_id"] if waiting == "block" else None
+        shown.run = options["run_id"] if waiting != "leave" else None
+        shown.leaves = waiting != "block"
         with shown as progress, redirected():
             result = run_flow(hf, flow, observer=progress, waiting=waiting, **options)
         result = before = _since(before, result)
         if not asks or result.status != "waiting":
-            return result
+            return result, shown.unsaid
         answered = _answered(hf, result, session)
         if answered is None:
-            waiting = "block"  # a time, a signal or a budget: nothing that can be chosen here
+            waiting = "block"  # a signal: nothing that can be chosen here
         elif not answered:
-            return result
+            return result, shown.unsaid
 
 
 def _since(before: FlowResult | None, result: FlowResult) -> FlowResult:
@@ -250,7 +289,7 @@ def _answered(hf: Holdfast, result: FlowResult, session: Session) -> bool | None
     if wait is None or not wait.options:
         return None
     choices = [*((option, "") for option in wait.options), (_LATER, "leave the run waiting")]
-    choice = session.ask.choose(wait.question, choices, safe=_LATER)
+    choice = session.ask.choose(wait.question, choices, safe=_LATER, aliases=_YES_AND_NO)
     if choice == _LATER:
         return False
     value = None
@@ -281,6 +320,7 @@ class _Shown:
         out = session.out
         self._out = out
         self.run: str | None = None
+        self.leaves = False
         self._progress = Progress(
             self._write,
             style="json" if out.json else "live" if self._is_live() else "lines",
@@ -290,6 +330,10 @@ class _Shown:
             output=out.verbose,
         )
 
+    def unsaid(self, text: str) -> str:
+        """Return a text without the failures that were shown already."""
+        return self._progress.unsaid(text)
+
     def __enter__(self) -> Any:
         return None if self._out.quiet and not self._out.json else self._show
 
@@ -298,7 +342,9 @@ class _Shown:
             self._progress.close()
 
     def _show(self, event: Event) -> None:
-        hint = way_on(event, self.run) if self.run is not None and event.kind == "waiting" else ""
+        waits = event.kind == "waiting" and self.run is not None
+        is_left = self.leaves and event.data.get("wait_kind") != "pause"  # the closing lines say what to type
+        hint = way_on(event, str(self.run)) if waits and not is_left else ""
         self._progress(msgspec.structs.replace(event, data={**event.data, "hint": hint}) if hint else event)
 
     def _is_live(self) -> bool:
@@ -314,7 +360,7 @@ def way_on(event: Event, run: str) -> str:
     run, wait = shlex.quote(run), shlex.quote(event.data["wait"])
     kind = event.data["wait_kind"]
     if kind == "budget":
-        return f"`holdfast budget {run} {event.data['budget']}=MORE` raises it."
+        return f"`holdfast budget {run} {event.data['budget']}+=MORE` raises it."
     if kind == "pause":
         return f"`holdfast resume {run}` lets it go on."
     if not event.data["options"]:
@@ -327,7 +373,7 @@ def way_on(event: Event, run: str) -> str:
 
 def _closing(hf: Holdfast, result: FlowResult) -> str:
     """Return what lets a run go on that was left waiting."""
-    from holdfast.flow.voice import wait_event  # noqa: PLC0415
+    from holdfast.flow.reporter import wait_event  # noqa: PLC0415
 
     wait = next((one for one in hf.waiting(result.run) if one.id == result.waits_for), None)
     if wait is None:
@@ -340,14 +386,15 @@ def _closing(hf: Holdfast, result: FlowResult) -> str:
     )
 
 
-def _tell(hf: Holdfast, result: FlowResult, session: Session) -> None:
+def _tell(hf: Holdfast, result: FlowResult, session: Session, unsaid: Callable[[str], str]) -> None:
     """Say how it ended, and what was not done twice."""
     out = session.out
     if out.json:
         data = {"kind": "result", **msgspec.to_builtins(result), "exit_code": _CODES[result.status]}
         out.stdout.write(msgspec.json.encode(data, enc_hook=str).decode() + "\n")
         return
-    told = f": {result.detail}" if result.detail else ""
+    detail = unsaid(result.detail)
+    told = f": {detail}" if detail else ""
     out.line(Paint(result.status, _COLOURS.get(result.status, "yellow")), f" {result.run}{told}")
     if result.tasks_done or result.tasks_kept:
         saved = f" ({duration(result.saved_s)} of work" if result.tasks_kept else ""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.cli import script
 from holdfast.cli.commands.checkpoint import read_sections
-from holdfast.cli.describe import checkpoint_document
+from holdfast.documents import checkpoint_document
 from holdfast.errors import UsageError
 
 if TYPE_CHECKING:

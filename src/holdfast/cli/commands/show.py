@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from holdfast.cli.describe import checkpoint_document, marks, status, trigger
+from holdfast.cli.describe import marks, status, trigger
 from holdfast.cli.errors import told
 from holdfast.cli.escape import json_text
 from holdfast.cli.ids import Short
 from holdfast.cli.output import Cell, Paint
-from holdfast.cli.plain import plain
 from holdfast.cli.times import age, moment, number, size
+from holdfast.documents import checkpoint_document, plain
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.model.sections import WORKSPACE
 
@@ -34,6 +34,7 @@ def configure(parser: CommandParser) -> None:
 def execute(arguments: Namespace, session: Session) -> int:
     """Show it."""
     out = session.out
+    session.hf.types.show_unknown()
     checkpoint = session.find(arguments.checkpoint)
     if arguments.sections:
         return _sections(checkpoint, arguments.sections, session)

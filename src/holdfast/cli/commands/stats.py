@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.cli.plain import plain
 from holdfast.cli.times import age, moment, size
+from holdfast.documents import plain
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.cli import phase_book, script
 from holdfast.cli.commands.begin import status_document
-from holdfast.cli.describe import checkpoint_document, is_moving, status, trigger
+from holdfast.cli.describe import status, trigger
 from holdfast.cli.output import Cell, Paint
-from holdfast.cli.plain import plain
 from holdfast.cli.times import age, duration
+from holdfast.documents import checkpoint_document, is_moving, plain
 from holdfast.model.sections import PhaseState
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from holdfast.cli.errors import Declined
 from holdfast.cli.parser import CommandParser
 from holdfast.cli.times import number
 from holdfast.errors import NotFound, UsageError
+from holdfast.settings.outside import read_key_file
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -80,13 +81,16 @@ def _new(arguments: Namespace, session: Session) -> int:
     name = key_id(parse_key(text))
     session.out.document({"key": name, "file": str(Path(arguments.file).absolute())})
     session.out.line(f"{name} written to {arguments.file}")
-    session.out.note("Without it the store cannot be read: keep a copy elsewhere. Name it in holdfast.yaml:")
+    session.out.note(
+        "Without it the store cannot be read: keep a copy elsewhere. Name it in holdfast.yaml, then run "
+        "`holdfast trust`:"
+    )
     session.out.note(f"  encryption: {{key_file: {arguments.file}}}")
     return 0
 
 
 def _let_in(arguments: Namespace, session: Session) -> int:
-    session.hf.add_key(_read(arguments.file))
+    session.hf.add_key(read_key_file(arguments.file))
     return _list(arguments, session)
 
 
@@ -95,7 +99,7 @@ def _remove(arguments: Namespace, session: Session) -> int:
 
     known = session.hf.key_ids()
     is_file = arguments.key not in known and Path(arguments.key).is_file()
-    name = key_id(parse_key(_read(arguments.key))) if is_file else arguments.key
+    name = key_id(parse_key(read_key_file(arguments.key))) if is_file else arguments.key
     if name not in known:
         raise NotFound("key", arguments.key, f"those of this store are {', '.join(known) or 'none'}")
     question = f"Let key {name} open this store no longer, one of {number(len(known), 'key')}?"
@@ -103,7 +107,3 @@ def _remove(arguments: Namespace, session: Session) -> int:
         raise Declined
     session.hf.remove_key(name)
     return _list(arguments, session)
-
-
-def _read(file: str) -> str:
-    return Path(file).read_text()

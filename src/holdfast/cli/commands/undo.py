@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from holdfast.cli import script
 from holdfast.cli.errors import Declined
-from holdfast.cli.plain import plain
 from holdfast.cli.recovering import carry_out, check_can_resume, result_document, show_plan, tell_result
+from holdfast.documents import plain
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -22,21 +22,23 @@ def configure(parser: CommandParser) -> None:
         "run", metavar="RUN", nargs="?", help="the run; otherwise HOLDFAST_RUN, or the one begun here last"
     )
     parser.add_argument("-n", "--dry-run", action="store_true", help="show the plan and do nothing")
+    parser.add_argument("--take", action="store_true", help="put back also what you changed since the recovery")
     parser.add_argument("--workspace", metavar="DIR", help="the run's directory (the one that the recovery changed)")
 
 
 def execute(arguments: Namespace, session: Session) -> int:
     """Plan, show, ask, undo."""
-    from holdfast.recovery.carry_out import end_undone, plan_undo, recorded_workspace  # noqa: PLC0415
+    from holdfast.recovery.finish import end_undone, recorded_workspace  # noqa: PLC0415
+    from holdfast.recovery.undo import plan_undo  # noqa: PLC0415
 
     out = session.out
     run = script.meant_run(session, arguments, or_only=True)
     place = arguments.workspace
     if place is None and recorded_workspace(session.hf, run) is None:
-        place = session.root
+        place = session.directory_of(run)
     if not arguments.dry_run:
         end_undone(session.hf, run, place)
-    plan = plan_undo(session.hf, run, workspace=place)
+    plan = plan_undo(session.hf, run, workspace=place, take=arguments.take)
     show_plan(plan, session)
     check_can_resume(plan)
     if arguments.dry_run:

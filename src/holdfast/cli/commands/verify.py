@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from holdfast.cli.errors import told_text
 from holdfast.cli.output import Paint
-from holdfast.cli.plain import plain
 from holdfast.cli.times import number
+from holdfast.documents import plain
 from holdfast.errors import IntegrityError, UsageError
 
 if TYPE_CHECKING:

@@ -1,0 +1,98 @@
+"""Installing hooks into assistants, and looking where they are installed."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from holdfast.cli.errors import CommandInvalid, Declined
+from holdfast.cli.output import Cell, Paint
+from holdfast.hook.dialects import DIALECTS
+from holdfast.hook.glance import FOLDER, read_state
+from holdfast.hook.install import installed_events, plan_install
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from holdfast.cli.session import Session
+
+
+def install(arguments: Namespace, session: Session) -> int:
+    """Show the change to an assistant's configuration, ask, and write it."""
+    out = session.out
+    if arguments.name is None:
+        raise CommandInvalid(f"install for which assistant? Name one of {', '.join(DIALECTS)}")
+    dialect = DIALECTS[arguments.name]
+    folder = Path.home() if arguments.user else session.root
+    change = plan_install(dialect, folder, arguments.command or f"{_program()} hook")
+    out.document({"assistant": dialect.name, "file": str(change.file), "changed": change.is_needed})
+    if not change.is_needed:
+        out.note(f"{change.file} has it already.")
+        return 0
+    if not out.json:
+        out.block(change.diff())
+    if not dialect.tried:
+        out.warn(f"the hooks for {dialect.title} follow its documentation; they were not tried with the program itself")
+    if not session.ask.agreed(f"Write this to {change.file}?"):
+        raise Declined
+    change.write()
+    out.note(f"Written. {dialect.title} reads it when its next session starts, and may ask you to trust it.")
+    return 0
+
+
+def status(session: Session) -> int:
+    """Tell which assistants call us, and which sessions are protected."""
+    out = session.out
+    found: list[dict[str, Any]] = []
+    for dialect in DIALECTS.values():
+        for where, folder in (("project", session.root), ("user", Path.home())):
+            events = installed_events(dialect, folder)
+            if events:
+                missing = [name for name in dialect.events if name not in events]
+                found.append(
+                    {
+                        "assistant": dialect.name,
+                        "where": where,
+                        "file": str(folder / dialect.config),
+                        "missing": missing,
+                    }
+                )
+    sessions = [_session_row(file) for file in sorted((session.root / FOLDER).glob("*.json"))]
+    out.document({"installed": found, "sessions": sessions})
+    out.table(
+        [
+            [Cell.of(one["assistant"]), Cell.of(one["where"]), Cell.of(_missing(one["missing"])), Cell.of(one["file"])]
+            for one in found
+        ]
+    )
+    if not found:
+        out.note(f"No assistant calls Holdfast here; `holdfast hook install NAME` adds it ({', '.join(DIALECTS)}).")
+    out.table([[Cell.of(one["run"]), Cell.of(Paint(*_painted(one["unprotected"])))] for one in sessions])
+    return 0
+
+
+def _missing(events: list[str]) -> str:
+    return f"without {', '.join(events)}: install again" if events else "all events"
+
+
+def _session_row(file: Path) -> dict[str, Any]:
+    state = read_state(str(file))
+    lost = state.get("unprotected")
+    return {"run": file.stem, "unprotected": lost if isinstance(lost, dict) else None}
+
+
+def _painted(lost: object) -> tuple[str, str]:
+    if isinstance(lost, dict):
+        return f"unprotected since {lost.get('since')}: {lost.get('why')}", "red"
+    return "protected", "green"
+
+
+def _program() -> str:
+    """Return how this program is called: by its own path, so that an assistant's environment does not matter."""
+    return (
+        shlex.quote(str(Path(sys.argv[0]).absolute()))
+        if Path(sys.argv[0]).name in ("holdfast", "hf", "hold")
+        else "holdfast"
+    )
