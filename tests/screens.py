@@ -26,6 +26,7 @@ PAGES = [
         f"docs/howto/{page}.md"
         for page in ("flow-file", "python-loop", "recovery", "retention", "secrets", "shell-script")
     ),
+    "docs/adapters/hooks.md",
 ]
 BLOCK = re.compile(r"^```(?P<kind>\w+)(?: file=(?P<file>\S+))?\n(?P<body>.*?)^```$", re.DOTALL | re.MULTILINE)
 PATIENCE_S = 60

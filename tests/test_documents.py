@@ -17,7 +17,9 @@ from screens import PAGES, comparable, rewritten
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/WORKSPACE.md", "docs/RUNTIME.md", "docs/RECOVERY.md"])
+@pytest.mark.parametrize(
+    "document", ["README.md", "docs/WORKSPACE.md", "docs/RUNTIME.md", "docs/RECOVERY.md", "docs/adapters/otel.md"]
+)
 def test_the_examples_of_a_document_run_as_they_stand(document, tmp_path, monkeypatch):
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "main.py").write_text("print(1)\n")

@@ -14,9 +14,9 @@ STORE = BASE | {"encode", "store"}
 ENGINE = STORE | {
     "workspace",
     "capture",
+    "journal",
     "verify",
     "retain",
-    "recover",
     "transfer",
     "settings",
     "runtime",
@@ -35,30 +35,38 @@ MAY_IMPORT = {
     "encode": BASE | {"encode"},
     "store": STORE,
     "workspace": STORE | {"workspace"},
-    "capture": STORE | {"capture", "workspace", "recover.analyse"},
+    "capture": STORE | {"capture", "workspace", "recovery.analyse"},
+    "journal": STORE | {"journal", "capture"},
     "verify": STORE | {"verify"},
-    "retain": STORE | {"retain"},
+    "retain": STORE | {"retain", "journal"},
     "transfer": STORE | {"transfer"},
-    "recover": STORE | {"recover", "workspace", "verify"},
-    "settings": BASE | {"settings", "capture", "retain"},
+    "settings": BASE | {"settings", "capture", "retain", "encode.documents"},
     "checkpoint": ENGINE,
     "run": ENGINE,
     "run_files": ENGINE,
     "control": ENGINE,
     "recovery": ENGINE,
     "engine": ENGINE,
+    "documents": ENGINE,
     "flow": FLOW,
-    "runtime": STORE | {"runtime", "capture"},
+    "runtime": STORE | {"runtime", "capture", "journal"},
     "aio": FLOW | {"aio"},
     "adapters": FLOW | {"aio", "adapters"},
-    "cli": FLOW | {"aio", "cli", "web", "adapters"},
-    "web": FLOW | {"aio", "web"},
+    "hook": ENGINE | {"hook"},
+    "telemetry": ENGINE | {"telemetry"},
+    "mcp": ENGINE | {"hook", "mcp", "documents"},
+    "cli": FLOW | {"aio", "cli", "documents", "web", "adapters", "hook", "mcp", "telemetry"},
+    "web": FLOW | {"aio", "documents", "web"},
     "testing": FLOW | {"aio", "testing"},
     "__main__": {"cli"},
 }
 OUTSIDE = {"cli"}  # the one part that reads the environment and prints
 NAMED = {"settings.environment": {"os.environ"}}  # reads only what the caller names, for a key or a refill
-PASSED_ON = NAMED | {"workspace.git": {"os.environ"}, "runtime.command": {"os.environb"}}
+CACHE = {
+    "capture.compiled": {"os.environ"},  # where the user's cache is: what is there changes no answer
+    "flow.task_output": {"os.environ"},  # where the user's state directory is: for looking, no decision rests on it
+}
+PASSED_ON = NAMED | CACHE | {"workspace.git": {"os.environ"}, "runtime.command": {"os.environb"}}
 # They hand it to git and to a user's own commands, and decide nothing by it.
 
 
@@ -149,7 +157,7 @@ def test_every_part_has_a_place_in_the_house(path):
         ("model/x.py", "from holdfast.encode import values", "encode.values"),
         ("encode/x.py", "import holdfast.store.api", "store.api"),
         ("store/x.py", "from holdfast.engine import Holdfast", "engine.Holdfast"),
-        ("capture/x.py", "from holdfast.recover.plan import make", "recover.plan.make"),
+        ("capture/x.py", "from holdfast.recovery.plan import make", "recovery.plan.make"),
         ("retain/x.py", "if True:\n    from holdfast.capture.sections import plain", "capture.sections.plain"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import shutil
@@ -65,8 +66,12 @@ def spread(points: Sequence[Any], check: Callable[[Any], Any]) -> list[Any]:
         def share(report: Callable[[Any], None]) -> None:
             for point in points[number::WORKERS]:
                 signal.alarm(_HANGS_S)  # a check that hangs is a worker that died of SIGALRM
+                faulthandler.dump_traceback_later(_HANGS_S - 5)  # and shows where it hung
                 try:
-                    report({"found": check(point)})
+                    found = check(point)
+                    signal.alarm(0)  # to report may take its time: one worker is read after the other
+                    faulthandler.cancel_dump_traceback_later()
+                    report({"found": found})
                 except BaseException as error:
                     raise AssertionError(f"at {point}") from error
 

@@ -63,7 +63,7 @@ def test_a_block_that_ends_on_a_full_disk_ends_well(disk, tmp_path, caplog):
             disk.arm(FULL)
         assert "its lease could not be ended, and lapses by itself" in caplog.text
         disk.arm(None)
-        assert hf.run("r").steps.names() == ["a"]
+        assert [line["step"] for line in hf.latest("r").calls] == ["a"]
 
 
 @pytest.mark.parametrize(("policy", "error"), [("pause", RunPaused), ("stop", RunStopped)])

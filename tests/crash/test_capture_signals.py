@@ -160,7 +160,7 @@ def test_an_interrupt_inside_the_block_is_saved_and_raised_here(tmp_path, reques
 
 IN_THE_STORE = """
     run.checkpoint()
-    with hf.store._lock:  # as hf.checkpoints(), hf.prune() hold it
+    with hf.store.medium._writes.lock:  # as hf.prune() holds it
         try:
             print("ready", flush=True)
             time.sleep(30)
@@ -169,7 +169,7 @@ IN_THE_STORE = """
 """
 TIMED = """
     run.checkpoint()
-    with hf.store._lock:
+    with hf.store.medium._writes.lock:
         time.sleep(0.2)  # by now the timer holds the run's lock and waits for the store
         print("ready", flush=True)
         time.sleep(30)

@@ -57,7 +57,7 @@ def _state(run: str, number: int) -> dict[str, Any]:
 
 
 def _check_run(hf: Holdfast, run: str, ids: list[str]) -> None:
-    found = hf.checkpoints(run)
+    found = hf.checkpoints(run, archived=True)
     assert [cp.id for cp in reversed(found)] == ids
     for number, cp in enumerate(reversed(found)):
         assert cp.section("state") == _state(run, number)
@@ -83,7 +83,7 @@ def test_16_processes_write_16_runs_at_once_and_all_is_kept(path: Path) -> None:
             assert len(ids) == 20
             _check_run(hf, run, ids)
         assert hf.verify().sound
-    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    assert {file.name for file in path.parent.iterdir()} == {path.name, f"{path.name}-heads"}
 
 
 def test_16_processes_open_a_store_that_is_not_there_yet_at_the_same_moment() -> None:
@@ -133,7 +133,7 @@ def test_of_two_writers_on_one_run_one_wins_each_time_and_nothing_is_overwritten
     reports = _together([work, work])
     kept = [report[1] for child in reports for report in child if report[0] == "kept"]
     with Holdfast(SQLiteStore(path)) as hf:
-        found = hf.checkpoints("a")
+        found = hf.checkpoints("a", archived=True)
         assert sorted(cp.id for cp in found) == sorted(kept)
         assert [cp.seq for cp in found] == list(range(len(kept), 0, -1))
         assert all(child.parent == parent.id for child, parent in pairwise(found))
@@ -223,10 +223,10 @@ def test_a_killed_writer_leaves_the_others_undisturbed(path: Path) -> None:
             os.kill(child.pid, signal.SIGKILL)
         ended = [child.join() for child in victims]
         _check_run(hf, "survivor", ids)
-        for end in ended:
+        for child, end in zip(victims, ended, strict=True):
             assert end.signal == signal.SIGKILL
-            acknowledged = [report[1] for report in end.reports]
-            found = [cp.id for cp in reversed(hf.checkpoints(end.reports[0][0]))]
+            acknowledged = [report[1] for report in end.reports]  # none, if it was killed before its first report
+            found = [cp.id for cp in reversed(hf.checkpoints(f"victim-{child.pid}", archived=True))]
             assert found[: len(acknowledged)] == acknowledged
             assert len(found) - len(acknowledged) <= 1
         assert hf.verify().sound
@@ -321,5 +321,5 @@ def test_files_are_0600_and_folders_0700_whatever_the_umask(mask: int) -> None:
 
     ended = Child(work).join()
     assert ended.code == 0, ended.reports
-    names = ("one/two/holdfast.db", "one/two/holdfast.db-shm", "one/two/holdfast.db-wal")
+    names = [f"one/two/holdfast.db{end}" for end in ("", "-heads", "-shm", "-wal")]
     assert ended.reports == [{"one": 0o700, "one/two": 0o700, **dict.fromkeys(names, 0o600)}]

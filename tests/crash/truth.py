@@ -9,14 +9,19 @@ from typing import TYPE_CHECKING, Any
 import apsw
 
 from holdfast.engine import DamageWarning, Holdfast
-from holdfast.errors import ChunkCorrupt, HoldfastError
+from holdfast.errors import ChunkCorrupt, HoldfastError, NotFound
+from holdfast.store.codec import RowCodec
 from holdfast.store.sqlite import SQLiteStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    import msgspec
+
     from holdfast.checkpoint import Checkpoint
+    from holdfast.store.store import Store
+    from holdfast.store.tables import Table
     from holdfast.verify.check import Fault
 
 
@@ -33,6 +38,12 @@ class Truth:
                 for run in self.runs
                 for cp in hf.checkpoints(run.id)
                 for name in cp.sections
+            }
+            self.journals = {run.id: journal(hf.store, run.id) for run in self.runs}
+            self.newest = {
+                (run.id, record.path): hf.store.journal.newest(_line(hf.store, run.id), record.path)
+                for run in self.runs
+                for record in self.journals[run.id]["records"]
             }
             stats = hf.stats()
             self.counts = (stats.runs, stats.checkpoints, stats.chunks, stats.chunk_bytes, stats.stored_bytes)
@@ -74,19 +85,20 @@ class Examination:
                 if self._get(hf, checkpoint) and checkpoint in listed:
                     self.readable.add(checkpoint)
             self._latest_sound(hf, run, line)
+            self._journal(hf.store, run)
         with self._reading("stats"):
             stats = hf.stats()
             counts = (stats.runs, stats.checkpoints, stats.chunks, stats.chunk_bytes, stats.stored_bytes)
             if counts != self.truth.counts:
                 self.failed.append("stats: other counts")
-        if self.failed:
+        if self.failed or self._unless_out_of_order:
             with self._reading("verify"):
                 report = hf.verify()
                 if report.sound:
                     self.complaints.append(f"verify finds nothing, though {self.failed}")
                 self.faults = report.faults
-        if not any(fault.kind == "store" for fault in self.faults):
-            # Where the file's own order is damaged, a search may miss what a list still shows.
+        if not any(fault.kind in ("store", "journal") for fault in self.faults):
+            # Where the file's own order, or a journal, is damaged, a search may miss what a list still shows.
             self.complaints += self._unless_out_of_order
 
     @contextmanager
@@ -113,6 +125,21 @@ class Examination:
                 self.complaints.append(f"{what} is silently shorter")
             return found
         return []
+
+    def _journal(self, store: Store, run: str) -> None:
+        for what, read in _JOURNAL_READS.items():
+            with self._reading(f"{what}({run})"):
+                if read(store, run) != self.truth.journals[run][what]:
+                    # What was removed, given or left is not counted anywhere else: verify finds what it breaks.
+                    found = self.complaints if what == "records" else self._unless_out_of_order
+                    found.append(f"{what}({run}) are not what was written")
+        with self._reading(f"chain({run})"):
+            if broken := [step.fault for step in store.journal.walk(_line(store, run)) if step.fault]:
+                self.failed.append(f"chain({run}): {broken[0]}")
+        for (of, path), truth in self.truth.newest.items():
+            with self._reading(f"newest({of}, {path})"):
+                if of == run and store.journal.newest(_line(store, run), path) != truth:
+                    self._unless_out_of_order.append(f"newest({run}, {path}) is another record")
 
     def _get(self, hf: Holdfast, checkpoint: str) -> bool:
         before = len(self.failed)
@@ -159,6 +186,41 @@ class Examination:
             self._unless_out_of_order.append(
                 f"latest({run}, sound) finds none, though {len(self.readable & set(line))} are sound"
             )
+
+
+def _line(store: Store, run: str) -> Any:
+    line = store.line(run)
+    if line is None:
+        raise NotFound("line", run)
+    return line
+
+
+_JOURNAL_READS: dict[str, Callable[[Store, str], Any]] = {
+    "records": lambda store, run: store.journal.records(_line(store, run)),
+    "gaps": lambda store, run: store.journal.gaps(_line(store, run)),
+    "accounts": lambda store, run: store.accounts(run),
+    "inbox": lambda store, run: store.inbox(run),
+}
+
+
+def journal(store: Store, run: str) -> dict[str, Any]:
+    """Read all that a run has beside its checkpoints."""
+    return {what: read(store, run) for what, read in _JOURNAL_READS.items()}
+
+
+def stored(path: Path, table: Table, where: str) -> Any:
+    """Return a row behind the store's back, opened."""
+    columns = ", ".join(column.name for column in table.all_columns)
+    return RowCodec().open(table, sql(path, f"SELECT {columns} FROM {table.name} WHERE {where}")[0])
+
+
+def forge(path: Path, table: Table, value: msgspec.Struct) -> None:
+    """Put a row behind the store's back, sealed as if the store had written it."""
+    row = RowCodec().close(table, value)
+    names = [column.name for column in table.all_columns]
+    sets = ", ".join(f"{name} = ?" for name in names)
+    wheres = " AND ".join(f"{column.name} = ?" for column in table.key)
+    sql(path, (f"UPDATE {table.name} SET {sets} WHERE {wheres}", (*row, *row[: len(table.key)])))
 
 
 def sql(path: Path, *statements: str | tuple[str, tuple[Any, ...]]) -> list[Any]:
