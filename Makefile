@@ -3,13 +3,24 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
 
-.PHONY: demo test lint docs bench bench-quick torture requirements clean
+.PHONY: demo test test-adapters test-web web lint docs bench bench-quick torture fuzz release-checks requirements clean
 
 demo: $(VENV)/ready
 	$(RUN)/python examples/demo.py
 
 test: $(VENV)/ready
 	$(RUN)/python -m pytest -n auto --dist worksteal
+
+test-adapters: $(VENV)/adapters-ready
+	$(VENV)/adapters/bin/python -m pytest -n auto --dist worksteal tests/adapters
+
+# The page of `holdfast ui`, built into the package; needs Node, which comes with the set-up where there is none.
+web: $(VENV)/web-ready web/node_modules/ready
+	cd web && $(NODE) node node_modules/typescript/bin/tsc --noEmit && $(NODE) node build.mjs
+
+# In Chromium; what needs no browser is in `make test`.
+test-web: web /usr/bin/chromium
+	$(VENV)/web/bin/python -m pytest -n 2 --dist worksteal tests/web/test_page.py
 
 lint: $(VENV)/ready
 	$(RUN)/ruff check .
@@ -36,8 +47,28 @@ bench: $(VENV)/bench-ready
 bench-quick: $(VENV)/bench-ready
 	$(VENV)/bench/bin/python -m benchmarks conversation --quick
 
+# Each decoder under atheris for FUZZ_SECONDS; skipped, and said so, where atheris cannot be installed.
+FUZZ_SECONDS ?= 60
+fuzz: $(VENV)/ready
+	$(RUN)/uv venv --quiet --allow-existing $(VENV)/fuzz
+	if VIRTUAL_ENV=$(CURDIR)/$(VENV)/fuzz $(RUN)/uv pip install --quiet -e '.[crypto,lz4]' atheris; \
+	  then $(VENV)/fuzz/bin/python tests/fuzz/targets.py all $(FUZZ_SECONDS); \
+	  else echo 'atheris cannot be installed here: not run'; fi
+
+# Before a release: known vulnerabilities of what is locked, and what the wheel is made of (CycloneDX).
+release-checks: $(VENV)/ready
+	$(RUN)/uv venv --quiet --allow-existing $(VENV)/release
+	VIRTUAL_ENV=$(CURDIR)/$(VENV)/release $(RUN)/uv pip install --quiet pip-audit cyclonedx-bom
+	$(VENV)/release/bin/pip-audit --strict --require-hashes --disable-pip -r requirements.txt
+	mkdir -p dist
+	$(VENV)/release/bin/cyclonedx-py requirements requirements.txt --pyproject pyproject.toml -o dist/holdfast.cdx.json
+# Node of this machine, or else the one in the set-up's packages.
+NODE = PATH="$$PATH:$(CURDIR)/$(VENV)/web/node"
+
 requirements:
 	$(RUN)/uv pip compile --quiet --universal --python-version 3.11 --no-header --no-annotate --generate-hashes --no-emit-index-url --group dev pyproject.toml -o requirements.txt
+	$(RUN)/uv pip compile --quiet --universal --python-version 3.11 --no-header --no-annotate --generate-hashes --no-emit-index-url --group adapters pyproject.toml -o tests/adapters/requirements.txt
+	$(RUN)/uv pip compile --quiet --universal --python-version 3.11 --no-header --no-annotate --generate-hashes --no-emit-index-url --group dev --group web pyproject.toml -o requirements-web.txt
 
 $(VENV)/bin/uv:
 	$(PYTHON) -m venv $(VENV)
@@ -48,10 +79,31 @@ $(VENV)/ready: requirements.txt pyproject.toml | $(VENV)/bin/uv
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(RUN)/uv pip install --quiet --no-deps --no-build-isolation -e .
 	touch $@
 
+$(VENV)/adapters-ready: tests/adapters/requirements.txt pyproject.toml | $(VENV)/bin/uv
+	$(RUN)/uv venv --quiet --allow-existing $(VENV)/adapters
+	VIRTUAL_ENV=$(CURDIR)/$(VENV)/adapters $(RUN)/uv pip sync --quiet --require-hashes tests/adapters/requirements.txt
+	VIRTUAL_ENV=$(CURDIR)/$(VENV)/adapters $(RUN)/uv pip install --quiet --no-deps --no-build-isolation -e .
+	touch $@
+
 $(VENV)/bench-ready: benchmarks/requirements.in pyproject.toml | $(VENV)/bin/uv
 	$(RUN)/uv venv --quiet --allow-existing $(VENV)/bench
 	VIRTUAL_ENV=$(CURDIR)/$(VENV)/bench $(RUN)/uv pip install --quiet -e . -r benchmarks/requirements.in
 	touch $@
 
+$(VENV)/web-ready: requirements-web.txt pyproject.toml | $(VENV)/bin/uv
+	$(RUN)/uv venv --quiet --allow-existing $(VENV)/web
+	VIRTUAL_ENV=$(CURDIR)/$(VENV)/web $(RUN)/uv pip sync --quiet --require-hashes requirements-web.txt
+	VIRTUAL_ENV=$(CURDIR)/$(VENV)/web $(RUN)/uv pip install --quiet --no-deps --no-build-isolation -e .
+	mkdir -p $(VENV)/web/node
+	$(VENV)/web/bin/python web/node_links.py $(VENV)/web/node
+	touch $@
+
+web/node_modules/ready: web/package.json web/package-lock.json | $(VENV)/web-ready
+	cd web && $(NODE) npm ci --silent --no-audit --no-fund
+	touch $@
+
+/usr/bin/chromium:
+	apt-get update -qq && apt-get install -y -qq chromium
+
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) web/node_modules src/holdfast/web/static

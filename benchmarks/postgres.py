@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import os
 import statistics
 import sys
 import time
@@ -21,6 +22,9 @@ import holdfast
 from benchmarks.conversation import Conversation, encode
 from benchmarks.laps import Laps
 from holdfast.settings.values import RedactionSettings, Settings
+from holdfast.store.commit import Commit, Draft
+from holdfast.store.postgres import PostgresMedium
+from holdfast.store.store import Store
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from postgres_server import Server
@@ -172,6 +176,72 @@ def _write(url: str, number: int, seconds: float, begin: Any, done: Any) -> None
     raise AssertionError("the writer ran out of steps: give it more conversations")
 
 
+def append(server: Server, steps: int) -> dict[str, float]:
+    """Return the median times of a bare INSERT and of an append of the same 2 KB, which take turns, and their ratio."""
+    url = server.database()
+    store = Store(PostgresMedium(url))
+    times: dict[str, list[float]] = {"insert": [], "append": []}
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE TABLE message (run text, step integer, body bytea, PRIMARY KEY (run, step))")
+        for step in range(steps + 50):
+            body = os.urandom(2_000)
+            begun = time.perf_counter()
+            connection.execute("INSERT INTO message VALUES (%s, %s, %s)", (RUN, step, body), prepare=True)
+            between = time.perf_counter()
+            store.write(Commit(run=RUN, records=[Draft("noted", "log/messages", 1.0, body)]))
+            ended = time.perf_counter()
+            if step >= 50:  # the first ones prepare their statements
+                times["insert"].append(between - begun)
+                times["append"].append(ended - between)
+    store.close()
+    server.drop(url)
+    figures = {f"{name}_p50_ms": 1_000 * statistics.median(taken) for name, taken in times.items()}
+    return {**figures, "append / insert (≤ 1.5)": figures["append_p50_ms"] / figures["insert_p50_ms"]}
+
+
+def appenders(server: Server, count: int, seconds: float, *, bare: bool) -> float:
+    """Return appends (or bare INSERTs) a second of so many processes, each on a run of its own."""
+    url = server.database()
+    PostgresMedium(url).close()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE TABLE message (run text, step integer, body bytea, PRIMARY KEY (run, step))")
+    context = multiprocessing.get_context("fork")
+    done = context.Queue()
+    begin = context.Barrier(count)
+    work = _insert if bare else _append
+    processes = [context.Process(target=work, args=(url, f"run-{n}", seconds, begin, done)) for n in range(count)]
+    for process in processes:
+        process.start()
+    total = sum(done.get() for _ in processes)
+    for process in processes:
+        process.join()
+    server.drop(url)
+    return total / seconds
+
+
+def _insert(url: str, run: str, seconds: float, begin: Any, done: Any) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        begin.wait()
+        until, step = time.monotonic() + seconds, 0
+        while time.monotonic() < until:
+            row = (run, step, os.urandom(2_000))
+            connection.execute("INSERT INTO message VALUES (%s, %s, %s)", row, prepare=True)
+            step += 1
+    done.put(step)
+
+
+def _append(url: str, run: str, seconds: float, begin: Any, done: Any) -> None:
+    store = Store(PostgresMedium(url))
+    store.write(Commit(run=run, records=[Draft("noted", "log/messages", 1.0)]))
+    begin.wait()
+    until, step = time.monotonic() + seconds, 0
+    while time.monotonic() < until:
+        store.write(Commit(run=run, records=[Draft("noted", "log/messages", 1.0, os.urandom(2_000))]))
+        step += 1
+    store.close()
+    done.put(step)
+
+
 def latest(server: Server, others: int) -> float:
     """Return the median time of `latest` in a store that holds so many checkpoints of other runs."""
     url = server.database()
@@ -183,9 +253,9 @@ def latest(server: Server, others: int) -> float:
             connection.execute("SET search_path = holdfast")
             connection.execute("SELECT set_config('holdfast.tenant', 'default', false)")
             connection.execute(
-                "INSERT INTO checkpoint SELECT 'default', 'run-' || (n / 1000), n %% 1000 + 1, 'cp_' || md5(n::text), "
-                "now(), envelope, checksum, marks, marks_checksum FROM generate_series(1, %s) n, "
-                "(SELECT * FROM checkpoint WHERE run = 'conversation' AND seq = 1) one",
+                "INSERT INTO checkpoint SELECT 'default', 'run-' || (n / 1000), 'main', n %% 1000 + 1, "
+                "'cp_' || md5(n::text), trigger, phase, status, created_at, key, value, seal "
+                "FROM generate_series(1, %s) n, (SELECT * FROM checkpoint WHERE run = 'conversation' AND seq = 1) one",
                 (others,),
             )
             connection.execute("VACUUM ANALYZE checkpoint")
@@ -196,6 +266,14 @@ def latest(server: Server, others: int) -> float:
             times.append(time.perf_counter() - start)
     server.drop(url)
     return 1_000 * statistics.median(times)
+
+
+def _appends(server: Server, steps: int, seconds: float) -> dict[str, float]:
+    figures = append(server, steps)
+    for name, bare in (("INSERT", True), ("append", False)):
+        one, eight = (appenders(server, count, seconds, bare=bare) for count in (1, 8))
+        figures |= {f"{name}, 1 writer, per s": one, f"{name}, 8 writers / 1": eight / one}
+    return figures
 
 
 def _size(url: str) -> int:
@@ -210,9 +288,13 @@ def main() -> None:
     parser.add_argument("--others", type=int, default=1_000_000, help="checkpoints beside which `latest` is timed")
     parser.add_argument("--seconds", type=float, default=8.0, help="how long writers write")
     parser.add_argument("--workdir", default="/tmp")
+    parser.add_argument("--appends", action="store_true", help="only appends beside bare INSERTs")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "postgres.json")
     options = parser.parse_args()
     server = Server(options.workdir)
+    if options.appends:
+        print(json.dumps(_appends(server, options.steps, options.seconds), indent=2, ensure_ascii=False))
+        return
     rounds = [{name: measure(server, name, options.steps) for name in SUBJECTS} for _ in range(options.repeats)]
     rows = {
         name: {
@@ -225,6 +307,7 @@ def main() -> None:
     }
     one, eight = writers(server, 1, options.seconds), writers(server, 8, options.seconds)
     few, many = latest(server, 1_000), latest(server, options.others)
+    appends = _appends(server, options.steps, options.seconds)
     server.stop()
     us, them = rows["holdfast-without-redaction"], rows["langgraph-postgres"]
     ratios = {
@@ -236,7 +319,14 @@ def main() -> None:
         "latest among many / among 1,000 (≤ 2)": many / few,
     }
     rates = {"one_writer_per_s": one, "eight_writers_per_s": eight, "latest_few_ms": few, "latest_many_ms": many}
-    result = {"steps": options.steps, "others": options.others, "rows": rows, **rates, "ratios": ratios}
+    result = {
+        "steps": options.steps,
+        "others": options.others,
+        "rows": rows,
+        **rates,
+        "ratios": ratios,
+        "appends": appends,
+    }
     options.output.parent.mkdir(exist_ok=True)
     options.output.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n")
     print(json.dumps(result, indent=2, ensure_ascii=False))

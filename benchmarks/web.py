@@ -1,0 +1,178 @@
+"""The page's figures: `python -m benchmarks.web`, over a store of many checkpoints, a large state and many files.
+
+CPU of the server process is what is compared; wall times are beside it. Each figure is the median of five.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import holdfast
+
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Page:
+    """A running `holdfast ui`."""
+
+    def __init__(self, folder):
+        started = time.monotonic()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "holdfast", "ui", "--no-open", "--workspace", "work"],
+            cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        )  # fmt: skip
+        parts = urlsplit(self.process.stdout.readline().strip())
+        self.port = parts.port
+        self.connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+        self.headers = {}
+        self.headers = {
+            "Authorization": f"Holdfast {self.ask('POST', '/api/session', {'code': parts.fragment[5:]})['token']}"
+        }
+        self.start_cpu, self.start_s = self.cpu(), time.monotonic() - started
+
+    def ask(self, method, path, body=None):
+        origin = {"Origin": f"http://127.0.0.1:{self.port}", "Content-Type": "application/json"}
+        headers = {**self.headers, **(origin if method == "POST" else {})}
+        self.connection.request(method, path, json.dumps(body) if body is not None else None, headers)
+        answer = self.connection.getresponse()
+        data = answer.read()
+        assert answer.status == 200, (path, answer.status, data[:300])
+        return json.loads(data)
+
+    def cpu(self):
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS
+
+    def rss(self):
+        return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait()
+
+
+def build(folder, checkpoints, files):
+    work = folder / "work"
+    work.mkdir()
+    for number in range(files):
+        place = work / f"d{number // 250}"
+        place.mkdir(exist_ok=True)
+        (place / f"f{number}.py").write_text(f"value = {number}\n")
+    hf = holdfast.open(folder / ".holdfast", durability="process")
+    run = hf.run("large", workspace=work)
+    state = {"messages": [{"n": n, "text": "word " * 40} for n in range(25_000)], "plan": "first"}
+    run.checkpoint(reason="one", state=state)
+    for number in range(10):
+        (work / "d0" / f"f{number}.py").write_text("value = None\n")
+    state["messages"][7]["text"] = "changed"
+    run.checkpoint(reason="two", state={**state, "plan": "second"})
+    run.close()
+    run = hf.run("long")
+    for number in range(checkpoints):
+        budget = {"spending": {"tokens": {"used": number, "limit": checkpoints}}}
+        run.checkpoint(reason=f"step {number}", state={"number": number}, budget=budget)
+    run.close()
+    hf.close()
+
+
+def measured(page, name, path, *, method="GET", body=None, goal=""):
+    page.ask(method, path, body)  # the first look opens a handle
+    walls, cpus = [], []
+    for _ in range(5):
+        cpu, at = page.cpu(), time.perf_counter()
+        page.ask(method, path, body)
+        walls.append(time.perf_counter() - at)
+        cpus.append(page.cpu() - cpu)
+    print(f"{name:44} {statistics.median(walls) * 1000:8.0f} ms  {statistics.median(cpus) * 1000:6.0f} ms CPU   {goal}")
+
+
+def told_after(page, folder):
+    """Return how long after a commit of another handle an open page has heard of it, in ms."""
+    hf = holdfast.open(folder / ".holdfast", durability="process")
+    run = hf.run("heard")
+    run.checkpoint(state=0)
+    heard = []
+    connection = http.client.HTTPConnection("127.0.0.1", page.port, timeout=60)
+    connection.request("GET", "/api/live", headers=page.headers)
+    stream = connection.getresponse()
+    arrived = threading.Event()
+
+    def listen():
+        while True:
+            line = stream.readline()
+            if not line:
+                return
+            if b'"run":"heard"' in line:
+                heard.append(time.perf_counter())
+                arrived.set()
+
+    threading.Thread(target=listen, daemon=True).start()
+    time.sleep(1)
+    waits = []
+    for number in range(5):
+        arrived.clear()
+        run.checkpoint(state=number + 1)
+        at = time.perf_counter()
+        assert arrived.wait(30)
+        waits.append((heard[-1] - at) * 1000)
+        time.sleep(0.3)
+    connection.sock.close()
+    hf.close()
+    return statistics.median(waits), max(waits)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--checkpoints", type=int, default=100_000)
+    parser.add_argument("--files", type=int, default=50_000)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="holdfast-web-") as place:
+        folder = Path(place)
+        began = time.monotonic()
+        build(folder, given.checkpoints, given.files)
+        print(f"built in {time.monotonic() - began:.0f} s: {given.checkpoints:,} checkpoints, {given.files:,} files")
+        page = Page(folder)
+        try:
+            wall, cpu = page.start_s * 1000, page.start_cpu * 1000
+            print(f"{'start to the first answer':44} {wall:8.0f} ms  {cpu:6.0f} ms CPU   <= 700 CPU")
+            measured(page, "runs", "/api/runs")
+            measured(page, "page of 200 checkpoints", "/api/runs/long/checkpoints?limit=200", goal="<= 10 CPU")
+            jump = f"/api/runs/long/checkpoints?limit=100&offset={given.checkpoints // 2}"
+            measured(page, "jump to the middle", jump, goal="<= 300")
+            at = time.perf_counter()
+            page.ask("GET", "/api/runs/long/lanes")
+            print(f"{'lanes, the first time (beside the rows)':44} {(time.perf_counter() - at) * 1000:8.0f} ms")
+            measured(page, "lanes, from then on", "/api/runs/long/lanes")
+            measured(page, "budget line, 300 samples", "/api/runs/long/samples?n=300", goal="<= 150")
+            measured(
+                page,
+                "5 MB state: first 50 entries",
+                "/api/c/large@2/section/state?path=%5B%22messages%22%5D",
+                goal="<= 150",
+            )
+            measured(page, "50,000 files: first directory", "/api/c/large@2/files", goal="<= 100")
+            measured(page, "one directory of 250", "/api/c/large@2/files?under=d7")
+            measured(page, "compare, 10 files and a 5 MB state", "/api/compare?a=large@1&b=large@2", goal="<= 150")
+            measured(
+                page, "plan over 50,000 files", "/api/plans", method="POST", body={"spec": "large@1"}, goal="<= 500"
+            )
+            middle, most = told_after(page, folder)
+            print(f"{'commit to event on an open page':44} {middle:8.0f} ms  (most {most:.0f})          <= 500")
+            print(f"{'server RSS':44} {page.rss() / 1e6:8.0f} MB                   <= 120")
+        finally:
+            page.stop()
+
+
+if __name__ == "__main__":
+    main()
