@@ -21,7 +21,7 @@ def run(*words, **options):
 
 def test_the_script_and_its_short_name_are_installed():
     assert run("--version").stdout == f"holdfast {holdfast.__version__}\n"
-    short = subprocess.run([SCRIPT.with_name("hf"), "--version"], capture_output=True, text=True, check=True)
+    short = subprocess.run([SCRIPT.with_name("hold"), "--version"], capture_output=True, text=True, check=True)
     module = subprocess.run([sys.executable, "-m", "holdfast", "--version"], capture_output=True, text=True, check=True)
     assert short.stdout == module.stdout == run("--version").stdout
 

@@ -330,7 +330,7 @@ def test_nothing_is_imported_because_a_flow_names_it(hf, flow):
     done = hf("run", "calls.yaml")
     assert (done.code, done.out) == (2, "")
     assert "line 2, phases.p.call: 'mine:work': 'mine' is not imported" in done.err
-    assert "hf run --import mine" in done.err
+    assert "holdfast run --import mine" in done.err
 
 
 LOUD = """\

@@ -324,7 +324,7 @@ def test_events_are_followed_until_the_run_ends(project):
     store = holdfast.open()
     with store.run("r") as run:
         run.step("one", lambda: 1)
-        line = [Path(sys.executable).parent / "hf", "events", "r", "-f", "--json"]
+        line = [Path(sys.executable).parent / "holdfast", "events", "r", "-f", "--json"]
         child = subprocess.Popen(line, stdout=subprocess.PIPE, text=True)
         assert json.loads(child.stdout.readline())["what"] == "one"
         run.step("two", lambda: 2)

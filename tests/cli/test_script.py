@@ -226,15 +226,15 @@ def test_a_phase_stops_for_a_pause_and_a_cancellation_from_outside(hf, plan):
 def test_phases_that_end_at_the_same_moment_are_all_kept(plan):
     """Proves D10 for scripts: each command gets its turn."""
     (plan / "MANY.md").write_text("".join(f"## Phase {i}: p{i}\n" for i in range(1, 6)))
-    subprocess.run([BIN / "hf", "begin", "MANY.md", "-q"], check=True, capture_output=True)
+    subprocess.run([BIN / "holdfast", "begin", "MANY.md", "-q"], check=True, capture_output=True)
     ending = [
-        subprocess.Popen([BIN / "hf", "phase", "done", str(i)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        subprocess.Popen([BIN / "holdfast", "phase", "done", str(i)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         for i in range(1, 6)
     ]
     for one in ending:
         _, errors = one.communicate(timeout=60)
         assert one.returncode == 0, errors
-    left = subprocess.run([BIN / "hf", "status", "--left"], check=True, capture_output=True, text=True)
+    left = subprocess.run([BIN / "holdfast", "status", "--left"], check=True, capture_output=True, text=True)
     assert left.stdout == ""
 
 

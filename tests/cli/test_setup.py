@@ -147,8 +147,8 @@ def test_completion_offers_what_may_stand_in_this_place(hf, story):
 
 @pytest.mark.skipif(not shutil.which("fish"), reason="needs fish")
 def test_fish_offers_files_only_where_nothing_else_fits(hf, story):
-    script = hf("completion", "fish").out.replace("$words[1] __complete", f"{BIN}/hf __complete")
-    lines = [f"complete -C'{line}'" for line in ("hf log --trigger ma", "hf import a")]
+    script = hf("completion", "fish").out.replace("$words[1] __complete", f"{BIN}/hold __complete")
+    lines = [f"complete -C'{line}'" for line in ("holdfast log --trigger ma", "holdfast import a")]
     done = subprocess.run(["fish"], input="\n".join([script, *lines]), text=True, capture_output=True, check=True)
     assert done.stdout.split() == ["manual", "a.txt"]
 

@@ -102,18 +102,18 @@ def terminal(project):
 
 def test_a_first_session(terminal, project):
     """From nothing over a first checkpoint to diff, restore, fork and prune, as a person does it."""
-    assert "Begin one here with `holdfast init`" in terminal.run("hf ls")
-    assert "written holdfast.yaml" in terminal.run("hf init")
+    assert "Begin one here with `holdfast init`" in terminal.run("holdfast ls")
+    assert "written holdfast.yaml" in terminal.run("holdfast init")
     (project / "main.py").write_text("print(1)\n")
-    assert "work @1" in terminal.run("hf checkpoint work --workspace --reason 'it works' --label good")
+    assert "work @1" in terminal.run("holdfast checkpoint work --workspace --reason 'it works' --label good")
     (project / "main.py").write_text("print(2)\n")
-    assert "work @2" in terminal.run("hf checkpoint work --workspace --reason 'new idea'")
-    assert re.search(r"^work +- +.* 2 +manual", terminal.run("hf ls"), re.MULTILINE)
-    log = terminal.run("hf log work")
+    assert "work @2" in terminal.run("holdfast checkpoint work --workspace --reason 'new idea'")
+    assert re.search(r"^work +- +.* 2 +manual", terminal.run("holdfast ls"), re.MULTILINE)
+    log = terminal.run("holdfast log work")
     assert re.search(r"^\* [0-9a-f]{8} @2 \(head\) manual new idea", log, re.MULTILINE)
-    assert "+print(2)" in terminal.run("hf diff good work")
+    assert "+print(2)" in terminal.run("holdfast diff good work")
 
-    terminal.type("clear; hf restore good")
+    terminal.type("clear; holdfast restore good")
     assert "the run changed 1 file since: restored" in terminal.wait_for(
         r"Restore 1 path in [^?]*\?\s*\[\s*y\s*/\s*N\s*\]"
     )
@@ -121,12 +121,12 @@ def test_a_first_session(terminal, project):
     terminal.wait_for(r"Restored: 0 written, 1 replaced, 0 deleted")
     assert (project / "main.py").read_text() == "print(1)\n"
 
-    assert "other begins at work@1" in terminal.run("hf fork good other")
-    terminal.type("clear; hf prune work --keep 1")
+    assert "other begins at work@1" in terminal.run("holdfast fork good other")
+    terminal.type("clear; holdfast prune work --keep 1")
     terminal.wait_for(r"Delete \d+ and archive 0 checkpoints\? \[y/N\]")
     terminal.type("y")
     terminal.wait_for(r"Deleted \d+, archived 0\.")
-    assert "Sound" in terminal.run("hf verify")
+    assert "Sound" in terminal.run("holdfast verify")
 
 
 FLOW = """\
@@ -144,21 +144,21 @@ phases:
 def test_a_flow_is_interrupted_and_carried_on(terminal, project):
     """Ctrl+C saves; the same line asks whether to resume, and does nothing twice."""
     (project / "flow.yaml").write_text(FLOW)
-    terminal.type("clear; hf run flow.yaml; echo =$?=")
+    terminal.type("clear; holdfast run flow.yaml; echo =$?=")
     end = time.monotonic() + PATIENCE_S
     while not (project / "begun").exists():
         assert time.monotonic() < end, terminal.screen()
         time.sleep(0.05)
     terminal.press("C-c")
     terminal.wait_for(r"^=130=")
-    assert re.search(r"^build +open ", terminal.run("hf ls"), re.MULTILINE)
-    assert "user_interrupt" in terminal.run("hf log build")
-    terminal.type("clear; hf run flow.yaml; echo =$?=")
+    assert re.search(r"^build +open ", terminal.run("holdfast ls"), re.MULTILINE)
+    assert "user_interrupt" in terminal.run("holdfast log build")
+    terminal.type("clear; holdfast run flow.yaml; echo =$?=")
     terminal.wait_for(r"Resume it .*\? \[Y/n\]")
     terminal.type("")
     assert "1 kept from before" in terminal.wait_for(r"^=0=")
     assert (project / "done.txt").read_text() == "thought\nworked\n"
-    assert "Complete" in terminal.run("hf resume build")
+    assert "Complete" in terminal.run("holdfast resume build")
 
 
 STORY = """\
@@ -174,38 +174,38 @@ phases:
 
 def test_the_way_of_the_tutorial(terminal, project):
     """Installed program, demo, own flow, Ctrl+C, kill -9, resume, diff, restore, fork, prune, as a person does it."""
-    assert "holdfast " in terminal.run("hf --version")
-    assert "sound" in terminal.run("hf demo")
+    assert "holdfast " in terminal.run("holdfast --version")
+    assert "sound" in terminal.run("holdfast demo")
     (project / "story.yaml").write_text(STORY)
-    assert "written holdfast.yaml" in terminal.run("hf init")
-    terminal.type("clear; hf run story.yaml; echo =$?=")
+    assert "written holdfast.yaml" in terminal.run("holdfast init")
+    terminal.type("clear; holdfast run story.yaml; echo =$?=")
     wait_for_file(terminal, project / "begun")
     terminal.press("C-c")
     terminal.wait_for(r"^=130=")
     (project / "begun").unlink()
 
-    terminal.type("clear; hf run story.yaml; echo =$?=")
+    terminal.type("clear; holdfast run story.yaml; echo =$?=")
     terminal.wait_for(r"Resume it .*\? \[Y/n\]")
     terminal.type("y")
     wait_for_file(terminal, project / "begun")
     os.kill(holder_of("story"), signal.SIGKILL)
     terminal.wait_for(r"^=137=")
     (project / "hurry").touch()
-    assert "2 kept from before" in terminal.run("hf run story.yaml --resume")
+    assert "2 kept from before" in terminal.run("holdfast run story.yaml --resume")
     assert (project / "story.txt").read_text() == "chapter 1\nchapter 2\n"
 
     (project / "story.txt").write_text("ruined\n")
-    assert "+ruined" in terminal.run("hf diff story")
-    terminal.type("clear; hf restore story story.txt --take; echo =$?=")
+    assert "+ruined" in terminal.run("holdfast diff story")
+    terminal.type("clear; holdfast restore story story.txt --take; echo =$?=")
     terminal.wait_for(r"Restore 1 path in [^?]*\?\s*\[\s*y\s*/\s*N\s*\]")
     terminal.type("y")
     terminal.wait_for(r"^=0=")
     assert (project / "story.txt").read_text() == "chapter 1\nchapter 2\n"
 
-    assert "story-2 begins at story@" in terminal.run("hf fork story:before:write story-2 --into ../story-2")
+    assert "story-2 begins at story@" in terminal.run("holdfast fork story:before:write story-2 --into ../story-2")
     assert not (project.parent / "story-2" / "story.txt").exists()
-    assert "Deleted" in terminal.run("hf prune story --keep 2 --yes")
-    assert "Sound" in terminal.run("hf verify")
+    assert "Deleted" in terminal.run("holdfast prune story --keep 2 --yes")
+    assert "Sound" in terminal.run("holdfast verify")
 
 
 def wait_for_file(terminal, path):
@@ -226,21 +226,21 @@ def holder_of(run):
 
 
 def test_ctrl_c_at_a_question_does_nothing(terminal, story):
-    terminal.type("clear; hf delete --run issue-42; echo =$?=")
+    terminal.type("clear; holdfast delete --run issue-42; echo =$?=")
     terminal.wait_for(r"Delete for good\? \[y/N\]")
     terminal.press("C-c")
     terminal.wait_for(r"^=130=")
-    terminal.type("clear; hf delete --run issue-42; echo =$?=")
+    terminal.type("clear; holdfast delete --run issue-42; echo =$?=")
     terminal.wait_for(r"Delete for good\? \[y/N\]")
     terminal.press("C-d")
     assert "closed in the middle of a question" in terminal.wait_for(r"^=12=").replace("\n", " ")
-    assert "issue-42" in terminal.run("hf ls")
+    assert "issue-42" in terminal.run("holdfast ls")
 
 
 def test_colours_are_on_the_screen_and_off_with_no_color(terminal, story):
-    terminal.run("hf log issue-42")
+    terminal.run("holdfast log issue-42")
     assert "\x1b[" in terminal.screen(escapes=True)
-    terminal.run("NO_COLOR=1 hf log issue-42")
+    terminal.run("NO_COLOR=1 holdfast log issue-42")
     assert "\x1b[3" not in terminal.screen(escapes=True)
 
 
@@ -250,25 +250,25 @@ def test_long_output_goes_through_the_pager(terminal, project):
     for i in range(60):
         run.checkpoint(reason=f"number {i}")
     store.close()
-    terminal.type("clear; hf log long; echo =$?=")
+    terminal.type("clear; holdfast log long; echo =$?=")
     terminal.wait_for(r"^:")
     terminal.press("q")
     terminal.wait_for(r"^=0=")
 
 
 def test_the_shell_completes_runs_and_labels(terminal, story):
-    terminal.run('eval "$(hf completion bash)"')
-    terminal._tmux("send-keys", "-l", "hf show iss")
+    terminal.run('eval "$(holdfast completion bash)"')
+    terminal._tmux("send-keys", "-l", "holdfast show iss")
     terminal.press("Tab")
-    terminal.wait_for(r"^> hf show issue-42 ?$")
+    terminal.wait_for(r"^> holdfast show issue-42 ?$")
     terminal._tmux("send-keys", "C-u")
-    terminal._tmux("send-keys", "-l", "hf cat issue-42@1:sr")
+    terminal._tmux("send-keys", "-l", "holdfast cat issue-42@1:sr")
     terminal.press("Tab")
-    terminal.wait_for(r"^> hf cat issue-42@1:src/main.py ?$")
+    terminal.wait_for(r"^> holdfast cat issue-42@1:src/main.py ?$")
     terminal._tmux("send-keys", "C-u")
-    terminal._tmux("send-keys", "-l", "hf chec")
+    terminal._tmux("send-keys", "-l", "holdfast chec")
     terminal.press("Tab")
-    terminal.wait_for(r"^> hf checkpoint ?$")
+    terminal.wait_for(r"^> holdfast checkpoint ?$")
 
 
 def test_a_run_is_replayed_by_hand(terminal, project):
@@ -277,7 +277,7 @@ def test_a_run_is_replayed_by_hand(terminal, project):
         run.step("plan", lambda: "think")
         run.step("act", lambda: "do")
     store.close()
-    terminal.type("clear; hf replay r; echo =$?=")
+    terminal.type("clear; holdfast replay r; echo =$?=")
     terminal.wait_for(r"^\[0/2\]\s*$")
     terminal.type("next")
     terminal.wait_for(r"^1\. plan done")

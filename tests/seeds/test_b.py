@@ -279,7 +279,7 @@ def test_a_phase_that_is_planned_anew_in_time_goes_on(plan):
 
 def test_a_plan_is_followed_from_a_shell_script(plan):
     """Proves B7: begin, phase done and failed, replan, status, resume; killed anywhere, the same line goes on."""
-    environment_of_script = {"HF": f"{sys.executable} -m holdfast", "FAILS": "3-build"}
+    environment_of_script = {"HOLDFAST": f"{sys.executable} -m holdfast", "FAILS": "3-build"}
     assert sh(plan, "by_hand.sh", environment_of_script) == 1
     assert plan.lines() == PHASES[:3]
     status = plan.hf("status", "--json").json

@@ -215,10 +215,10 @@ def test_one_store_serves_shell_scripts_and_python(tmp_path):
     script = """
         set -e
         hf() { "$PYTHON" -m holdfast --store .holdfast "$@"; }
-        hf begin PLAN.md --resume
-        hf phase start research
-        hf phase done research --summary 'read it all'
-        hf status --left
+        holdfast begin PLAN.md --resume
+        holdfast phase start research
+        holdfast phase done research --summary 'read it all'
+        holdfast status --left
     """
     said = system.sh(f"PYTHON={sys.executable}\n{script}")
     assert said.split()[-1] == "2-build"

@@ -92,7 +92,5 @@ def _painted(lost: object) -> tuple[str, str]:
 def _program() -> str:
     """Return how this program is called: by its own path, so that an assistant's environment does not matter."""
     return (
-        shlex.quote(str(Path(sys.argv[0]).absolute()))
-        if Path(sys.argv[0]).name in ("holdfast", "hf", "hold")
-        else "holdfast"
+        shlex.quote(str(Path(sys.argv[0]).absolute())) if Path(sys.argv[0]).name in ("holdfast", "hold") else "holdfast"
     )

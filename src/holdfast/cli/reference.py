@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _INTRODUCTION = """\
 # The command line
 
-`holdfast`, or `hf` for short. This page is made from the program: `make docs`.
+`holdfast`, or `hold` for short. This page is made from the program: `make docs`.
 
 ## Naming things
 A run is named by its id: letters, digits and `_ . + = -`. A checkpoint is named by its id or a part of it (as lists
@@ -44,12 +44,12 @@ shows the same plan. Notes and questions go to standard error.
 
 A whole workflow in plain bash; killed anywhere, it goes on where it was:
 ```bash
-hf begin PLAN.md --resume                       # headings `## Phase 1: Research` name the phases
-for phase in $(hf status --left); do
-    hf phase start "$phase"
+holdfast begin PLAN.md --resume                       # headings `## Phase 1: Research` name the phases
+for phase in $(holdfast status --left); do
+    holdfast phase start "$phase"
     if claude -p "@prompts/$phase.md" > "notes/$phase.md"
-    then hf phase done "$phase" --artifact "notes/$phase.md"
-    else hf phase fail "$phase" --error "exit $?"; exit 1
+    then holdfast phase done "$phase" --artifact "notes/$phase.md"
+    else holdfast phase fail "$phase" --error "exit $?"; exit 1
     fi
 done
 ```

@@ -71,8 +71,8 @@ def _loaded(name: str, *, trusted: bool) -> Callable[..., Any]:
     value: Any = sys.modules.get(module)
     if value is None:
         raise UsageError(
-            f"{name!r}: {module!r} is not imported, and a flow imports nothing: `hf run --import {module}`; in Python, "
-            "import it or give functions="
+            f"{name!r}: {module!r} is not imported, and a flow imports nothing: `holdfast run --import {module}`; in "
+            "Python, import it or give functions="
         )
     for part in path.split("."):
         if not hasattr(value, part):

@@ -1,7 +1,7 @@
 """What Python functions of a flow print: told apart by the task that prints it, although several run at once.
 
-`redirected` is for a program whose standard output is its own, such as `hf run`. A library leaves both streams alone:
-without it only `call.print` is heard.
+`redirected` is for a program whose standard output is its own, such as `holdfast run`. A library leaves both streams
+alone: without it only `call.print` is heard.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ def _is_ours(command: str) -> bool:
         words = shlex.split(command)
     except ValueError:
         return False
-    return "hook" in words and any(Path(word).name in ("holdfast", "hold", "hf") for word in words)
+    return "hook" in words and any(Path(word).name in ("holdfast", "hold") for word in words)
 
 
 def _read(file: Path) -> str | None:

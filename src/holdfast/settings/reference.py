@@ -18,8 +18,8 @@ _WORDS_OF_TYPES = {str: "text", bool: "true or false", int: "a whole number", fl
 _INTRODUCTION = """\
 # Settings
 
-Every setting with its default. This page is made from the program: `make docs`. To begin, `hf init` writes a file, and
-[holdfast.example.yaml](../../holdfast.example.yaml) has all of them to copy from.
+Every setting with its default. This page is made from the program: `make docs`. To begin, `holdfast init` writes a
+file, and [holdfast.example.yaml](../../holdfast.example.yaml) has all of them to copy from.
 
 They stand in `holdfast.yaml` of the project's folder, or in `[tool.holdfast]` of its pyproject.toml. Arguments in code
 win over the file. A name that is not known is refused, with the nearest that is. Your own `holdfast.yaml` for all

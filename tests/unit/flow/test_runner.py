@@ -533,7 +533,7 @@ def test_functions_that_are_not_there_are_all_named_before_anything_runs(bench):
     with pytest.raises(FlowInvalid) as caught:
         bench.run(flow)
     assert "phases.two.call: 'no.such:thing': 'no.such' is not imported" in str(caught.value)
-    assert "hf run --import no.such" in str(caught.value)
+    assert "holdfast run --import no.such" in str(caught.value)
     assert "did you mean 'join'?" in str(caught.value)
     assert bench.said == []
 

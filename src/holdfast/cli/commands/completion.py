@@ -24,10 +24,10 @@ _holdfast() {
     [[ ${#COMPREPLY[@]} -eq 0 ]] && compopt -o default
     [[ ${#COMPREPLY[@]} -eq 1 && "${COMPREPLY[0]}" == *[:=] ]] && compopt -o nospace
 }
-complete -F _holdfast holdfast hf
+complete -F _holdfast holdfast hold
 """
 _ZSH = """\
-#compdef holdfast hf
+#compdef holdfast hold
 _holdfast() {
     local -a offered
     local name meaning
@@ -36,7 +36,7 @@ _holdfast() {
     done < <("${words[1]}" __complete -- "${(@)words[2,CURRENT]}" 2>/dev/null)
     if (( ${#offered} )); then _describe holdfast offered; else _files; fi
 }
-compdef _holdfast holdfast hf
+compdef _holdfast holdfast hold
 """
 _FISH = """\
 function __holdfast_complete
@@ -49,7 +49,7 @@ function __holdfast_complete
     end
 end
 complete -c holdfast -f -a '(__holdfast_complete)'
-complete -c hf -f -a '(__holdfast_complete)'
+complete -c hold -f -a '(__holdfast_complete)'
 """
 SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
