@@ -3,13 +3,17 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
 
-.PHONY: demo test test-adapters test-web web lint docs bench bench-quick torture fuzz release-checks requirements clean
+.PHONY: demo test quick test-adapters test-web test-package web lint docs bench bench-quick torture fuzz release-checks requirements clean
 
 demo: $(VENV)/ready
 	$(RUN)/python examples/demo.py
 
 test: $(VENV)/ready
-	$(RUN)/python -m pytest -n auto --dist worksteal
+	$(RUN)/python -m pytest -n auto --dist worksteal --ignore tests/package
+
+# In under a minute, while you work: what needs no server, no killed process and no browser.
+quick: $(VENV)/ready
+	$(RUN)/python -m pytest -n auto --dist worksteal tests/unit/encode tests/unit/capture tests/unit/retain tests/unit/runtime tests/test_imports.py
 
 test-adapters: $(VENV)/adapters-ready
 	$(VENV)/adapters/bin/python -m pytest -n auto --dist worksteal tests/adapters
@@ -21,6 +25,10 @@ web: $(VENV)/web-ready web/node_modules/ready
 # In Chromium; what needs no browser is in `make test`.
 test-web: web /usr/bin/chromium
 	$(VENV)/web/bin/python -m pytest -n 2 --dist worksteal tests/web/test_page.py
+
+# Wheel and sdist, installed into a fresh environment.
+test-package: web
+	$(RUN)/python -m pytest tests/package
 
 lint: $(VENV)/ready
 	$(RUN)/ruff check .
