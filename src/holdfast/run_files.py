@@ -258,15 +258,21 @@ class RunFiles:
             self._run.checkpoint(trigger=Trigger.MANUAL, reason=f"restored files of snapshot {plan.snapshot[:16]}")
         return report
 
-    def plan_git(self, checkpoint: Checkpoint) -> list[str]:
-        """Return in words what `restore_git` would do; RestoreRefused if commits or staged work could be lost."""
+    def plan_git(self, checkpoint: Checkpoint, *, keep_commits: bool = False) -> list[str]:
+        """Return in words what `restore_git` would do; RestoreRefused if commits or staged work could be lost.
+
+        With `keep_commits`, commits that no branch would reach get one, and what is staged is captured first.
+        """
+        if keep_commits:
+            return plan_checkout(str(self.path), checkpoint.git, safe="saved first", keep_commits=True)
         return plan_checkout(str(self.path), checkpoint.git, safe=self._safe_git())
 
-    def restore_git(self, checkpoint: Checkpoint) -> list[str]:
+    def restore_git(self, checkpoint: Checkpoint, *, keep_commits: bool = False) -> list[str]:
         """Put branch, commit and index back as they were, without touching files; return what was done."""
         self._save_present()
-        done = self.plan_git(checkpoint)
-        checkout(str(self.path), checkpoint.git, self._capture.reader, safe=self._safe_git())
+        safe = self._safe_git()
+        done = plan_checkout(str(self.path), checkpoint.git, safe=safe, keep_commits=keep_commits)
+        checkout(str(self.path), checkpoint.git, self._capture.reader, safe=safe, keep_commits=keep_commits)
         return done
 
     def _safe_git(self) -> GitPosition | None:

@@ -42,6 +42,7 @@ COMMANDS = (
     Command("delete", "delete", KEEP, "delete checkpoints or whole runs"),
     Command("prune", "prune", KEEP, "delete and archive by the retention rules"),
     Command("run", "run", RUNS, "run a flow, or carry it on"),
+    Command("guard", "guard", RUNS, "run any command, and be able to put back what it did"),
     Command("flow", "flow", RUNS, "check a flow file, or print the schema of flow files"),
     Command("logs", "logs", RUNS, "show what a run's tasks print, also while they run"),
     Command("status", "status", RUNS, "tell where a run stands, and what it waits for"),

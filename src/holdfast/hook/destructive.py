@@ -33,6 +33,8 @@ _GIT = frozenset({
     "cherry-pick", "am", "apply", "filter-branch", "filter-repo", "gc", "prune", "reflog", "worktree", "submodule",
     "update-ref", "branch", "tag", "read-tree", "bisect",
 })  # fmt: skip
+PROGRAMS = tuple(sorted({*_REMOVERS, *_ONLY_WITH, "git"}))
+"""Every program that may destroy work by itself."""
 _WRAPPERS = frozenset({
     "sudo", "doas", "env", "nice", "ionice", "nohup", "time", "timeout", "stdbuf", "command", "builtin", "exec",
     "xargs", "parallel", "busybox", "setsid", "unbuffer", "strace", "if", "then", "else", "elif", "do", "while",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import errno
 import os
 import re
 import selectors
@@ -189,19 +190,21 @@ class Command:
         on_output: OnOutput | None = None,
         stop: threading.Event | None = None,
         host: Host | None = None,
+        streams: Streams | None = None,
     ) -> CommandResult:
         """Run it to its end and return what came of it, whatever that is; see `CommandResult.check`.
 
         `on_output` hears each piece of output as it comes; an error that it raises ends the command. So does `stop`,
         and a cancellation of the run that is its host: that is raised as RunCancelled. A command that Ctrl+C (SIGINT)
-        ended raises KeyboardInterrupt, as a shell leaves its script.
+        ended raises KeyboardInterrupt, as a shell leaves its script. With `streams` it reads and writes those as well.
         """
         host = host or Alone()
         limit_s = self._timeout_s if timeout_s is None else timeout_s
         with contextlib.ExitStack() as files:
-            sinks = self._sinks(on_output, files)
+            streams = streams or Streams()
+            sinks = self._sinks(on_output, files, streams)
             cancelled = files.enter_context(host.watched())
-            with self._started(self._stdin if stdin is None else stdin) as process:
+            with self._started(self._stdin if stdin is None else stdin, streams) as process:
                 watch = _Watch(process, sinks, host.monotonic, limit_s, [one for one in (stop, cancelled) if one])
                 watch.follow()
                 watch.look_behind()
@@ -225,28 +228,34 @@ class Command:
             ended_with_it=watch.left_behind if watch.ended_for is None else (),
         )
 
-    def _sinks(self, on_output: OnOutput | None, files: contextlib.ExitStack) -> tuple[_Sink, _Sink]:
-        copy = None
+    def _sinks(self, on_output: OnOutput | None, files: contextlib.ExitStack, streams: Streams) -> tuple[_Sink, _Sink]:
+        copies = []
         if self._output_file is not None:
             try:
-                copy = files.enter_context(self._output_file.open("wb", buffering=0))
+                copies.append(files.enter_context(self._output_file.open("wb", buffering=0)).write)
             except OSError as error:
                 raise UsageError(f"the output of {self._shown!r} cannot be written: {error}") from error
         out, err = KeptOutput(self._keep_bytes), KeptOutput(self._keep_bytes)
-        return _Sink("stdout", out, on_output, copy), _Sink("stderr", err, on_output, copy)
+        return (
+            _Sink("stdout", out, on_output, [*copies, *([streams.stdout] if streams.stdout else [])]),
+            _Sink("stderr", err, on_output, [*copies, *([streams.stderr] if streams.stderr else [])]),
+        )
 
     @contextlib.contextmanager
-    def _started(self, stdin: str | None) -> Iterator[subprocess.Popen[bytes]]:
+    def _started(self, stdin: str | None, streams: Streams) -> Iterator[subprocess.Popen[bytes]]:
         """Start the process; whatever happens, its group has ended when this is left."""
         with _text_file(stdin) if stdin is not None else contextlib.nullcontext() as text:
-            process = self._spawn(text)
+            process = self._spawn(text.fileno() if text is not None else streams.stdin, streams.terminal)
         try:
             yield process
         finally:
             _end(process)
 
-    def _spawn(self, stdin: IO[bytes] | None) -> subprocess.Popen[bytes]:
-        source = "/dev/null" if stdin is None else f"/dev/fd/{stdin.fileno()}"
+    def _spawn(self, stdin: int | None, terminal: Terminal | None) -> subprocess.Popen[bytes]:
+        source = "/dev/null" if stdin is None else f"/dev/fd/{stdin}"
+        output = subprocess.PIPE if terminal is None else terminal.slave
+        if terminal is not None:
+            source = os.ttyname(terminal.slave)  # the first terminal that a session's leader opens is its own
 
         def start(entrance: int) -> subprocess.Popen[bytes]:
             return subprocess.Popen(  # noqa: S603 - running what it is given is what a command is for
@@ -254,16 +263,20 @@ class Command:
                 cwd=self._cwd,
                 env=self._environment(),
                 stdin=entrance,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                pass_fds=() if stdin is None else (stdin.fileno(),),
+                stdout=output,
+                stderr=output,
+                pass_fds=() if stdin is None else (stdin,),
                 start_new_session=True,
             )
 
         try:
-            return reaper.spawn(start)
+            process = reaper.spawn(start)
         except (OSError, ValueError) as error:
             raise UsageError(f"{self._shown!r} cannot be started: {error}") from error
+        if terminal is not None:
+            os.close(terminal.slave)
+            process.stdout = os.fdopen(os.dup(terminal.master), "rb", buffering=0)
+        return process
 
     def _environment(self) -> dict[bytes, bytes]:
         """Return all variables as bytes, which is how the system has them: nothing is decoded only to be encoded."""
@@ -272,21 +285,44 @@ class Command:
         return {**self._base_env, **self._env}
 
 
+class Terminal(NamedTuple):
+    """Both ends of a terminal made for a command; the command's end is closed once it has started."""
+
+    master: int
+    slave: int
+
+
+class Streams(NamedTuple):
+    """What a command reads and writes besides being followed: a descriptor to read, whole bytes as they come."""
+
+    stdin: int | None = None
+    stdout: Callable[[bytes], object] | None = None
+    stderr: Callable[[bytes], object] | None = None
+    terminal: Terminal | None = None
+    """For a program that wants one: input, output and errors are all on it."""
+
+
 class _Sink:
     """Where one stream of a command goes."""
 
-    def __init__(self, stream: Stream, kept: KeptOutput, on_output: OnOutput | None, copy: IO[bytes] | None) -> None:
+    def __init__(
+        self,
+        stream: Stream,
+        kept: KeptOutput,
+        on_output: OnOutput | None,
+        copies: Sequence[Callable[[bytes], object]],
+    ) -> None:
         self.kept = kept
         self._stream = stream
         self._on_output = on_output
-        self._copy = copy
+        self._copies = copies
         self._decode = codecs.getincrementaldecoder("utf-8")("backslashreplace").decode
 
     def add(self, data: bytes, *, final: bool = False) -> None:
         """Take the next bytes, none at the end."""
         self.kept.add(data)
-        if self._copy is not None:
-            self._copy.write(data)
+        for copy in self._copies:
+            copy(data)
         if self._on_output is not None and (text := self._decode(data, final)):
             self._on_output(self._stream, text)
 
@@ -322,12 +358,11 @@ class _Watch:
     def follow(self) -> None:
         """Return when the process has ended and its output is read."""
         process = self._process
-        assert process.stdout is not None
-        assert process.stderr is not None
         with selectors.DefaultSelector() as selector, _exit_descriptor(process.pid) as exited:
             for stream, sink in zip((process.stdout, process.stderr), self._sinks, strict=True):
-                os.set_blocking(stream.fileno(), False)
-                selector.register(stream, selectors.EVENT_READ, sink)
+                if stream is not None:  # on a terminal there is one for both
+                    os.set_blocking(stream.fileno(), False)
+                    selector.register(stream, selectors.EVENT_READ, sink)
             if exited is not None:
                 selector.register(exited, selectors.EVENT_READ)
             is_over = False
@@ -351,6 +386,10 @@ class _Watch:
                 data = os.read(key.fd, _BLOCK)
             except BlockingIOError:
                 continue
+            except OSError as error:
+                if error.errno != errno.EIO:
+                    raise
+                data = b""  # a terminal that nobody holds any more
             key.data.add(data, final=not data)
             if not data:
                 selector.unregister(key.fileobj)

@@ -10,7 +10,7 @@ import os
 import re
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from holdfast.errors import RestoreFailed, RestoreRefused
 from holdfast.workspace import index as indexes
@@ -34,25 +34,41 @@ _HEX = re.compile("[0-9a-f]+")
 _MODES = (0o100644, 0o100755, 0o120000, 0o160000)
 
 
-def plan_checkout(worktree: str, wanted: GitPosition, *, safe: GitPosition | None = None) -> list[str]:
+def plan_checkout(
+    worktree: str,
+    wanted: GitPosition,
+    *,
+    safe: GitPosition | Literal["saved first"] | None = None,
+    keep_commits: bool = False,
+) -> list[str]:
     """Return what `checkout` would do, in words; RestoreRefused if it must not be done.
 
-    `safe` is the position in the checkpoint taken just before: what it holds of the index cannot be lost.
+    `safe` is the position in the checkpoint taken just before: what it holds of the index cannot be lost. With
+    `keep_commits`, those that no branch would reach get one of their own instead of being a reason to refuse.
     """
     with _repository(worktree) as (directory, objects):
-        return _plan(directory, objects, wanted, safe)
+        return _plan(directory, objects, wanted, safe, keep_commits=keep_commits)
 
 
-def checkout(worktree: str, wanted: GitPosition, reader: ChunkReader, *, safe: GitPosition | None = None) -> None:
+def checkout(
+    worktree: str,
+    wanted: GitPosition,
+    reader: ChunkReader,
+    *,
+    safe: GitPosition | None = None,
+    keep_commits: bool = False,
+) -> None:
     """Put branch, commit and index back; the files are not touched. Refuses as `plan_checkout` does.
 
     Not one atomic step: killed in the middle, HEAD may have moved while the index is still the old one; doing it again
     completes it.
     """
     with _repository(worktree) as (directory, objects):
-        if not _plan(directory, objects, wanted, safe):
+        if not _plan(directory, objects, wanted, safe, keep_commits=keep_commits):
             return
         try:
+            for tip in _lost_commits(directory, objects, wanted) if keep_commits else ():
+                directory.write(_kept_branch(tip), tip.encode() + b"\n", shared=True, old="")
             _move(directory, objects, wanted, reader)
         except GitFailed as error:
             raise RestoreFailed(worktree, f"git stays half-way: {error}. Do it again when that is settled") from error
@@ -70,17 +86,27 @@ def _repository(worktree: str) -> Iterator[tuple[GitDirectory, Objects]]:
         yield directory, objects
 
 
-def _plan(directory: GitDirectory, objects: Objects, wanted: GitPosition, safe: GitPosition | None) -> list[str]:
+def _plan(
+    directory: GitDirectory,
+    objects: Objects,
+    wanted: GitPosition,
+    safe: GitPosition | Literal["saved first"] | None,
+    *,
+    keep_commits: bool,
+) -> list[str]:
     try:
         now = position.read(directory, wanted.path, Sink(Scratch()))
-        reason = _reason(directory, objects, wanted, now, safe)
+        reason = _reason(directory, objects, wanted, now, safe, keep_commits=keep_commits)
+        lost = _lost_commits(directory, objects, wanted) if reason is None else []
         branch = _branch(wanted)
         tip = directory.resolve(branch) if wanted.head == "branch" else wanted.commit
     except (GitFailed, OSError) as error:
         raise RestoreRefused(f"git stays where it is: {position.unknown('', error).problem}") from error
+    if reason is None and lost and not keep_commits:
+        reason = f"commits since then would be on no branch: keep them first with git branch <name> {lost[0][:12]}"
     if reason is not None:
         raise RestoreRefused(f"git stays where it is: {reason}")
-    steps: list[str] = []
+    steps = [f"commits since then are kept as branch {_kept_branch(tip)[len(_BRANCHES) :].decode()}" for tip in lost]
     if wanted.head == "branch" and now.branch != wanted.branch:
         steps.append(f"HEAD moves to branch {wanted.branch}")
     if wanted.head == "detached" and (now.head != "detached" or now.commit != wanted.commit):
@@ -100,8 +126,19 @@ def _branch(wanted: GitPosition) -> bytes:
     return name if name.startswith(b"refs/") else _BRANCHES + name
 
 
+def _kept_branch(tip: str) -> bytes:
+    """Return the branch that keeps commits when the branch that held them goes back."""
+    return _BRANCHES + b"kept/" + tip[:12].encode()
+
+
 def _reason(
-    directory: GitDirectory, objects: Objects, wanted: GitPosition, now: GitPosition, safe: GitPosition | None
+    directory: GitDirectory,
+    objects: Objects,
+    wanted: GitPosition,
+    now: GitPosition,
+    safe: GitPosition | Literal["saved first"] | None,
+    *,
+    keep_commits: bool,
 ) -> str | None:
     """Return why a position must not be put back, or None."""
     if wanted.head in ("none", "unknown", "unborn") or wanted.commit is None:
@@ -112,17 +149,21 @@ def _reason(
         return f"its present position cannot be read ({now.problem})"
     if wanted.operation in ("rebase", "bisect"):
         return f"a {wanted.operation} was in progress, which cannot be put back"
-    if now.operation is not None and now.operation != wanted.operation:
+    is_ended = keep_commits and now.operation not in ("rebase", "bisect")  # those are more than a few files
+    if now.operation is not None and now.operation != wanted.operation and not is_ended:
         return f"a {now.operation} is in progress: finish or abort it first"
     if objects.commit(wanted.commit) is None:
         return f"commit {wanted.commit} is not in this repository"
     kept = {name for name, _ in wanted.blobs}
-    for entry in wanted.index:
-        if entry.mode and not _is_kept(objects, entry, kept):
-            return f"the staged content of {entry.path!r} was not kept"
-    if now.index and now.index != wanted.index and (safe is None or safe.index != now.index or safe.problem):
+    missing = next((one.path for one in wanted.index if one.mode and not _is_kept(objects, one, kept)), None)
+    if missing is not None:
+        return f"the staged content of {missing!r} was not kept"
+    is_saved = safe == "saved first" or (safe is not None and safe.index == now.index and not safe.problem)
+    if now.index and now.index != wanted.index and not is_saved:
         return "what is staged now would be lost: commit it or checkpoint first"
-    return _lost_commits(directory, objects, wanted, now)
+    if wanted.head == "branch" and now.branch != wanted.branch and _branch(wanted) in directory.other_heads():
+        return f"branch {wanted.branch} is checked out in another work tree"
+    return None
 
 
 def _is_kept(objects: Objects, entry: position.IndexEntry, kept: set[str]) -> bool:
@@ -133,22 +174,16 @@ def _is_kept(objects: Objects, entry: position.IndexEntry, kept: set[str]) -> bo
     return entry.mode == indexes.GITLINK or entry.object in kept or objects.has(entry.object)
 
 
-def _lost_commits(directory: GitDirectory, objects: Objects, wanted: GitPosition, now: GitPosition) -> str | None:
-    """Return which commits no branch or tag would reach any more."""
-    branch, moved = _branch(wanted), None
-    if wanted.head == "branch":
-        if now.branch != wanted.branch and branch in directory.other_heads():
-            return f"branch {wanted.branch} is checked out in another work tree"
-        tip = directory.resolve(branch)
-        moved = tip if tip != wanted.commit else None
-    refs = directory.refs()
+def _lost_commits(directory: GitDirectory, objects: Objects, wanted: GitPosition) -> list[str]:
+    """Return the commits at the end of what no branch or tag would reach any more."""
+    branch, refs = _branch(wanted), directory.refs()
     staying = [value for name, value in refs.items() if name != branch or wanted.head != "branch"]
     tips = [*staying, wanted.commit or ""]
-    if moved is not None and not reaches(objects, tips, moved):
-        return f"branch {wanted.branch} has commits since then: keep them first with git branch <name> {moved[:12]}"
-    if now.head == "detached" and now.commit and not reaches(objects, [*refs.values(), *tips], now.commit):
-        return f"HEAD is at commit {now.commit[:12]}, which no branch holds: keep it with git branch <name>"
-    return None
+    lost: list[str] = []
+    for tip in (directory.resolve(branch) if wanted.head == "branch" else None, directory.resolve(b"HEAD")):
+        if tip and not reaches(objects, [*tips, *lost], tip):
+            lost.append(tip)
+    return lost
 
 
 def _move(directory: GitDirectory, objects: Objects, wanted: GitPosition, reader: ChunkReader) -> None:

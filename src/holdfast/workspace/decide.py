@@ -22,13 +22,14 @@ class Decisions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """What a person decided, to be saved for unattended recovery.
 
     `conflicts` holds for files that the run and a person changed, `edits` for those that only a person changed,
-    `deleted` for those that a person deleted, `interrupted` for what an interrupted call had changed, `paths` for
-    single paths and what is below them.
+    `deleted` for those that a person deleted, `created` for those that a person made, `interrupted` for what an
+    interrupted call had changed, `paths` for single paths and what is below them.
     """
 
     conflicts: Choice = "refuse"
     edits: Literal["keep", "take"] = "keep"
     deleted: Literal["keep", "restore"] = "keep"
+    created: Literal["keep", "delete"] = "keep"
     interrupted: Interrupted = "ask"  # undecided is kept, and said
     merge_clean: bool = True  # merge three ways by itself where both sides changed different lines
     paths: dict[str, Choice] = {}
@@ -97,7 +98,9 @@ def _decide_edit(
     did = _did(checkpoint, disk)
     who = f"you {did} it" if owner == "person" else f"{did} since the last checkpoint"
     is_taken = chosen == "take"
-    if chosen is None and checkpoint.kind != "absent":  # what was created is deleted only if it is named
+    if chosen is None and checkpoint.kind == "absent":  # what was created is deleted only if somebody says so
+        is_taken = decisions.created == "delete"
+    elif chosen is None:
         is_taken = decisions.edits == "take" or (disk.kind == "absent" and decisions.deleted == "restore")
     if is_taken:
         return restoring, f"{who}: the checkpoint's is taken"

@@ -1,7 +1,8 @@
 """Put files of a checkpoint back: the plan is shown first, and the present files are checkpointed before it is done.
 
 Files that are missing come back. What you changed since is kept or merged; --take takes the checkpoint's, and where you
-and the run changed the same lines you are asked, or --take, --keep, --both or --merge decides.
+and the run changed the same lines you are asked, or --take, --keep, --both or --merge decides. --exact also deletes
+what was created since, whoever did.
 """
 
 from __future__ import annotations
@@ -51,6 +52,10 @@ def configure(parser: CommandParser) -> None:
     chosen = parser.add_mutually_exclusive_group()
     for name, text in CHOICES[1:]:
         chosen.add_argument(f"--{name}", dest="choice", action="store_const", const=name, help=text)
+    chosen.add_argument(
+        "--exact", dest="choice", action="store_const", const="exact",
+        help="take the checkpoint's of everything, and delete what was created since",
+    )  # fmt: skip
 
 
 def add_links(parser: CommandParser) -> None:
@@ -70,7 +75,8 @@ def execute(arguments: Namespace, session: Session) -> int:
     run = session.hf.run(checkpoint.run, workspace=session.directory_of(checkpoint.run, arguments.workspace))
     plan = _plan(run, checkpoint, arguments, arguments.choice)
     show_plan(plan, out)
-    git = run.workspace.plan_git(checkpoint) if arguments.git else []
+    is_exact = arguments.choice == "exact"
+    git = run.workspace.plan_git(checkpoint, keep_commits=is_exact) if arguments.git else []
     for line in git:
         out.line(Paint("git ", "cyan"), line)
     if plan.conflicts and not arguments.dry_run:
@@ -90,7 +96,7 @@ def execute(arguments: Namespace, session: Session) -> int:
     held = nullcontext() if arguments.into else run.held()  # elsewhere nothing of the run changes
     with held, session.progress("Restoring") as progress:
         report = run.workspace.restore(plan, progress=progress.update)
-    done = run.workspace.restore_git(checkpoint) if git else []
+    done = run.workspace.restore_git(checkpoint, keep_commits=is_exact) if git else []
     _report(checkpoint, plan, report, done, session)
     return 0 if report.verified else 4
 
@@ -112,6 +118,8 @@ def decisions(choice: str | None, *, paths: bool, deleted: Literal["keep", "rest
 
     if choice is None:
         return None
+    if choice == "exact":
+        return Decisions(conflicts="take", edits="take", deleted="restore", created="delete", interrupted="roll_back")
     takes_all = choice == "take" or (paths and choice != "keep")
     return Decisions(conflicts=cast("Choice", choice), edits="take" if takes_all else "keep", deleted=deleted)
 

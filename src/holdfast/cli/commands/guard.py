@@ -1,0 +1,214 @@
+"""Run any command under protection: files and git are captured before it, at intervals and after it.
+
+So they are before programs that may destroy work (rm, mv, git reset ...), where the command finds them on its PATH.
+Its output is kept, too (`holdfast logs RUN`). The exit code is the command's. Whatever it did, and however it or this
+process ended, the line that is shown puts files and git back as they were before it.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from holdfast.cli.errors import CommandInvalid
+from holdfast.cli.output import Paint, is_terminal
+from holdfast.cli.times import number
+from holdfast.errors import CommandFailed, HoldfastError, StoreUnavailable, UsageError
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable
+
+    from holdfast.checkpoint import Checkpoint
+    from holdfast.cli.parser import CommandParser
+    from holdfast.cli.session import Session
+    from holdfast.model.triggers import Trigger
+    from holdfast.run import Run
+    from holdfast.runtime.command import CommandResult, Streams
+
+_SIGNALLED = 128
+_EVERY = "60s"
+_STORE_BYTES = 64 << 10  # of each stream, in the store; `logs` has more
+
+
+def configure(parser: CommandParser) -> None:
+    """Say what the command takes."""
+    parser.add_argument("command", metavar="COMMAND", nargs="+", help="the program and its arguments, after --")
+    parser.add_argument("--run-id", metavar="RUN", help="a name for the run (guard- and the time)")
+    parser.add_argument("--workspace", metavar="DIR", help="the directory that is captured (the project's folder)")
+    parser.add_argument(
+        "--every", metavar="TIME", default=_EVERY, help=f"how often changed files are captured meanwhile ({_EVERY})"
+    )
+
+
+def execute(arguments: Namespace, session: Session) -> int:
+    """Capture, run the command, capture, and say how all of it is put back."""
+    from holdfast.flow.duration import parse_duration  # noqa: PLC0415 - help does without
+
+    every_s = parse_duration(arguments.every)
+    if every_s <= 0:
+        raise CommandInvalid(f"--every {arguments.every}: give a time, as 30s or 5m")
+    hf = session.open()
+    name = arguments.run_id or f"guard-{session.now():%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
+    if hf.has(name):
+        raise UsageError(f"there is a run {name!r} already: choose another --run-id")
+    run = hf.run(name, workspace=Path(arguments.workspace or session.root).absolute(), waiting="leave")
+    run_command = _Guarded(run, arguments.command, session, every_s)
+    try:
+        with run:
+            run_command.protect()
+            run_command.carry_out()
+    except CommandFailed as failed:
+        code = failed.status if failed.status >= 0 else _SIGNALLED - failed.status
+        run_command.tell(f"ended with {code}")
+        return code
+    except (KeyboardInterrupt, SystemExit):
+        run_command.tell("was interrupted")
+        raise
+    run_command.tell("is done")
+    return 0
+
+
+class _Guarded:
+    """One command, and the run that protects it."""
+
+    def __init__(self, run: Run, command: list[str], session: Session, every_s: float) -> None:
+        self._run = run
+        self._command = command
+        self._session = session
+        self._every_s = every_s
+        self._before: Checkpoint | None = None
+
+    def protect(self) -> None:
+        """Make sure that how things were is stored; a command that could not be put back is not started."""
+        head = self._run.head
+        if head is None or self._run.unprotected_since is not None:
+            detail = self._run.protection.detail or "checkpointing is disabled in the settings (enabled: false)"
+            raise StoreUnavailable(
+                self._run.owner.store.url,
+                f"{self._command[0]!r} was not started, for nothing could be captured: {detail}",
+            )
+        self._before = head
+        self._run.note("guarded", shlex.join(self._command))
+        self._session.out.note(Paint("guarded: ", "dim"), f"{self._way_back} puts files and git back as they are now")
+
+    @property
+    def _way_back(self) -> str:
+        assert self._before is not None
+        store = self._session.options.store
+        where = f" --store {shlex.quote(store)}" if store else ""
+        return f"`holdfast restore {self._run.id}@{self._before.seq} --exact --git{where}`"
+
+    def tell(self, ended: str) -> None:
+        """Say how the command ended, and how what it did is undone."""
+        if self._before is None:
+            return
+        try:
+            changed = len(self._run.owner.latest(self._run.id).changes(self._before))
+        except HoldfastError:  # what could not be stored last is said already
+            changed = 0
+        what = f"{self._command[0]} {ended}" + (f", and {number(changed, 'path')} changed" if changed else "")
+        self._session.out.note(Paint("guarded: ", "dim"), f"{what}; {self._way_back} puts everything back")
+
+    def carry_out(self) -> None:
+        """Run the command as one call of the run; CommandFailed if it failed."""
+        from holdfast.capture.timer import Timer  # noqa: PLC0415
+        from holdfast.cli.shims import Shims  # noqa: PLC0415
+        from holdfast.model.triggers import Trigger  # noqa: PLC0415
+
+        timer = Timer(
+            interval_s=self._every_s,
+            tick=lambda: self._capture(Trigger.TIME_INTERVAL, f"every {self._every_s:g} s"),
+        )
+        with Shims(lambda what: self._capture(Trigger.BEFORE_DESTRUCTIVE, f"before {what}")) as shims:
+            timer.start()
+            try:
+                self._run.step(Path(self._command[0]).name, lambda: self._do(shims.path), wrote_files=True)
+            finally:
+                timer.stop()
+        self._run.complete()
+
+    def _capture(self, trigger: Trigger, reason: str) -> None:
+        """Take a checkpoint if anything changed; what fails is warned about and stops nothing."""
+        run = self._run
+        try:
+            with run.lock:
+                if not run.workspace.capture.is_as(run.head_record):
+                    run.checkpoint(trigger=trigger, reason=reason)
+        except HoldfastError as error:
+            self._session.out.warn(f"run {run.id}: a checkpoint failed, and the command goes on: {error}")
+
+    def _do(self, path: str) -> dict[str, Any]:
+        from holdfast.flow.task_output import OutputFiles  # noqa: PLC0415
+        from holdfast.runtime.command import Command  # noqa: PLC0415
+        from holdfast.runtime.output import cut  # noqa: PLC0415
+
+        run = self._run
+        outputs = OutputFiles.of(run.owner, run.id)
+        told = _output_events(run, outputs.take, Path(self._command[0]).name) if outputs is not None else None
+        env = {"PATH": path, "HOLDFAST_RUN": run.id}
+        with ExitStack() as stack:
+            if outputs is not None:
+                stack.callback(outputs.close)
+            command = Command(self._command, env=env)
+            streams = _streams(stack)
+            result: CommandResult = command.run(host=run, on_output=told, streams=streams)
+        result.check()
+        return {
+            "exit_code": result.exit_code,
+            "output": cut(result.stdout, _STORE_BYTES),
+            "stderr": cut(result.stderr, _STORE_BYTES),
+        }
+
+
+def _output_events(run: Run, take: Callable[[Any], None], program: str) -> Callable[[str, str], None]:
+    """Return what hands output to the files that `logs` reads."""
+    from holdfast.flow.events import Event  # noqa: PLC0415
+
+    def told(_stream: str, text: str) -> None:
+        take(Event(kind="task_output", at=run.now(), phase="guard", task=program, text=text))
+
+    return told
+
+
+def _streams(stack: ExitStack) -> Streams:
+    """Return what the command reads and writes: a terminal of its own if a person sits at this one, else ours."""
+    from holdfast.runtime.command import Streams  # noqa: PLC0415
+
+    if is_terminal(sys.stdin) and is_terminal(sys.stdout):
+        from holdfast.cli.pseudo_terminal import pseudo_terminal  # noqa: PLC0415
+
+        terminal = stack.enter_context(pseudo_terminal(sys.stdin.fileno()))
+        return Streams(stdout=_writer(sys.stdout.fileno()), terminal=terminal)
+    return Streams(stdin=_input(stack), stdout=_writer(sys.stdout.fileno()), stderr=_writer(sys.stderr.fileno()))
+
+
+def _writer(descriptor: int) -> Callable[[bytes], object]:
+    def write(data: bytes) -> None:
+        left = memoryview(data)
+        while left:
+            left = left[os.write(descriptor, left) :]
+
+    return write
+
+
+def _input(stack: ExitStack) -> int | None:
+    """Return a descriptor for the command's input: opened again by its name, a file would begin at its beginning."""
+    try:
+        descriptor = os.dup(0)
+    except OSError:
+        return None  # closed
+    stack.callback(os.close, descriptor)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode) and os.lseek(descriptor, 0, os.SEEK_CUR) > 0:
+        rest = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - closed with the stack
+        with os.fdopen(os.dup(descriptor), "rb") as file:
+            rest.write(file.read())
+        rest.flush()
+        return rest.fileno()
+    return descriptor

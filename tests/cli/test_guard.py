@@ -1,0 +1,255 @@
+"""`holdfast guard`: any command, its files, git and output kept, and one line that puts everything back."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+BIN = Path(sys.executable).parent
+PATIENCE_S = 60
+WAY_BACK = re.compile(r"`holdfast (restore (\S+)@1 --exact --git)`")
+
+
+@pytest.fixture
+def repository(project):
+    """A repository with a commit, something staged, something not tracked."""
+    git(project, "init", "-q", "-b", "main")
+    git(project, "config", "user.email", "ann@example.org")
+    git(project, "config", "user.name", "Ann")
+    (project / "tracked").write_text("tracked\n")
+    (project / "other").write_text("other\n")
+    git(project, "add", ".")
+    git(project, "commit", "-q", "-m", "first")
+    (project / "staged").write_text("staged\n")
+    git(project, "add", "staged")
+    (project / "loose").write_text("loose\n")
+    return project
+
+
+def git(place, *words):
+    return subprocess.run(["git", *words], cwd=place, capture_output=True, text=True, check=True).stdout
+
+
+def state_of(place):
+    """Return what must come back: files, branch, commit and index."""
+    files = {
+        str(path.relative_to(place)): path.read_bytes()
+        for path in place.rglob("*")
+        if path.is_file() and not {".git", ".holdfast"} & set(path.relative_to(place).parts)
+    }
+    where = [git(place, *words) for words in (("symbolic-ref", "HEAD"), ("rev-parse", "HEAD"), ("ls-files", "-s"))]
+    return files, where
+
+
+def begin(place, *words, **options):
+    return subprocess.Popen(
+        [f"{BIN}/holdfast", *words],
+        cwd=place,
+        stdin=options.pop("stdin", subprocess.DEVNULL),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"},
+        **options,
+    )
+
+
+def guarded(place, *words, given=None):
+    """Return exit code, standard output and standard error of a guarded command."""
+    process = begin(place, "guard", *words, stdin=subprocess.PIPE)
+    out, err = process.communicate(given, timeout=PATIENCE_S)
+    return process.returncode, out, err.decode()
+
+
+def put_back(place, said):
+    """Carry out the line that guard shows."""
+    found = WAY_BACK.search(said)
+    assert found, said
+    done = begin(place, *found[1].split(), "-y")
+    out, err = done.communicate(timeout=PATIENCE_S)
+    assert done.returncode == 0, (out, err)
+    return found[2]
+
+
+RUIN = """
+echo changed > other; rm tracked; rm -f loose; mkdir new; echo new > new/file
+git add -A; git commit -q -m second; echo more > staged; git add staged; git checkout -q -b elsewhere
+"""
+
+
+@pytest.mark.parametrize("ending", ["exit 0", "exit 7", "kill -9 $$"])
+def test_the_exit_code_is_the_commands_and_one_line_puts_everything_back(repository, ending):
+    """Proves F11."""
+    before = state_of(repository)
+    code, out, said = guarded(repository, "--", "bash", "-c", f"echo hello; {RUIN}\n{ending}")
+    assert (code, out) == ({"exit 0": 0, "exit 7": 7}.get(ending, 137), b"hello\n")
+    assert state_of(repository) != before
+    put_back(repository, said)
+    assert state_of(repository) == before
+    # commits that no branch would reach any more are not lost
+    assert "second" in git(repository, "log", "--all", "--format=%s")
+
+
+def test_a_commit_on_the_same_branch_is_kept_beside_it(repository):
+    before = state_of(repository)
+    _, _, said = guarded(repository, "--", "bash", "-c", "git commit -q -a -m second; git merge -q --no-edit main")
+    put_back(repository, said)
+    assert state_of(repository) == before
+    kept = git(repository, "branch", "--list", "kept/*", "--format=%(subject)")
+    assert kept.split() == ["second"]
+
+
+def test_killed_guard_takes_its_command_along_and_everything_comes_back(repository):
+    """Proves F11."""
+    before = state_of(repository)
+    line = f"{RUIN} touch ready; while :; do date +%N >> new/file; done"
+    process = begin(repository, "guard", "--every", "1s", "--", "bash", "-c", line)
+    wait_until((repository / "ready").exists)
+    time.sleep(1.5)  # a capture at an interval, and changes since
+    process.kill()
+    said = process.communicate(timeout=PATIENCE_S)[1].decode()
+    wait_until(lambda: not grows(repository / "new" / "file"))
+    put_back(repository, said)
+    assert state_of(repository) == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_command_and_the_way_back_is_said(repository, number):
+    before = state_of(repository)
+    process = begin(repository, "guard", "--", "bash", "-c", f"{RUIN} touch ready; sleep 100")
+    wait_until((repository / "ready").exists)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 128 + number
+    assert "interrupted" in err.decode()
+    put_back(repository, err.decode())
+    assert state_of(repository) == before
+
+
+def grows(file):
+    size = file.stat().st_size
+    time.sleep(0.3)
+    return file.stat().st_size != size
+
+
+def wait_until(holds):
+    end = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_input_and_both_outputs_pass_through_as_they_are(project):
+    given = bytes(range(256)) * 1000
+    code, out, said = guarded(project, "-q", "--", "sh", "-c", "cat; echo error >&2", given=given)
+    assert (code, out, said) == (0, given, "error\n")
+
+
+def test_input_from_a_file_goes_on_where_it_was_read_to(project):
+    (project / "lines").write_text("one\ntwo\nthree\n")
+    line = f"{{ read first; {BIN}/holdfast guard -q -- cat; }} < lines"
+    done = subprocess.run(["bash", "-c", line], cwd=project, capture_output=True, check=True, timeout=PATIENCE_S)
+    assert done.stdout == b"two\nthree\n"
+
+
+def test_output_is_kept_without_secrets_and_read_with_logs(hf, repository):
+    """Proves F11."""
+    _, _, said = guarded(repository, "--", "sh", "-c", "echo token=ghp_0123456789abcdefghijABCDEFGHIJ012345; echo end")
+    run = WAY_BACK.search(said)[2]
+    shown = hf("logs", run).out
+    assert "end" in shown
+    assert "ghp_0123456789" not in shown
+
+
+def test_programs_that_destroy_are_preceded_by_a_checkpoint(hf, repository):
+    """Proves F11."""
+    line = "echo precious > made; rm made; echo again > made; git clean -q -f -d; find . -name other -delete"
+    code, _, said = guarded(repository, "--", "bash", "-c", line)
+    assert code == 0
+    run = WAY_BACK.search(said)[2]
+    reasons = [one["reason"] for one in hf("log", run, "--json").json["checkpoints"]]
+    assert {"before rm made", "before git clean -q -f -d"} <= set(reasons)
+    number = next(
+        one["seq"] for one in hf("log", run, "--json").json["checkpoints"] if one["reason"] == "before rm made"
+    )
+    assert hf("cat", f"{run}@{number}:made").out == "precious\n"
+
+
+def test_changed_files_are_captured_at_intervals(hf, repository):
+    """Proves F11."""
+    line = "for i in 1 2 3 4; do echo $i > count; sleep 0.7; done"
+    _, _, said = guarded(repository, "--every", "0.5s", "--", "bash", "-c", line)
+    run = WAY_BACK.search(said)[2]
+    triggers = [one["trigger"] for one in hf("log", run, "--json").json["checkpoints"]]
+    assert triggers.count("time_interval") >= 2
+
+
+def test_a_program_on_a_terminal_has_one(hf, repository):
+    process, master = pty.fork()
+    if process == 0:
+        os.environ["PATH"] = f"{BIN}:{os.environ['PATH']}"
+        script = "stty size; test -t 0 && test -t 1 && read -p name: name < /dev/tty; echo hello $name; sleep 50"
+        os.execvp("holdfast", ["holdfast", "guard", "--", "bash", "-c", script])
+    seen = b""
+
+    def until(wanted):
+        nonlocal seen
+        end = time.monotonic() + PATIENCE_S
+        while wanted not in seen:
+            assert time.monotonic() < end, seen
+            try:
+                seen += os.read(master, 4096)
+            except OSError:
+                return
+
+    until(b"name:")
+    os.write(master, b"Ann\n")
+    until(b"hello Ann")
+    os.write(master, b"\x03")  # Ctrl+C reaches the program, as on any terminal
+    until(b"puts everything back")
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 130
+    os.close(master)
+
+
+def test_nothing_is_started_that_could_not_be_put_back(repository):
+    (repository / ".holdfast").mkdir()
+    (repository / ".holdfast" / "holdfast.db").write_bytes(b"no database at all " * 1000)
+    code, _, said = guarded(repository, "--", "touch", "ran")
+    assert code != 0
+    assert WAY_BACK.search(said) is None
+    assert not (repository / "ran").exists()
+
+
+def test_disabled_checkpoints_are_said_and_nothing_runs(repository):
+    (repository / "holdfast.yaml").write_text("enabled: false\n")
+    code, _, said = guarded(repository, "--", "touch", "ran")
+    assert code == 6
+    assert "enabled: false" in said
+    assert not (repository / "ran").exists()
+
+
+def test_a_missing_program_is_127(repository):
+    assert shutil.which("nosuchprogram") is None
+    assert guarded(repository, "--", "nosuchprogram")[0] == 127
+
+
+def test_a_run_that_is_there_is_not_mixed_with_another(hf, repository):
+    assert guarded(repository, "--run-id", "mine", "--", "true")[0] == 0
+    code, _, said = guarded(repository, "--run-id", "mine", "--", "touch", "ran")
+    assert (code, (repository / "ran").exists()) == (2, False)
+    assert "mine" in said
+
+
+def test_how_the_command_ended_is_the_status_of_its_run(hf, repository):
+    guarded(repository, "--run-id", "good", "--", "true")
+    guarded(repository, "--run-id", "bad", "--", "false")
+    assert hf("status", "good", "--json").json["status"] == "completed"
+    assert hf("status", "bad", "--json").json["status"] == "failed"
