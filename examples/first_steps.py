@@ -39,7 +39,7 @@ def main() -> None:
         place = Path(folder) / ".holdfast"
         acknowledged = lose_a_process(place)
         with holdfast.open(place) as hf:
-            latest = hf.latest("issue-42")
+            latest = hf.latest("issue-42", required=True)
             state = latest.section("state")
             print(f"The writer was killed after acknowledging checkpoint {acknowledged}.")
             print(f"Found: {latest!r} with {len(state['messages'])} messages. Nothing acknowledged was lost.\n")
@@ -94,12 +94,12 @@ def damage_newest(place: Path, latest: holdfast.Checkpoint) -> None:
 def survive_damage(hf: holdfast.Holdfast) -> None:
     """Show that damage is refused by name, and that the newest sound checkpoint is one call away."""
     try:
-        hf.latest("issue-42").section("state")
+        hf.latest("issue-42", required=True).section("state")
     except holdfast.ChunkCorrupt as error:
         print(f"One bit was flipped. Reading it: {error}\n")
     else:
         sys.exit("damage was handed out as data")
-    sound = hf.latest("issue-42", sound=True)
+    sound = hf.latest("issue-42", required=True, sound=True)
     messages = sound.section("state")["messages"]
     print(f"Newest sound one: {sound!r} with {len(messages)} messages, passing over {len(sound.skipped)}.")
 

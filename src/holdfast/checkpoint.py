@@ -344,12 +344,26 @@ class Checkpoint:
 
 
 class NotSaved(Checkpoint):
-    """What a disabled Holdfast returns instead of a checkpoint: `saved` is False, and reading anything says why."""
+    """What a disabled Holdfast returns instead of a checkpoint: false, with an empty id and no sections."""
 
     saved = False
+    id = ""
+    run = ""
+    trigger = ""
+    reason = ""
+    seq = 0
+    sections = ()
 
-    def __init__(self) -> None:
-        """Hold nothing."""
+    def __init__(self, run: str, trigger: str, reason: str) -> None:
+        """Hold what it would have been taken for."""
+        self.run, self.trigger, self.reason = run, trigger, reason
+
+    def __bool__(self) -> bool:
+        return False
+
+    def section(self, name: str) -> Any:
+        """Raise UsageError: nothing was saved."""
+        return getattr(self, f"section {name}")
 
     def __getattr__(self, name: str) -> Any:
         raise UsageError(f"there is no {name}: checkpointing is disabled, so nothing was saved")

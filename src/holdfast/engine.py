@@ -9,7 +9,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, overload
 from weakref import WeakKeyDictionary, WeakSet
 
 import msgspec
@@ -431,9 +431,11 @@ class Holdfast(RecoveryFacade):
     ) -> Listing[Checkpoint]:
         """Return a run's checkpoints, newest first, without reading a payload; damaged ones are in its `damaged`.
 
-        Archived ones are left out unless asked for.
+        Archived ones are left out unless asked for. A run that there is not has none.
         """
         self._finish_retention(check_run_id(run))
+        if not self._is_stored(run):
+            return Listing([], [])
         wanted = _checked_limit(limit)
         found: list[CheckpointRecord] = []
         damaged: list[IntegrityError] = []
@@ -456,11 +458,26 @@ class Holdfast(RecoveryFacade):
         """Return a checkpoint by its id."""
         return self.opened(self.store.checkpoint(check_checkpoint_id(checkpoint)))
 
-    def latest(self, run: str, *, sound: bool = False) -> Checkpoint:
-        """Return a run's newest checkpoint; with `sound`, the newest that is whole, with what it `skipped`.
+    @overload
+    def latest(self, run: str, *, required: Literal[True], sound: bool = False) -> Checkpoint: ...
 
-        One that is marked as corrupted or expired is passed over.
+    @overload
+    def latest(self, run: str, *, required: bool = False, sound: bool = False) -> Checkpoint | None: ...
+
+    def latest(self, run: str, *, required: bool = False, sound: bool = False) -> Checkpoint | None:
+        """Return a run's newest checkpoint, None if there is none; with `required`, raise NotFound instead.
+
+        With `sound` it is the newest that is whole, with what it `skipped`. One that is marked as corrupted or expired
+        is passed over.
         """
+        try:
+            return self._latest(run, sound=sound)
+        except NotFound:
+            if required:
+                raise
+            return None
+
+    def _latest(self, run: str, *, sound: bool) -> Checkpoint:
         try:
             record = self.store.run(check_run_id(run))
         except RunCorrupt as error:
@@ -565,13 +582,17 @@ class Holdfast(RecoveryFacade):
                     raise
         return self.get(checkpoint)
 
-    def delete(self, *checkpoints: str) -> None:
-        """Delete checkpoints and give their space back; a run whose head goes stands at the newest one left."""
+    def delete(self, *checkpoints: str, missing_ok: bool = False) -> None:
+        """Delete checkpoints and give their space back; a run whose head goes stands at the newest one left.
+
+        Nothing is deleted and NotFound raised if one of them does not exist, unless `missing_ok`.
+        """
         from holdfast.retain.sweep import sweep  # noqa: PLC0415 - loaded when it is used
 
         by_run: dict[str, list[str]] = {}
         for checkpoint in dict.fromkeys(checkpoints):
-            by_run.setdefault(self._run_of(check_checkpoint_id(checkpoint)), []).append(checkpoint)
+            with suppress(*([NotFound] if missing_ok else [])):
+                by_run.setdefault(self._run_of(check_checkpoint_id(checkpoint)), []).append(checkpoint)
         for run, doomed in by_run.items():
             self.store.delete(run, doomed)
             self._reload(run)
@@ -581,6 +602,16 @@ class Holdfast(RecoveryFacade):
             except IntegrityError as error:
                 warnings.warn(f"deleted, but no space is given back: {error}", DamageWarning, stacklevel=2)
         self.store.reclaim()
+
+    def _is_stored(self, run: str) -> bool:
+        """Tell whether there is anything of a run, damaged or not."""
+        try:
+            self.store.run(run)
+        except NotFound:
+            return False
+        except RunCorrupt:
+            return True
+        return True
 
     def _run_of(self, checkpoint: str) -> str:
         """Return the run of a checkpoint, also of one whose record is damaged."""
@@ -594,8 +625,10 @@ class Holdfast(RecoveryFacade):
             raise
 
     def delete_run(self, run: str) -> None:
-        """Delete a run, all its checkpoints and every chunk that no other run holds."""
-        self.store.delete_run(check_run_id(run))
+        """Delete a run, all its checkpoints and every chunk that no other run holds; an unknown one is no error."""
+        if not self._is_stored(check_run_id(run)):
+            return
+        self.store.delete_run(run)
         sweep_captures(self.store, run, datetime.max.replace(tzinfo=UTC))
         self._reload(run)
         self._tidy_mirror(run)
@@ -623,6 +656,8 @@ class Holdfast(RecoveryFacade):
         now = datetime.fromtimestamp(self._clock(), UTC)
         for opened in {one.run for one in self._retention} if run is None else {check_run_id(run)}:
             self._finish_retention(opened)
+        if run is not None and not self._is_stored(run):
+            return Pruned(())
         runs = self.runs() if run is None else [self.store.run(run)]
         pruned = Pruned(plan_all(self.store, chosen, now, runs))
         for one in () if dry_run else pruned.plans:
@@ -645,17 +680,24 @@ class Holdfast(RecoveryFacade):
 
     def verify(
         self,
+        checkpoint: Checkpoint | str | None = None,
         *,
         progress: Callable[[str, int], None] | None = None,
         remembered: Mapping[str, str | tuple[int, str]] | None = None,
     ) -> Report:
         """Check every row, journal, link, head and chunk, and name each fault; changes nothing.
 
+        With a checkpoint or its id, that one alone is checked, down to its last byte; one that does not exist is a
+        fault, too.
+
         With `remembered` heads, kept outside the store (run to checkpoint id, or to its number and id), history that
         was cut off, rolled back or went another way is a fault, too.
         """
-        from holdfast.verify.check import verify  # noqa: PLC0415 - loaded when it is used
+        from holdfast.verify.check import verify, verify_checkpoint  # noqa: PLC0415 - loaded when it is used
 
+        if checkpoint is not None:
+            name = checkpoint if isinstance(checkpoint, str) else checkpoint.id
+            return verify_checkpoint(self.store, check_checkpoint_id(name))
         return verify(self.store, progress=progress, remembered=remembered)
 
     def copy_to(

@@ -96,7 +96,7 @@ class Run(RunParts):
         checked_text("reason", reason)
         if not self._holdfast.enabled:
             _log.info("run %s: checkpointing is disabled, nothing was saved", self.id)
-            return NotSaved()
+            return NotSaved(self.id, trigger.value, reason)
         watch = self._watch
         with watch.lock:
             if onto is not None:

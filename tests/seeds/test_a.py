@@ -349,6 +349,31 @@ def test_the_analysis_knows_what_can_go_on(hf, sections, can_resume, said):
         assert info.resume_agent == "coder"
 
 
+@pytest.mark.parametrize("form", ["sqlite", "files"])
+def test_one_checkpoint_is_validated_by_itself(form, tmp_path):
+    """Proves A10: true for one that is whole, false for the one that was damaged and for one that does not exist."""
+    place = tmp_path / "store"
+    with holdfast.open(place if form == "sqlite" else place.as_uri(), settings=holdfast.Settings()) as hf:
+        first = hf.run("r").checkpoint(state="a" * 5000)
+        second = hf.run("r").checkpoint(state="b" * 5000)
+        root = next(one.root for one in second.record.envelope.sections)
+        assert hf.verify(first).sound
+        assert hf.verify(second.id).sound
+    if form == "sqlite":
+        database = apsw.Connection(str(place / "holdfast.db"))
+        database.execute("UPDATE chunk SET data = zeroblob(length(data)) WHERE id = ?", (root,))
+        database.close()
+    else:
+        (chunk,) = (path for path in place.rglob(f"*{root.hex()}*") if path.is_file())
+        chunk.chmod(0o644)
+        chunk.write_bytes(b"damaged")
+    with holdfast.open(place if form == "sqlite" else place.as_uri(), settings=holdfast.Settings()) as hf:
+        assert hf.verify(first.id).sound
+        (fault,) = hf.verify(second.id).faults
+        assert (fault.checkpoint, fault.section) == (second.id, "state")
+        assert not hf.verify("cp_" + "0" * 32).sound
+
+
 def test_an_unknown_a_damaged_and_a_blocked_checkpoint_are_refused_and_nothing_is_touched(failed):
     """Proves A12."""
     with failed.open() as hf:

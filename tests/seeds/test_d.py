@@ -172,14 +172,33 @@ def test_checkpoints_are_saved_restored_listed_cleaned_up_and_deleted(complete, 
         assert hf.verify().sound
 
 
-def test_when_disabled_saving_does_nothing_and_says_so(begun, tmp_path):
+def test_an_unknown_task_has_nothing_and_an_unknown_checkpoint_is_an_error(hf):
+    """Proves D5: None, an empty list, nothing to do; a checkpoint id that is unknown or malformed is named."""
+    assert hf.latest("P1.M1.T1.S1") is None
+    assert hf.checkpoints("P1.M1.T1.S1") == []
+    assert hf.prune("P1.M1.T1.S1", keep=5) == []
+    hf.delete_run("P1.M1.T1.S1")
+    unknown = "cp_" + "0" * 32
+    for ask in (hf.get, hf.find, hf.delete):
+        with pytest.raises(holdfast.NotFound, match=unknown):
+            ask(unknown)
+    hf.delete(unknown, missing_ok=True)
+    for ask in (hf.get, hf.delete):
+        with pytest.raises(holdfast.InvalidId, match="cp_ and 32 digits"):
+            ask("not an id")
+
+
+def test_when_disabled_saving_does_nothing_and_says_so(begun, tmp_path, caplog):
     """Proves D5, D6: the task is done all the same."""
     made = begun.copy(tmp_path / "system")
     with holdfast.open(made.store, settings=holdfast.Settings(), enabled=False) as hf:
-        taken = hf.run("r").checkpoint(state=1)
-        assert not taken.saved
+        with caplog.at_level("INFO", "holdfast"):
+            taken = hf.run("r").checkpoint(state=1, reason="by hand")
+        assert "checkpointing is disabled" in caplog.text
+        assert not taken
+        assert (taken.id, taken.run, taken.reason, taken.sections) == ("", "r", "by hand", ())
         with pytest.raises(holdfast.UsageError, match="disabled"):
-            taken.id  # noqa: B018
+            taken.section("state")
         result = run_flow(hf, load_flow(made.folder / "flow.yaml"), workspace=made.folder / "repo")
         assert result.status == "completed"
         assert not hf.has(RUN)

@@ -51,8 +51,9 @@ def taking(hf: Holdfast) -> None:
 
 def reading(hf: Holdfast, cp: Checkpoint) -> None:
     assert_type(hf.get(cp.id), Checkpoint)
-    assert_type(hf.latest("r"), Checkpoint)
-    assert_type(hf.latest("r", sound=True).skipped, tuple[IntegrityError, ...])
+    assert_type(hf.latest("r"), Checkpoint | None)
+    assert_type(hf.latest("r", required=True), Checkpoint)
+    assert_type(hf.latest("r", required=True, sound=True).skipped, tuple[IntegrityError, ...])
     assert_type(hf.checkpoints("r", limit=50), Listing[Checkpoint])
     assert_type(hf.checkpoints("r")[0], Checkpoint)
     assert_type(hf.checkpoints("r").damaged, tuple[IntegrityError, ...])
@@ -81,8 +82,9 @@ def keeping(hf: Holdfast, cp: Checkpoint) -> None:
     assert_type(hf.verify(), Report)
     assert_type(hf.verify().faults, tuple[Fault, ...])
     assert_type(hf.verify().sound, bool)
+    assert_type(hf.verify(cp), Report)
     assert_type(hf.stats(), StoreStats)
-    hf.delete(cp.id, cp.id)
+    hf.delete(cp.id, cp.id, missing_ok=True)
     hf.delete_run("r")
     hf.close()
     hf.mark(cp.id, status="lost")  # type: ignore[arg-type]

@@ -201,11 +201,8 @@ def test_a_bad_checkpoint_id_is_refused_at_every_door(hf, checkpoint):
 def test_what_is_not_there_is_not_found(hf):
     unknown = "cp_" + "0" * 32
     for call in (
-        lambda: hf.checkpoints("r"),
-        lambda: hf.latest("r"),
-        lambda: hf.latest("r", sound=True),
-        lambda: hf.delete_run("r"),
-        lambda: hf.prune("r", keep=1),
+        lambda: hf.latest("r", required=True),
+        lambda: hf.latest("r", required=True, sound=True),
         lambda: hf.get(unknown),
         lambda: hf.delete(unknown),
         lambda: hf.mark(unknown, pinned=True),
@@ -213,7 +210,9 @@ def test_what_is_not_there_is_not_found(hf):
         with pytest.raises(NotFound):
             call()
     assert hf.has("r") is False
-    assert hf.run("r").head is None
+    assert hf.latest("r") is hf.latest("r", sound=True) is hf.run("r").head is None
+    assert hf.checkpoints("r") == hf.prune("r", keep=1) == []
+    hf.delete_run("r")
 
 
 def test_newest_first_is_by_number_though_the_clock_jumps_back(hf):
@@ -328,8 +327,9 @@ def test_when_the_head_is_deleted_an_open_run_goes_on_from_the_one_before(hf):
     hf.delete(first.id, third.id)
     assert run.head is None
     assert hf.has("r") is False
+    assert hf.latest("r") is None
     with pytest.raises(NotFound):
-        hf.latest("r")
+        hf.latest("r", required=True)
     assert run.checkpoint(state=2).seq == 4
     assert hf.verify().sound
 
@@ -392,10 +392,10 @@ def test_a_disabled_holdfast_saves_nothing_and_says_so(store, caplog):
     hf = Holdfast(store, enabled=False)
     with caplog.at_level(logging.INFO, logger="holdfast"):
         cp = hf.run("r").checkpoint(state=1)
-    assert cp.saved is False
+    assert (bool(cp), cp.saved, cp.id, cp.seq, cp.run) == (False, False, "", 0, "r")
     assert "disabled" in repr(cp)
     assert "disabled" in caplog.text
-    for look in (lambda: cp.id, lambda: cp.section("state"), lambda: cp.seq, lambda: cp.record, lambda: cp.nonsense):
+    for look in (lambda: cp.section("state"), lambda: cp.record, lambda: cp.nonsense):
         with pytest.raises(UsageError, match="disabled"):
             look()
     assert not hf.has("r")

@@ -72,7 +72,7 @@ def main(arguments: list[str]) -> int:
     """Carry the issue on as far as it goes; return the exit code."""
     set_up()
     with holdfast.open() as hf:  # where holdfast.yaml says
-        is_over = hf.has(RUN) and hf.latest(RUN).summary.status == "completed"
+        is_over = hf.has(RUN) and hf.latest(RUN, required=True).summary.status == "completed"
         if hf.has(RUN) and not is_over and not may_go_on(hf, arguments[0] if arguments else ""):
             return holdfast.CannotResume.exit_code
         flow = load_flow("issue.yaml")

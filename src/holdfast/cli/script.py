@@ -78,7 +78,7 @@ def book_of(checkpoint: Checkpoint | None) -> Phases:
 def head_of(session: Session, run: str) -> Checkpoint:
     """Return a run's newest checkpoint; one that is damaged is passed over, and it is said."""
     try:
-        return session.hf.latest(run)
+        return session.hf.latest(run, required=True)
     except IntegrityError as error:
         session.out.warn(str(error))
         return session.hf.find(run)
@@ -88,7 +88,7 @@ def open_run(session: Session, run: str, *, workspace: str | None = None) -> Run
     """Open a run for one change, with its directory if it has one."""
     hf = session.open()
     if workspace is None and hf.has(run):
-        given = book_of(hf.latest(run)).metadata.get(_WORKSPACE)
+        given = book_of(hf.latest(run, required=True)).metadata.get(_WORKSPACE)
         workspace = str(session.root / given) if isinstance(given, str) else None
     return hf.run(run, workspace=workspace, waiting="leave")
 

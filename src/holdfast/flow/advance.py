@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 def stored_flow(hf: Holdfast, run: str) -> tuple[Flow, dict[str, Any]]:
     """Return the flow that a run follows and its parameters; UsageError if the run follows none."""
-    head = hf.latest(run)
+    head = hf.latest(run, required=True)
     if DEFINITION not in head.sections:
         raise UsageError(f"run {run!r} follows no flow, so it cannot be carried on from the store: run its program")
     try:
@@ -44,7 +44,7 @@ def stored_flow(hf: Holdfast, run: str) -> tuple[Flow, dict[str, Any]]:
 
 def _bring_files(hf: Holdfast, run: str, workspace: Path) -> None:
     """Fill a directory that is empty or not there with the run's files: it is carried on on another machine."""
-    head = hf.latest(run)
+    head = hf.latest(run, required=True)
     if WORKSPACE not in head.sections or (workspace.exists() and any(workspace.iterdir())):
         return
     workspace.mkdir(parents=True, exist_ok=True)

@@ -176,7 +176,7 @@ def preview(
     new = flow_digests(flow, _bound(name, flow, known, params), root)
     if hf is None or known is None:
         return foresee(None, flow, FlowDigests(), new)
-    return foresee(hf.latest(name), flow, digests_of(known.digests), new)
+    return foresee(hf.latest(name, required=True), flow, digests_of(known.digests), new)
 
 
 class KeptBefore(NamedTuple):
@@ -362,7 +362,7 @@ _BLANK = {AFRESH, WORKSPACE, "status", "waits", "journal", "error"}  # what a ru
 def _stored(hf: Holdfast, name: str) -> FlowRecord | None:
     """Return the definition that a run follows, None if it is new; UsageError if it is no flow's run."""
     try:
-        head = hf.latest(name)
+        head = hf.latest(name, required=True)
     except NotFound:
         return None
     if DEFINITION not in head.sections:
@@ -390,7 +390,7 @@ def _over(
     """Return how a run ended that has nothing left to do, None if it can be carried on."""
     if known is None:
         return None
-    head = hf.latest(name)
+    head = hf.latest(name, required=True)
     status = head.summary.status
     changes = compare_flows(digests_of(known.digests), flow_digests(flow, values, root))
     ending: Ending = "cancelled" if status == "cancelled" else "completed"

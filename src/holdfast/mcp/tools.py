@@ -169,7 +169,7 @@ class RecoveryTools:
     def plan_undo(self, run: str) -> dict[str, Any]:
         """Ask to undo the last recovery of a run: the answer has a token, as that of plan_recovery."""
         with self._scope.reading() as hf:
-            head = hf.latest(self._scope.run(hf, run)).id
+            head = hf.latest(self._scope.run(hf, run), required=True).id
         lines = (f"run {run}: go back to before its last recovery, files too (its head is {head})",)
         return answer({"plan": lines, **self._asked("undo", run, lines, head)})
 
@@ -181,7 +181,7 @@ class RecoveryTools:
             raise UsageError("this plan is of a run outside of this server's scope")
         with self._scope.writing() as hf:
             if pending.kind == "undo":
-                if hf.latest(pending.run).id != pending.body:
+                if hf.latest(pending.run, required=True).id != pending.body:
                     raise UsageError(f"run {pending.run} moved since: make a new plan")
                 result = hf.undo(pending.run, workspace=self._scope.root)
             else:

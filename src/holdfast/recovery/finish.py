@@ -85,7 +85,7 @@ def recorded_workspace(hf: Holdfast, run: str) -> str | None:
     plan = _intent_at_head(hf, run)
     if plan is not None:
         return plan.request.workspace
-    head = hf.latest(run)
+    head = hf.latest(run, required=True)
     done = read_record(head.section(SECTION)) if SECTION in head.sections else None
     return done.workspace or None if done is not None else None
 

@@ -189,7 +189,9 @@ class FileHistory:
 
     @cached_property
     def _steps(self) -> list[dict[str, Any]]:
-        return [one for one in steps_of(self._hf.latest(self.run)) if isinstance(one, dict) and "step" in one]
+        return [
+            one for one in steps_of(self._hf.latest(self.run, required=True)) if isinstance(one, dict) and "step" in one
+        ]
 
     def _edits(self, record: CheckpointRecord) -> dict[str, str]:
         checkpoint = self._hf.opened(record)

@@ -58,7 +58,7 @@ def plan_undo(
     """Return what going back to before the last recovery would do; UsageError if there was none."""
     from holdfast.workspace.decide import Decisions  # noqa: PLC0415 - only a recovery pays for it
 
-    head = hf.latest(run)
+    head = hf.latest(run, required=True)
     done = read_record(head.section(SECTION)) if SECTION in head.sections else None
     if done is None or done.undo is None:
         if is_undo_point(head.record):

@@ -84,6 +84,20 @@ def verify(
     return msgspec.structs.replace(report, faults=(*report.faults, *lost)) if lost else report
 
 
+def verify_checkpoint(store: Store, checkpoint: str) -> Report:
+    """Check one checkpoint: its own record, its link to the one before, and everything that it holds."""
+    try:
+        record = store.checkpoint(checkpoint)
+    except (NotFound, IntegrityError) as error:
+        return Report(
+            runs=0,
+            checkpoints=1,
+            chunks=0,
+            faults=(Fault(kind="checkpoint", detail=str(error), checkpoint=checkpoint),),
+        )
+    return _silent(store).report_of(record)
+
+
 def faults_in(
     store: Store, record: CheckpointRecord, *, since: CheckpointRecord | None = None, without: Container[str] = ()
 ) -> list[Fault]:
@@ -164,6 +178,11 @@ class _Check:
             faults=tuple(faults),
             notes=tuple(self._notes),
         )
+
+    def report_of(self, record: CheckpointRecord) -> Report:
+        """Check one checkpoint."""
+        faults = (*self._link(record, {}), *self.sections(record))
+        return Report(runs=0, checkpoints=1, chunks=len(self._bad), faults=faults, notes=tuple(self._notes))
 
     def _medium(self) -> Iterator[Fault]:
         for line in self._store.medium.check():

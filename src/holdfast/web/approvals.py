@@ -35,7 +35,7 @@ def inbox(handle: Handle, overview: Overview) -> dict[str, Any]:
 def evidence(handle: Handle, run: str) -> dict[str, Any]:
     """Return what an answer can be based on: files since the last answer, gates, budgets."""
     try:
-        head = handle.hf.latest(run)
+        head = handle.hf.latest(run, required=True)
         base = _since(handle, head)
         told: dict[str, Any] = {
             "head": f"{run}@{head.seq}",

@@ -85,7 +85,7 @@ def run(desk: Desk, handle: Handle, ask: Ask) -> Any:
     lease = hf.store.leases.running(name)
     told["owner"] = lease.owner if lease is not None else None
     try:
-        head = hf.latest(name)
+        head = hf.latest(name, required=True)
         told["head_row"] = history.row_document(hf, head.record, head=head.id)
         told["recovery"] = plain(head.recovery)
         told["why"] = _why(handle, head)

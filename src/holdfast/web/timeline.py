@@ -23,7 +23,7 @@ _LOOKED_AT = 200
 def timeline(handle: Handle, run: str) -> dict[str, Any]:
     """Return the lanes of a run as it stands now; what is under way has no end."""
     hf = handle.hf
-    present = hf.latest(run)
+    present = hf.latest(run, required=True)
     sections = {
         name: handle.clean(present.plain_section(name), name)
         for name in ("phases", "agents", "graph", "waits")

@@ -131,7 +131,7 @@ def _phases(session: Session) -> Iterator[Offer]:
 
     from holdfast.cli import phase_book, script  # noqa: PLC0415
 
-    book = script.book_of(session.hf.latest(script.meant_run(session, Namespace(run=None))))
+    book = script.book_of(session.hf.latest(script.meant_run(session, Namespace(run=None)), required=True))
     left = phase_book.left(book)
     for name in [*left, *(one for one in book.order if one not in left)]:
         state = book.phases.get(name)

@@ -83,7 +83,7 @@ def _play(folder: Path, session: Session) -> dict[str, object]:
     if killed.returncode != -signal.SIGKILL:
         raise UsageError(f"the agent ended with {killed.returncode} instead of being killed: {killed.stderr[-500:]}")
     hf = session.open(str(folder / ".holdfast"))
-    kept = hf.latest(_RUN).summary.steps
+    kept = hf.latest(_RUN, required=True).summary.steps
     out.line(f"  killed. Kept: {kept} steps, {hf.stats().checkpoints} checkpoints, and its files.")
     _title(out, "2. The same program is started again: it goes on, and pays for no step twice")
     again = _agent(folder, out)
@@ -117,7 +117,7 @@ def _ruin_and_restore(folder: Path, hf: Holdfast) -> bool:
     before = story.read_bytes()
     story.write_text("ruined\n")
     run = hf.run(_RUN, workspace=folder)
-    run.workspace.restore(run.workspace.plan(hf.latest(_RUN), decisions=Decisions(edits="take")))
+    run.workspace.restore(run.workspace.plan(hf.latest(_RUN, required=True), decisions=Decisions(edits="take")))
     return story.read_bytes() == before
 
 

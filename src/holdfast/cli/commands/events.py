@@ -74,7 +74,7 @@ def _follow(run: str, limit: int | None, session: Session) -> int:
                 out.line(*_line(one))
         seen = len(found)
         out.flush()
-        if session.hf.has(run) and session.hf.latest(run).summary.status in _OVER:
+        if session.hf.has(run) and session.hf.latest(run, required=True).summary.status in _OVER:
             return 0
 
 

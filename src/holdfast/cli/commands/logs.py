@@ -70,7 +70,7 @@ def _follow(run: str, folder: Path, arguments: Namespace, session: Session) -> i
     out = session.out
     tails: dict[str, Tail] = {}
     while True:
-        is_over = session.hf.latest(run).summary.status in _OVER
+        is_over = session.hf.latest(run, required=True).summary.status in _OVER
         for one in _chosen(folder, arguments.task):
             is_new = one.task not in tails
             lines = tails.setdefault(one.task, Tail(one.path)).lines(is_last=is_over)

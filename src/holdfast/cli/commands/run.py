@@ -209,7 +209,7 @@ def _import(modules: list[str], *, beside: Path) -> None:
 
 def _is_begun(hf: Holdfast, run: str) -> bool:
     try:
-        return hf.has(run) and hf.latest(run).sections != ("recovery",)
+        return hf.has(run) and hf.latest(run, required=True).sections != ("recovery",)
     except IntegrityError:
         return True
 
