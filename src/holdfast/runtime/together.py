@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
+_SLICE_S = 0.25
+
 
 def together(calls: Sequence[Callable[[], object]], limit: int, name: str = "together") -> None:
     """Make all calls, up to `limit` at once; after an error no more are begun, and it is raised when all have ended.
@@ -27,12 +29,21 @@ def together(calls: Sequence[Callable[[], object]], limit: int, name: str = "tog
     for thread in threads:
         thread.start()
     try:
-        for thread in threads:
-            thread.join()
+        _join(threads)
     finally:
         crew.is_over = True
     if crew.errors:
         raise crew.errors[0]
+
+
+def _join(threads: Sequence[threading.Thread]) -> None:
+    """Wait until all threads have ended, in slices.
+
+    A signal that another thread received, or that came just before the wait, does not end it: Ctrl+C was lost so.
+    """
+    for thread in threads:
+        while thread.is_alive():
+            thread.join(_SLICE_S)
 
 
 class _Crew:
@@ -75,8 +86,7 @@ def run_in_order(needs: Mapping[str, Collection[str]], do: Callable[[str], bool]
         for thread in threads:
             thread.start()
         try:
-            for thread in threads:
-                thread.join()
+            _join(threads)
         finally:
             crew.stop()
     if crew.errors:
