@@ -21,9 +21,8 @@ from holdfast.errors import StepTimeout, UsageError
 from holdfast.runtime.awaited import call_home
 from holdfast.runtime.calls import Call, Kept
 from holdfast.runtime.leaving import is_leaving
-from holdfast.runtime.parts import step_options
 from holdfast.runtime.patience import watch_for
-from holdfast.runtime.steps import bare, prepared
+from holdfast.runtime.steps import bare, prepared, step_options
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -214,7 +213,7 @@ class AsyncRun(_Block):
             on_unknown=on_unknown,
             wrote_files=wrote_files,
             store=store,
-            phase=run.current_phase,
+            phase=run.host.current_phase,
         )
         has_key = options.effect is not None
         step = await settled(prepared, run, name, call, args, named, version=version, after=after, has_key=has_key)

@@ -39,7 +39,7 @@ from holdfast.model.sections import WORKSPACE
 from holdfast.recovery.facade import RecoveryFacade
 from holdfast.recovery.record import is_undo_point
 from holdfast.retain.policy import check_policy, policy_by_hand
-from holdfast.runtime.parts import Services, Waiting
+from holdfast.run_recorder import Services
 from holdfast.settings.file import check_settings, find_settings, load_settings, located, project_settings
 from holdfast.settings.outside import read_key, refill
 from holdfast.settings.values import Settings, merged
@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from holdfast.run import Run
     from holdfast.runtime.audit import Event, Savings
     from holdfast.runtime.lease import LeaseKeeper
+    from holdfast.runtime.waits import Waiting
     from holdfast.store.api import StoreStats
     from holdfast.store.keys import StoreKeys
     from holdfast.store.mirror import Mirror
@@ -200,13 +201,12 @@ class Holdfast(RecoveryFacade):
 
     def open_run(self, run: str) -> Run | None:
         """Return this run's open handle, None if there is none or more than one."""
-        opened = [one for one in self._open_runs if one.id == run and not one.is_closed]
+        opened = [one for one in self._open_runs if one.id == run and not one.host.is_closed]
         return opened[0] if len(opened) == 1 else None
 
     def watch(self, run: Run) -> Watch:
         """Return what watches over a run while it is open."""
-        from holdfast.capture.redact import RedactingPacker  # noqa: PLC0415 - loaded when it is used
-        from holdfast.capture.watch import Watch  # noqa: PLC0415
+        from holdfast.capture.watch import Watch  # noqa: PLC0415 - loaded when it is used
         from holdfast.retain.reader import second_way_in  # noqa: PLC0415
         from holdfast.retain.worker import RetentionWorker  # noqa: PLC0415
 
@@ -223,14 +223,10 @@ class Holdfast(RecoveryFacade):
             )
             self._retention.add(worker)
         return Watch(
-            run.id,
+            run.recorder,
             self._watch_options,
-            take=run.take,
-            append=run._append,  # noqa: SLF001 - the run's own watch
-            head=lambda: run.head_record,
             clock=self._clock,
             monotonic=self._monotonic,
-            clean=RedactingPacker(self.types, self._rules).text if self._rules is not None else str,
             housekeeper=worker,
             entry_check=lambda: self._entered(run),
             has_workspace=run.has_workspace,
@@ -249,7 +245,7 @@ class Holdfast(RecoveryFacade):
         from holdfast.recovery.verdict import Freshness, freshness_of  # noqa: PLC0415
 
         freshness = self._freshness.get(run) or freshness_of(self, Freshness())
-        return OpenRun(self, run, freshness=freshness, calls=run.calls_under_way)
+        return OpenRun(self, run, freshness=freshness, calls=run.host.calls_under_way)
 
     def services(self, run: str) -> Services:
         """Return what the parts of a run need of the engine."""

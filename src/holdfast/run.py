@@ -1,67 +1,86 @@
-"""A run, open for taking checkpoints."""
+"""A run, open for work: the facade over its recorder, its watch and its parts."""
 
 from __future__ import annotations
 
-import logging
-import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
-from holdfast.capture.marks import checked_marks, checked_text
-from holdfast.capture.sections import gather, is_runs_own
-from holdfast.capture.writer import RecordDraft
-from holdfast.checkpoint import Checkpoint, NotSaved
 from holdfast.errors import UsageError
-from holdfast.journal.entry import NOTED, SAVED, body_of, make_entry
 from holdfast.journal.run_log import RunLog
-from holdfast.model.checkpoint import Marks
-from holdfast.model.ids import check_section_name
-from holdfast.model.runtime_sections import LOG_TYPES
+from holdfast.model.runtime_sections import LOG_TYPES, Wait
 from holdfast.model.triggers import Trigger
-from holdfast.runtime.parts import RunParts, Waiting
+from holdfast.run_host import RunHost
+from holdfast.run_recorder import Recorder
+from holdfast.runtime.steps import prepared, step_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
     from datetime import datetime
-    from pathlib import Path
     from types import TracebackType
 
     from holdfast.capture.live import Live
-    from holdfast.capture.lock import RunLock
     from holdfast.capture.protection import Protection
-    from holdfast.capture.writer import Bring, Writer
+    from holdfast.capture.writer import RecordDraft, Writer
+    from holdfast.checkpoint import Checkpoint
     from holdfast.engine import Holdfast
     from holdfast.model.checkpoint import CheckpointRecord
     from holdfast.model.rules import Rules
+    from holdfast.model.runtime_sections import Reply
+    from holdfast.model.sections import Replan
     from holdfast.run_files import RunFiles
+    from holdfast.runtime.agents import Agents
+    from holdfast.runtime.budget import Budget
+    from holdfast.runtime.calls import Calls, OnUnknown
+    from holdfast.runtime.context import Context
+    from holdfast.runtime.gates import Gates
+    from holdfast.runtime.graph import TaskGraph
+    from holdfast.runtime.knowledge import Knowledge
     from holdfast.runtime.lease import LeaseKeeper
-    from holdfast.store.tables import LineRow
+    from holdfast.runtime.machine import StateMachine
+    from holdfast.runtime.mailbox import Mailbox
+    from holdfast.runtime.phase import Phase
+    from holdfast.runtime.phases import Phases
+    from holdfast.runtime.status import RunStatus
+    from holdfast.runtime.subject import Subject
+    from holdfast.runtime.team import Team
+    from holdfast.runtime.waits import Waiting, Waits
 
-_log = logging.getLogger("holdfast")
+T = TypeVar("T")
+_LONGEST_ID = 2_000
 
 
-class Run(RunParts):
+class Run:
     """One writer's handle on a run; two handles on one run are two writers, and the slower one gets HeadMoved.
 
     In a `with` block it holds the run's lease: no other process moves the run meanwhile.
     """
 
     def __init__(self, holdfast: Holdfast, run: str, writer: Writer, *, waiting: Waiting = "block") -> None:
-        super().__init__(run, holdfast.services(run), waiting=waiting)
+        self.id = run
+        services = holdfast.services(run)
+        self.recorder = Recorder(holdfast, run, writer, services)
         self._holdfast = holdfast
         self._writer = writer
         self._watch = holdfast.watch(self)
-        self._packer = holdfast.journal_packer()
-        self._packing = threading.Lock()
-        self._added: list[RecordDraft] = []
-        self._found: dict[str, tuple[str, bytes] | None] = {}
-        self._had_calls: bool | None = None
-        self._calls_since = 0
-        self.records_stored = 0
-        self._known_present: Checkpoint | None = None
         self._lease: LeaseKeeper | None = None
-        self._old_error = False  # what ended the life before is no part of this one
+        root = self.workspace.path if self.has_workspace else None
+        self.host = RunHost(self.recorder, self._watch, services, root=root, waiting=waiting)
+        """The run as its parts see it."""
+        host, recorder = self.host, self.recorder
+        self.save, self.offer, self.record, self.note = host.save, host.offer, host.record, host.note
+        self.now, self.monotonic, self.sleep, self.keep = host.now, host.monotonic, host.sleep, host.keep
+        self.pack, self.unpack = host.pack, host.unpack
+        self.add_record, self.find_record = host.add_record, host.find_record
+        self.begin_call, self.begin_retry, self.charge = host.begin_call, host.begin_retry, host.charge
+        self.wait_for, self.is_waiting_for, self.resolve = host.wait_for, host.is_waiting_for, host.resolve
+        self.check_open, self.watched, self.raise_cancelled = host.check_open, host.watched, host.raise_cancelled
+        self.attach, self.go_back_to, self.ignore_inbox = host.attach, host.go_back_to, host.ignore_inbox
+        self.reload, self.journal = recorder.reload, recorder.journal
+        self.restore_registered = recorder.restore_registered
+        self.lock = self.recorder.lock
+        """Held while a checkpoint is taken; hold it yourself while registered state is changed in several steps."""
 
     def checkpoint(
         self,
@@ -85,228 +104,12 @@ class Run(RunParts):
         `drop`. A run with a workspace captures it too, unless `files` is False. With `onto` the run goes back: the new
         checkpoint is taken on that one instead of the head, or on nothing.
         """
-        self.check_open("no checkpoint was taken")
-        values = given = gather(known_sections, sections)
-        try:
-            trigger = Trigger(trigger)
-        except ValueError:
-            raise UsageError(f"unknown trigger {trigger!r}: use one of {', '.join(Trigger)}") from None
-        marks = checked_marks(Marks(pinned=pinned, label=label))
-        dropped = _checked_drop(drop, values)
-        checked_text("reason", reason)
-        if not self._holdfast.enabled:
-            _log.info("run %s: checkpointing is disabled, nothing was saved", self.id)
-            return NotSaved(self.id, trigger.value, reason)
-        watch = self._watch
-        with watch.lock:
-            if onto is not None:
-                watch.live.forget()
-            if self._old_error and "error" not in values:
-                dropped.append("error")
-            try:
-                trusted = watch.live.trusted - values.keys()
-                base = onto if isinstance(onto, Checkpoint) else self._present if onto is None else None
-                steps = base.summary.steps + (self._calls_since if onto is None else 0) if base is not None else 0
-                if base is not None:  # what the journal has and no object of this process gives comes from there
-                    skipped = {*dropped, *(watch.live.names if onto is None else ())}
-                    after = {name: value for name, value in base.journaled_sections().items() if name not in skipped}
-                    values = {**after, **values}
-                values = {**watch.live.snapshots(without=[*values, *dropped]), **values}
-                replaced = [name for name in (*given, *dropped) if is_runs_own(name)]
-                entry = self._entry(trigger, reason, phase, replaced=replaced, goes_back=onto is not None)
-                added = self._added[:] if onto is None else []
-                record = self._writer.take(
-                    values,
-                    drop=dropped,
-                    trigger=trigger.value,
-                    reason=reason,
-                    marks=marks,
-                    with_files=files,
-                    phase=phase,
-                    onto=onto.record if isinstance(onto, Checkpoint) else onto,
-                    ranges=onto.ranges if isinstance(onto, Checkpoint) else None,
-                    trusted=trusted,
-                    records=[*added, *calls, *([entry.draft] if entry else [])],
-                    steps=steps + len(added) + len(calls),
-                    consumed=self._consumed,
-                    run_changes=self._run_changes(),
-                )
-                if trigger is Trigger.PHASE_COMPLETE:
-                    self._holdfast.read_back(record)
-            except Exception as error:
-                self._writer.forget()  # one that was read back damaged must be stored again, not referred to
-                watch.failed(error)
-                raise
-            self._old_error = False
-            watch.live.stored()
-            self._entry_is_stored(entry)
-            self._records_are_stored(len(added))
-            watch.live.journal_whole(replaced)
-            self._known_present, self._calls_since = self._holdfast.opened(record), 0
-            made = self._known_present
-            watch.succeeded(record)
-        self._holdfast.mirror(made)
-        return made
-
-    def _append(self, *, trigger: Trigger, reason: str, phase: str | None = None) -> bool:
-        """Make durable what changed, without a checkpoint; nothing is written if nothing did."""
-        if not self._holdfast.enabled:
-            return True
-        watch = self._watch
-        with watch.lock:
-            try:
-                entry = self._entry(trigger, reason, phase)
-                added = self._added[:]
-                records = [*added, *([entry.draft] if entry else [])]
-                if records:
-                    self._writer.append(*records, consumed=self._consumed, run_changes=self._run_changes())
-            except Exception as error:
-                watch.failed(error)
-                raise
-            self._entry_is_stored(entry)
-            if records:
-                self._records_are_stored(len(added))
-                watch.recorded()
-        return True
-
-    def pack(self, value: Any, what: str) -> bytes:
-        """Return a value as the journal keeps it, without secrets; ValueRefused if it cannot be stored."""
-        with self._packing:
-            begin = getattr(self._packer, "begin", None)
-            if begin is not None:
-                begin("steps")
-            return self._packer.pack(value, what)
-
-    def unpack(self, data: bytes, what: str) -> Any:
-        """Return a packed value."""
-        return self._services.unpack(data, what)
-
-    def add_record(self, kind: str, path: str, body: bytes) -> int:
-        """Let the journal get a record with the next commit; return how many there are with it."""
-        with self._watch.lock:
-            self._found[path] = (kind, body)
-            if self._holdfast.enabled:
-                self._added.append(RecordDraft(kind, path, body))
-            return self.records_stored + len(self._added)
-
-    def find_record(self, path: str) -> tuple[str, bytes] | None:
-        """Return kind and body of the newest record of a path, stored or added."""
-        if path not in self._found:
-            line = self._line() if self._holdfast.enabled and self._has_stored_calls else None
-            record = None if line is None else self._holdfast.store.journal.newest(line, path)
-            found = None if record is None else (record.kind, body_of(record, self._holdfast.store))
-            with self._watch.lock:
-                self._found.setdefault(path, found)
-        return self._found[path]
-
-    @property
-    def _has_stored_calls(self) -> bool:
-        """Whether the store may have calls that this handle does not know: not in a run that it began."""
-        if self._had_calls is None:
-            self._had_calls = self._present.summary.steps > 0
-        return self._had_calls
-
-    def _stored_notes(self) -> list[dict[str, Any]]:
-        return self._holdfast.present(self.id, self._writer.head).notes
-
-    def _entry_is_stored(self, entry: _JournalEntry | None) -> None:
-        if entry is not None:
-            self._watch.live.journaled(entry.after)
-            del self._notes[: entry.notes]
-
-    def _forget_records(self) -> None:
-        """Look calls up again: the run stands elsewhere than this handle knew."""
-        self._found.clear()
-        self._had_calls = None
-        self._added.clear()
-        self._calls = None
-
-    def _records_are_stored(self, count: int) -> None:
-        del self._added[:count]
-        self.records_stored += count
-        self._calls_since += count
-
-    def _append_if_possible(self, *, trigger: Trigger, reason: str, phase: str | None = None) -> bool:
-        return self._watch.append(trigger, reason, phase=phase)
-
-    def log(self, name: str) -> RunLog:
-        """Return a log of the run: a growing collection whose items are durable as they are appended.
-
-        It is part of every checkpoint, costs what is appended, and goes back with the run.
-        """
-        if name in LOG_TYPES:
-            raise UsageError(f"{name!r} is a log that the run keeps of itself: choose another name")
-        return RunLog(self._holdfast.store, self._packer, name, self._line, self._append_records)
-
-    def _line(self) -> LineRow | None:
-        return self._writer.line or self._holdfast.store.line(self.id)
-
-    def _append_records(self, kind: str, path: str, make: Callable[[], list[bytes]]) -> None:
-        """Add records of one kind and path; their bodies are made where nobody can come between."""
-        self.check_open(f"nothing was added to {path}")
-        if not self._holdfast.enabled:
-            return
-        with self._watch.lock:
-            try:
-                added = self._added[:]
-                self._writer.append(*added, *(RecordDraft(kind, path, body) for body in make()))
-            except Exception as error:
-                self._watch.failed(error)
-                raise
-            self._records_are_stored(len(added))
-            self._watch.recorded()
-
-    def _entry(
-        self,
-        trigger: Trigger,
-        reason: str,
-        phase: str | None,
-        *,
-        replaced: Sequence[str] = (),
-        goes_back: bool = False,
-    ) -> _JournalEntry | None:
-        """Return what changed since the journal last had it, as a record; None if nothing did.
-
-        Sections of the run's own that are `replaced` by hand, and going back, are told by the checkpoint alone.
-        """
-        deltas, after = self._watch.live.changes()
-        for name in replaced:
-            deltas.pop(name, None)
-        is_whole = not replaced and not goes_back
-        notes = self._notes[:]
-        if not deltas and not notes and is_whole:
-            return None
-        clean = getattr(self._packer, "text", str)
-        body = make_entry(
-            self._packer, trigger=trigger.value, reason=clean(reason), phase=phase, notes=notes, parts=deltas,
-            is_whole=is_whole, begin=getattr(self._packer, "begin", None),
+        self.host.check_open("no checkpoint was taken")
+        made: Checkpoint = self._watch.checkpoint(
+            trigger=trigger, reason=reason, label=label, pinned=pinned, sections=sections, drop=drop, files=files,
+            phase=phase, onto=onto, calls=calls, **known_sections,
         )  # fmt: skip
-        draft = RecordDraft(SAVED, NOTED if notes else "", body)
-        return _JournalEntry(draft, after, len(notes))
-
-    def _run_changes(self) -> dict[str, Any]:
-        """Return what the run's row shows of it."""
-        status = self._parts.get("status")
-        return {} if status is None or status.status is None else {"status": status.status}
-
-    @property
-    def _consumed(self) -> int | None:
-        """The number of the last inbox entry that was taken in."""
-        waits = self._parts.get("waits")
-        return None if waits is None else waits.taken_in
-
-    def _ended(self) -> None:
-        self._watch.ended()
-
-    def _journal(self, section: str, value: Any) -> None:
-        self._watch.live.journal(section, value)
-
-    @property
-    def _present(self) -> Checkpoint:
-        """How the run stood when this handle last read it: its head and what the journal has since."""
-        if self._known_present is None:
-            self._known_present, self._calls_since = self._holdfast.present(self.id, self._writer.head), 0
-        return self._known_present
+        return made
 
     def maybe_checkpoint(
         self,
@@ -323,16 +126,8 @@ class Run(RunParts):
 
         A failure does not stop the work unless the settings say so: it is warned about, and `unprotected_since` tells.
         """
-        if not self._holdfast.enabled:
-            return None
         taken: Checkpoint | None = self._watch.maybe(
-            event,
-            reason=reason,
-            phase=phase,
-            details=details or {},
-            sections=sections,
-            files=files,
-            **known_sections,
+            event, reason=reason, phase=phase, details=details or {}, sections=sections, files=files, **known_sections
         )
         return taken
 
@@ -347,107 +142,244 @@ class Run(RunParts):
 
         A quiet one is stored with every checkpoint, but alone is no reason for the timer to take one.
         """
-        with self._watch.lock:
-            self._watch.live.register(section, live, quiet=quiet)
+        with self.lock:
+            self.recorder.live.register(section, live, quiet=quiet)
 
     def unregister(self, section: str) -> None:
         """Leave a registered object out from now on; its section is carried over as it is."""
-        with self._watch.lock:
-            self._watch.live.unregister(section)
+        with self.lock:
+            self.recorder.live.unregister(section)
 
-    def take(self, *, trigger: Trigger, files: bool | None = None, **given: Any) -> Checkpoint:
-        """Take an automatic checkpoint; the workspace is captured where the settings say that it pays."""
-        wanted = self._watch.rules.of(trigger).files if files is None else files
-        return self.checkpoint(trigger=trigger, files=wanted, **given)
+    def log(self, name: str) -> RunLog:
+        """Return a log of the run: a growing collection whose items are durable as they are appended.
+
+        It is part of every checkpoint, costs what is appended, and goes back with the run.
+        """
+        if name in LOG_TYPES:
+            raise UsageError(f"{name!r} is a log that the run keeps of itself: choose another name")
+        recorder = self.recorder
+        return RunLog(self._holdfast.store, recorder.packer, name, recorder.line, self._append_records)
+
+    def _append_records(self, kind: str, path: str, make: Callable[[], list[bytes]]) -> None:
+        self.host.check_open(f"nothing was added to {path}")
+        self.recorder.append_records(kind, path, make)
+
+    def step(
+        self,
+        name: str,
+        call: Callable[..., T],
+        /,
+        *args: Any,
+        retries: int = 0,
+        backoff: float = 1.0,
+        retry_on: type[Exception] | tuple[type[Exception], ...] | Callable[[Exception], bool] | None = None,
+        timeout_s: float | None = None,
+        effect: str | bool | None = None,
+        on_unknown: OnUnknown | None = None,
+        wrote_files: bool = False,
+        store: Callable[[T], Any] | None = None,
+        version: str = "",
+        after: Sequence[str] = (),
+        **named: Any,
+    ) -> T:
+        """Do a piece of work once: its result is stored, and returned without doing it whenever it is called again.
+
+        The result holds while the arguments, the declared `version` and the results of the steps named in `after` are
+        the same; else the work is done again. Transient errors (or those of `retry_on`) are retried. A step with an
+        `effect` outside is recorded before it begins; if its end is missing after a crash, `on_unknown` decides: retry,
+        skip or ask (the default). `store` makes of the result what is kept of it. A generator's yields are progress.
+        """
+        self.host.check_open(f"step {name!r} was not done")
+        options = step_options(
+            retries=retries,
+            backoff=backoff,
+            retry_on=retry_on,
+            timeout_s=timeout_s,
+            effect=effect,
+            on_unknown=on_unknown,
+            wrote_files=wrote_files,
+            store=store,
+            phase=self.host.current_phase,
+        )
+        has_key = options.effect is not None
+        step = prepared(self.host, name, call, args, named, version=version, after=after, has_key=has_key)
+        return self.host.calls.call("step", name, step.work, options, **step.identity)  # type: ignore[no-any-return]
+
+    def parallel(self, calls: Mapping[str, Callable[[], T]], *, limit: int = 8, **options: Any) -> dict[str, T]:
+        """Do several steps at once, each kept as it settles; return their results by name.
+
+        All are let to settle before a failure is raised: alone, or as an ExceptionGroup.
+        """
+        from holdfast.runtime.parallel import run_parallel  # noqa: PLC0415
+
+        self.host.check_open("no step was done")
+        return run_parallel(
+            {name: partial(self.step, name, call, **options) for name, call in calls.items()}, limit=limit
+        )
+
+    def approve(
+        self,
+        question: str,
+        *,
+        options: Sequence[str] = ("approve", "reject"),
+        name: str | None = None,
+        until: datetime | None = None,
+        **details: Any,
+    ) -> Reply:
+        """Wait for a person's decision, over restarts; a rejection is an answer like any other."""
+        if not question or not options:
+            raise UsageError("approve() needs a question and at least one option")
+        wait = Wait(
+            id=name or f"approve:{question}"[:_LONGEST_ID],
+            kind="approval",
+            question=question,
+            options=tuple(options),
+            until=until,
+            details=details,
+        )
+        return self.host.wait_for(wait)
+
+    def wait_signal(self, name: str, *, until: datetime | None = None) -> Reply:
+        """Wait for a named signal; `hf.signal(run, name, value)` sends it, also before it is waited for."""
+        details = {"signal": name}
+        return self.host.wait_for(
+            Wait(id=f"signal:{name}", kind="signal", question=f"signal {name}", until=until, details=details)
+        )
+
+    def sleep_until(
+        self, when: datetime, *, name: str | None = None, kind: Literal["time", "cooldown"] = "time"
+    ) -> Reply:
+        """Wait for a time, over restarts; under the same name the time that was set first counts."""
+        if when.tzinfo is None:
+            raise UsageError(f"when={when!r}: give a time with its zone, such as datetime.now(UTC) + timedelta(...)")
+        name = name or f"time:{when.isoformat()}"
+        return self.host.wait_for(Wait(id=name, kind=kind, question=f"until {when}", until=when))
 
     @property
-    def _root(self) -> Path | None:
-        return self.workspace.path if self.has_workspace else None
+    def status(self) -> RunStatus:
+        """How the run stands."""
+        return self.host.status
 
-    def _save(
-        self, trigger: Trigger, reason: str, *, phase: str | None, files: bool | None, details: Mapping[str, Any]
-    ) -> bool:
-        if not self._holdfast.enabled:
-            return True
-        return self._watch.record(trigger, reason, phase=phase, files=files, details=details)
+    @property
+    def budget(self) -> Budget:
+        """What the run may spend, and has spent."""
+        return self.host.budget
 
-    def restore_registered(self, checkpoint: Checkpoint | None = None) -> list[str]:
-        """Give every registered object its state from a checkpoint, by default the head; all of them or none."""
-        source = checkpoint or self.head
-        if source is None:
-            return []
-        with self._watch.lock:
-            values = {name: source.section(name) for name in self._watch.live.names if name in source.sections}
-            return self._watch.live.restore(values)
+    @property
+    def phases(self) -> Phases:
+        """The phases of the run."""
+        return self._phases()
 
-    def begin_from(
-        self,
-        origin: Checkpoint,
-        *,
-        bring: Bring,
-        sections: Mapping[str, Any],
-        drop: Iterable[str],
-        reason: str,
-        label: str | None = None,
-        calls: Sequence[tuple[str, str, bytes]] | None = None,
-        notes: Sequence[Any] | None = None,
-    ) -> Checkpoint:
-        """Begin this run, which is new, from a checkpoint of another; `bring` gives the chunks that it needs of it.
+    def declare_phases(self, *order: str, plan: str | None = None, replan_limit: int = 2) -> Phases:
+        """Name the phases in their order, before any is entered."""
+        if self.host.has_part("phases"):
+            raise UsageError("the phases are in use already: declare them before the first run.phase() or run.phases")
+        return self._phases(order, plan=plan, replan_limit=replan_limit)
 
-        Its calls and notes are those of the other run, unless others are given.
-        """
-        values = gather({}, {**origin.journaled_sections(), **sections})
-        logs = [RecordDraft(kind, path, body) for kind, path, body in origin.log_records()]
-        made_calls = origin.call_records() if calls is None else calls
-        told = make_entry(
-            self._packer, trigger=Trigger.RECOVERY, reason=reason, phase=None, parts={}, is_whole=False,
-            notes=origin.notes if notes is None else notes,
-        )  # fmt: skip
-        logs.append(RecordDraft(SAVED, NOTED, told))
-        record = self._writer.take(
-            values,
-            drop=_checked_drop(drop, values),
-            trigger=Trigger.RECOVERY,
-            reason=reason,
-            marks=checked_marks(Marks(pinned=True, label=label)),
-            with_files=False,
-            phase=origin.summary.phase,
-            onto=origin.record,
-            bring=bring,
-            records=[*logs, *(RecordDraft(*one) for one in made_calls)],
-            steps=len(made_calls),
-            run_changes={"forked_from": origin.id},
-        )
-        self._known_present = None
-        self._watch.succeeded(record)
-        made = self._holdfast.opened(record)
-        self._holdfast.mirror(made)
+    def _phases(self, order: Sequence[str] = (), **options: Any) -> Phases:
+        from holdfast.runtime.phases import Phases  # noqa: PLC0415
+
+        return self.host.part("phases", lambda: Phases(self.host, order, root=self.host.root, **options))
+
+    def phase(self, name: str, *, label: str | None = None) -> Phase:
+        """Return a phase: `with run.phase("research"):` does it, `.is_due` tells whether it is still to be done."""
+        self.host.calls.begin_attempt(name)
+        return self.phases.phase(name, label=label)
+
+    def replan(self, phase: str, reason: str) -> Replan:
+        """Count that a phase is planned anew; ReplanLimit when that was done too often."""
+        return self.phases.replan(phase, reason)
+
+    def machine(self, **declared: Any) -> StateMachine:
+        """Declare the run's state machine (`states=`, `transitions=`, `guards=`), where it stood."""
+        from holdfast.runtime.machine import StateMachine  # noqa: PLC0415
+
+        return self.host.part("workflow", lambda: StateMachine(self.host, **declared))
+
+    @property
+    def agents(self) -> Agents:
+        """The agents of the run, and what became of their calls."""
+        from holdfast.runtime.agents import Agents  # noqa: PLC0415
+
+        return self.host.part("agents", lambda: Agents(self.host))
+
+    @property
+    def context(self) -> Context:
+        """What the run is about and has learned."""
+        from holdfast.runtime.context import Context  # noqa: PLC0415
+
+        return self.host.part("context", lambda: Context(self.host, root=self.host.root))
+
+    @property
+    def knowledge(self) -> Knowledge:
+        """What was injected into the run, and what it found out."""
+        from holdfast.runtime.knowledge import Knowledge  # noqa: PLC0415
+
+        return self.host.part("knowledge", lambda: Knowledge(self.host))
+
+    @property
+    def mailbox(self) -> Mailbox:
+        """Messages between the agents, and their conflicts."""
+        from holdfast.runtime.mailbox import Mailbox  # noqa: PLC0415
+
+        return self.host.part("messages", lambda: Mailbox(self.host))
+
+    @property
+    def team(self) -> Team:
+        """Who works on the run."""
+        from holdfast.runtime.team import Team  # noqa: PLC0415
+
+        return self.host.part("team", lambda: Team(self.host))
+
+    @property
+    def subject(self) -> Subject:
+        """What the run works on."""
+        from holdfast.runtime.subject import Subject  # noqa: PLC0415
+
+        return self.host.part("subject", lambda: Subject(self.host))
+
+    def graph(self, name: str = "graph") -> TaskGraph:
+        """Return a task graph of the run: new, or where it stood."""
+        from holdfast.runtime.graphs import Graphs  # noqa: PLC0415
+
+        return self.host.part("graph", lambda: Graphs(self.host)).graph(name)
+
+    @property
+    def gates(self) -> Gates:
+        """Tasks that must pass their gates."""
+        from holdfast.runtime.gates import Gates  # noqa: PLC0415
+
+        return self.host.part("gates", lambda: Gates(self.host))
+
+    def complete(self, detail: str = "") -> None:
+        """Say that the run has reached its end: nothing is left to resume."""
+        self.host.complete(detail)
+
+    @property
+    def calls(self) -> Calls:
+        """The calls of the run: its steps, agents, gates and tasks, each done once."""
+        return self.host.calls
+
+    @property
+    def waits(self) -> Waits:
+        """What the run waits for."""
+        return self.host.waits
+
+    def begin_from(self, origin: Checkpoint, **given: Any) -> Checkpoint:
+        """Begin this run, which is new, from a checkpoint of another, as `Recorder.begin_from` says."""
+        made = self.recorder.begin_from(origin, **given)
+        self._watch.taken(made.record)
         return made
 
-    def ignore_inbox(self) -> None:
-        """Take in nothing that others have said so far; stored with the next checkpoint."""
-        unread = self._services.read_inbox(0)
-        if unread:
-            self.waits.taken_in = unread[-1].number
-
-    def go_back_to(self, checkpoint: Checkpoint) -> None:
-        """Be as a checkpoint is: objects get its state, parts that it does not have are made anew when next used."""
-        with self._watch.lock:
-            self._known_present = checkpoint
-            self._forget_records()
-            self._forget_parts(checkpoint.sections, self.registered)
-            self.restore_registered(checkpoint)
-            self._watch.live.rebase()
-
     @property
-    def is_closed(self) -> bool:
-        """Whether it was closed."""
-        return self._is_closed
+    def records_stored(self) -> int:
+        """How many of the added records are stored."""
+        return self.recorder.records_stored
 
     @property
     def registered(self) -> tuple[str, ...]:
         """The sections that come from registered objects."""
-        return self._watch.live.names
+        return self.recorder.live.names
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -455,18 +387,13 @@ class Run(RunParts):
         if self._lease is not None:
             yield
             return
-        self._lease = self._holdfast.lease_keeper(self.id, self._lease_lost)
+        self._lease = self._holdfast.lease_keeper(self.id, self.host.lease_lost)
         try:
             self._writer.fence = self._lease.take()
             self.reload(rewinding=True)
             yield
         finally:
             self._give_back()
-
-    @property
-    def lock(self) -> RunLock:
-        """Held while a checkpoint is taken; hold it yourself while registered state is changed in several steps."""
-        return self._watch.lock
 
     @property
     def last_checkpoint_at(self) -> datetime | None:
@@ -476,12 +403,12 @@ class Run(RunParts):
     @property
     def protection(self) -> Protection:
         """Whether the position is saved, and why not."""
-        return self._watch.protection
+        return self.recorder.protection
 
     @property
     def unprotected_since(self) -> datetime | None:
         """When the first of the checkpoints failed that have not been made up for, None if all is saved."""
-        return self._watch.protection.since
+        return self.recorder.protection.since
 
     @property
     def triggers(self) -> Rules:
@@ -508,12 +435,12 @@ class Run(RunParts):
     def _take_over(self) -> None:
         """Take the lease, go to where the run stands, and store a run that is new."""
         if self._lease is None:
-            self._lease = self._holdfast.lease_keeper(self.id, self._lease_lost)
+            self._lease = self._holdfast.lease_keeper(self.id, self.host.lease_lost)
             self._writer.fence = self._lease.take()
         self._catch_up()
-        self._old_error = self._has("error")
+        self.recorder.drops_error = "error" in self.recorder.present.sections
         is_new = self._writer.head is None and not self._writer.number
-        self.begin()
+        self.host.begin()
         if is_new:
             self._watch.begin()
 
@@ -521,7 +448,7 @@ class Run(RunParts):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            self.end(error)
+            self.host.end(error)
             self._watch.leave(error)
         finally:
             self.close()
@@ -529,15 +456,9 @@ class Run(RunParts):
     def _catch_up(self) -> None:
         """Go to what another process did before it gave the lease back; parts that were looked at before follow."""
         known = self._writer.head_id, self._writer.number
-        self.reload()
-        if (self._writer.head_id, self._writer.number) == known:
-            return
-        present = self._present
-        with self._watch.lock:
-            self._forget_records()
-            self._forget_parts(present.sections, self.registered)
-            self._watch.live.restore({name: present.section(name) for name in self._parts})
-            self._watch.live.rebase()
+        self.recorder.reload()
+        if (self._writer.head_id, self._writer.number) != known:
+            self.host.follow()
 
     def _give_back(self) -> None:
         if self._lease is not None:
@@ -568,27 +489,18 @@ class Run(RunParts):
     @property
     def head(self) -> Checkpoint | None:
         """The checkpoint that the next one will be taken on."""
-        record = self._writer.head
-        return None if record is None else self._holdfast.present(self.id, record)
+        return self.recorder.head
 
     def close(self) -> None:
         """Give the lease back, end timer, signals and threads, and leave what is known of the workspace to the next.
 
         Closing twice is fine.
         """
-        self._is_closed = True
+        self.host.is_closed = True
         self._watch.stop()
         self._give_back()
         if self._writer.files is not None:
             self._writer.files.save_cache()
-
-    def reload(self, *, rewinding: bool = False) -> None:
-        """Go to the run's present head, wherever another writer moved it; a damaged one is refused unless rewinding."""
-        with self._watch.lock:
-            self._writer.reload(rewinding=rewinding)
-            self._known_present = None
-            self._had_calls = None
-            self._watch.live.forget()
 
     @property
     def owner(self) -> Holdfast:
@@ -597,21 +509,3 @@ class Run(RunParts):
 
     def __repr__(self) -> str:
         return f"<Run {self.id}>"
-
-
-class _JournalEntry(NamedTuple):
-    """A record of what changed, and what the journal has once it is stored."""
-
-    draft: RecordDraft
-    after: Mapping[str, Any]
-    notes: int
-
-
-def _checked_drop(drop: Iterable[str], given: Mapping[str, Any]) -> list[str]:
-    if isinstance(drop, str):
-        raise UsageError(f"drop={drop!r}: give a list of names, [{drop!r}]")
-    names = [check_section_name(name) for name in drop]
-    both = next((name for name in names if name in given), None)
-    if both is not None:
-        raise UsageError(f"section {both!r} is given and dropped at once")
-    return names

@@ -170,7 +170,7 @@ def test_cancelled_while_it_is_entered_a_run_gives_its_lease_back(place):
     async def main():
         hf = await AsyncHoldfast.open(place)
         run = await hf.run("r")
-        slowed(run.sync, "begin")
+        slowed(run.sync.host, "begin")
 
         async def enter():
             async with run:

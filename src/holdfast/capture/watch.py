@@ -1,6 +1,6 @@
-"""The automatic side of a run: what is registered, when a checkpoint is due, and what happens when one fails.
+"""The automatic side of a run: when a checkpoint is due, and what happens when one fails.
 
-It decides and reports; taking the checkpoint is a function that the run gives it.
+It decides and reports; the recorder below it stores.
 """
 
 from __future__ import annotations
@@ -12,12 +12,9 @@ import traceback
 import warnings
 from collections import Counter
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from holdfast.capture.live import LiveSections
-from holdfast.capture.lock import RunLock
-from holdfast.capture.protection import OnFailure, Protection, UnprotectedWarning, reason_of
+from holdfast.capture.protection import OnFailure, UnprotectedWarning
 from holdfast.capture.signals import SignalGuard
 from holdfast.capture.strategy import Position
 from holdfast.capture.timer import Timer
@@ -27,7 +24,11 @@ from holdfast.model.triggers import Trigger, checked_trigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from datetime import datetime
 
+    from holdfast.capture.live import LiveSections
+    from holdfast.capture.lock import RunLock
+    from holdfast.capture.protection import Protection
     from holdfast.capture.strategy import Condition
     from holdfast.model.checkpoint import CheckpointRecord
     from holdfast.model.rules import Rules
@@ -36,6 +37,30 @@ _log = logging.getLogger("holdfast")
 _WHATEVER_THE_STRATEGY = frozenset({Trigger.BEFORE_DESTRUCTIVE, Trigger.SHUTDOWN})
 """What the strategy does not decide, because it is the last chance; a switch does."""
 _SIGNAL_TRIGGERS = {signal.SIGINT: Trigger.USER_INTERRUPT, signal.SIGTERM: Trigger.SHUTDOWN}
+
+
+class Recording(Protocol):
+    """What stores the run that is watched."""
+
+    id: str
+    lock: RunLock
+    live: LiveSections
+    protection: Protection
+    is_ended: bool
+
+    @property
+    def is_enabled(self) -> bool:
+        """Whether anything is stored at all."""
+
+    @property
+    def head_record(self) -> CheckpointRecord | None:
+        """The record of the head."""
+
+    def checkpoint(self, *, trigger: Trigger | str, files: bool, **given: Any) -> Any:
+        """Store a checkpoint and return it."""
+
+    def append(self, *, trigger: Trigger, reason: str, phase: str | None = None) -> bool:
+        """Make durable what changed, without a checkpoint."""
 
 
 class Housekeeper(Protocol):
@@ -80,33 +105,23 @@ class Watch:
 
     def __init__(
         self,
-        run: str,
+        recorder: Recording,
         options: WatchOptions,
         *,
-        take: Callable[..., Any],
-        append: Callable[..., Any],
-        head: Callable[[], CheckpointRecord | None],
         clock: Callable[[], float],
         monotonic: Callable[[], float],
-        clean: Callable[[str], str],
         housekeeper: Housekeeper | None = None,
         entry_check: Callable[[], EntryCheck] | None = None,
         stored: Callable[[CheckpointRecord], object] = lambda _record: None,
         has_workspace: bool = False,
     ) -> None:
-        self.run = run
+        self.run = recorder.id
         self.rules = options.rules
         self.strategy = options.strategy
-        self.lock = RunLock()
-        self.live = LiveSections()
-        self.protection = Protection()
+        self._recorder = recorder
         self._options = options
-        self._take = take
-        self._append = append
-        self._head = head
         self._clock = clock
         self._monotonic = monotonic
-        self._clean = clean
         self._housekeeper = housekeeper
         self._has_workspace = has_workspace
         self._stored = stored
@@ -116,7 +131,6 @@ class Watch:
         self._taken = 0
         self._taken_at: float | None = None
         self._entered = False
-        self._is_ended = False
         self._over: SessionOver | None = None
         self._unsaid: list[str] = []
         self._lost: Conflict | Unprotected | None = None
@@ -126,15 +140,18 @@ class Watch:
     @property
     def last_checkpoint_at(self) -> datetime | None:
         """When the run's last checkpoint was taken, by whichever process."""
-        head = self._head()
+        head = self._recorder.head_record
         return head.envelope.created_at if head else None
 
-    def succeeded(self, record: CheckpointRecord) -> None:
-        """Note a checkpoint that is stored: the run is protected again."""
-        if self.protection.since is not None:
-            _log.warning("run %s is protected again by %s", self.run, record.envelope.id)
-        self.protection = Protection()
-        self._is_ended = False
+    def checkpoint(self, *, files: bool = True, **given: Any) -> Any:
+        """Take a checkpoint, and let timer, signals and housekeeping know of it."""
+        made = self._recorder.checkpoint(files=files, **given)
+        if made.saved:
+            self.taken(made.record)
+        return made
+
+    def taken(self, record: CheckpointRecord) -> None:
+        """Note a checkpoint that is stored."""
         self._taken += 1
         self._taken_at = self._monotonic()
         if self._guard is not None:
@@ -145,21 +162,10 @@ class Watch:
             self._housekeeper.note(record)
         self._stored(record)
 
-    def ended(self) -> None:
-        """Note that what was stored last says that the run is complete: there is nothing to add at its end."""
-        self._is_ended = True
-
-    def recorded(self) -> None:
-        """Note that what changed is in the journal."""
-        if self.protection.since is not None:
-            _log.warning("run %s is protected again by its journal", self.run)
-        self.protection = Protection()
-        self._is_ended = False
-
-    def failed(self, error: Exception) -> None:
-        """Note a checkpoint that could not be taken."""
-        now = datetime.fromtimestamp(self._clock(), UTC)
-        self.protection = self.protection.failed(self._clean(reason_of(error)), now)
+    def _take(self, *, trigger: Trigger, files: bool | None = None, **given: Any) -> Any:
+        """Take an automatic checkpoint; the workspace is captured where the rules say that it pays."""
+        wanted = self.rules.of(trigger).files if files is None else files
+        return self.checkpoint(trigger=trigger, files=wanted, **given)
 
     def maybe(
         self,
@@ -172,20 +178,30 @@ class Watch:
         **given: Any,
     ) -> Any:
         """Take a checkpoint if switches and strategy say so; return it, or None."""
+        if not self._recorder.is_enabled:
+            return None
         self.say()
         event = Event(trigger=checked_trigger(trigger), reason=reason, phase=phase, details=dict(details))
         why = self._why(event, asked=True)
         return None if why is None else self._attempt(event.trigger, why, phase=phase, files=files, **given)
 
     def record(
-        self, trigger: Trigger, reason: str, *, phase: str | None, files: bool | None, details: Mapping[str, Any]
+        self,
+        trigger: Trigger,
+        reason: str,
+        *,
+        phase: str | None = None,
+        files: bool | None = None,
+        details: Mapping[str, Any] | None = None,
     ) -> bool:
         """Make durable what changed: with a checkpoint where one is due, else in the journal alone.
 
         False if it failed and the work continues all the same.
         """
+        if not self._recorder.is_enabled:
+            return True
         self.say()
-        event = Event(trigger=trigger, reason=reason, phase=phase, details=dict(details))
+        event = Event(trigger=trigger, reason=reason, phase=phase, details=dict(details or {}))
         why = self._why(event, asked=bool(files))
         if why is None:
             return self.append(trigger, reason, phase=phase)
@@ -193,7 +209,7 @@ class Watch:
 
     def append(self, trigger: Trigger, reason: str, *, phase: str | None) -> bool:
         """Make durable what changed in the journal alone; False if it failed and the work continues all the same."""
-        return self._attempt(trigger, reason, phase=phase, do=self._append) is not None
+        return self._attempt(trigger, reason, phase=phase, do=self._recorder.append) is not None
 
     def _why(self, event: Event, *, asked: bool) -> str | None:
         """Return why a checkpoint is due for an event, None if none is: the one place that decides it."""
@@ -231,7 +247,7 @@ class Watch:
     def begin(self) -> None:
         """Store a run that is new before it does anything: others see it then, and can pause or cancel it."""
         files = True if self._has_workspace else None  # what was there before the run must not be in no checkpoint
-        self.record(Trigger.STATE_TRANSITION, "the run begins", phase=None, files=files, details={})
+        self.record(Trigger.STATE_TRANSITION, "the run begins", files=files)
 
     def enter(self) -> None:
         """Begin to watch: timer, signals, deadline, housekeeping; signals wait until all of it runs."""
@@ -240,9 +256,9 @@ class Watch:
         if self._make_check is not None:
             self._check = self._make_check()
             self._check.enter(self._save_entered, is_new=self._taken > 0)
-        with self.lock:
+        with self._recorder.lock:
             if options.signals:
-                self._guard = SignalGuard(self.lock, self._signalled)
+                self._guard = SignalGuard(self._recorder.lock, self._signalled)
                 self._guard.install()
             if options.automatic:
                 self._timer = Timer(
@@ -298,10 +314,10 @@ class Watch:
 
     def _final(self, error: BaseException | None) -> None:
         trigger, why = _ending(error)
-        if not self._has_something() or (self._is_ended and error is None):
+        if not self._has_something() or (self._recorder.is_ended and error is None):
             return
         is_due = self.rules.takes(trigger)
-        given: dict[str, Any] = {} if is_due else {"do": self._append}
+        given: dict[str, Any] = {} if is_due else {"do": self._recorder.append}
         if is_due and trigger is Trigger.ERROR_OCCURRED and error is not None:
             given["error"] = _failure(error)
         try:
@@ -318,16 +334,16 @@ class Watch:
         except (Conflict, Unprotected):
             raise  # another writer has the run: going on would be in vain
         except Exception as error:
-            _log.error("%s", self.protection.sentence(self.run))
-            refusal = self.protection.error(self.run, self._options.on_failure)
+            _log.error("%s", self._recorder.protection.sentence(self.run))
+            refusal = self._recorder.protection.error(self.run, self._options.on_failure)
             if refusal is not None:
                 raise refusal from error
-            warnings.warn(self.protection.sentence(self.run), UnprotectedWarning, stacklevel=4)
+            warnings.warn(self._recorder.protection.sentence(self.run), UnprotectedWarning, stacklevel=4)
             return None
 
     def _has_something(self) -> bool:
         """Tell whether anything was ever given to save."""
-        return bool(len(self.live)) or self._has_workspace or self._head() is not None
+        return bool(len(self._recorder.live)) or self._has_workspace or self._recorder.head_record is not None
 
     def _aside(self, trigger: Trigger, why: str, **given: Any) -> bool:
         """Take a checkpoint from a thread of ours; what goes wrong is raised in the user's own next call."""
@@ -336,30 +352,30 @@ class Watch:
         except Conflict as error:
             self._lost = error
         except Exception as error:  # noqa: BLE001 - kept, and raised or warned about in the user's own thread
-            _log.error("%s", self.protection.sentence(self.run))
-            refusal = self.protection.error(self.run, self._options.on_failure)
+            _log.error("%s", self._recorder.protection.sentence(self.run))
+            refusal = self._recorder.protection.error(self.run, self._options.on_failure)
             if isinstance(refusal, RunStopped):
                 refusal.__cause__ = error
                 self._lost = refusal
-            self._unsaid.append(self.protection.sentence(self.run))
+            self._unsaid.append(self._recorder.protection.sentence(self.run))
         else:
             return True
         return False
 
     def _tick(self) -> None:
-        if not self.rules.takes(Trigger.TIME_INTERVAL) or not (len(self.live) or self._has_workspace):
+        if not self.rules.takes(Trigger.TIME_INTERVAL) or not (len(self._recorder.live) or self._has_workspace):
             return
         since = self._since_last_s()
         if since is not None and since < (self._options.interval_s or 0) / 2:
             return
-        given = {} if len(self.live) else {"files": True}  # without them there would be nothing new in it
+        given = {} if len(self._recorder.live) else {"files": True}  # without them there would be nothing new in it
         self._aside(Trigger.TIME_INTERVAL, f"every {self._options.interval_s:g} s", **given)
 
     def _expire(self) -> None:
         if self.rules.takes(Trigger.SESSION_END) and self._has_something():
             self._aside(Trigger.SESSION_END, "the session's deadline is near")
-        saved = self._head()
-        where = f"saved as {saved.envelope.id}" if saved and self.protection.since is None else "not saved"
+        saved = self._recorder.head_record
+        where = f"saved as {saved.envelope.id}" if saved and self._recorder.protection.since is None else "not saved"
         self._over = SessionOver(self.run, where)
 
     def _signalled(self, number: int) -> bool:
@@ -367,7 +383,8 @@ class Watch:
         trigger = _SIGNAL_TRIGGERS.get(signal.Signals(number), Trigger.SESSION_END)
         if not (self.rules.takes(trigger) and self._has_something()):
             return False
-        return self._aside(trigger, f"{signal.Signals(number).name} received") and self.protection.since is None
+        is_taken = self._aside(trigger, f"{signal.Signals(number).name} received")
+        return is_taken and self._recorder.protection.since is None
 
     def _position(self, event: Event) -> Position:
         return Position(since_last_s=self._since_last_s(), checkpoints=self._taken, events=self._events[event.trigger])

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from holdfast.flow.result import Ending
     from holdfast.run import Run
     from holdfast.runtime.budget import BudgetWarning
-    from holdfast.runtime.parts import Waiting
+    from holdfast.runtime.waits import Waiting
 
 
 def run_flow(
@@ -102,7 +102,7 @@ def run_flow(
     outputs = OutputFiles.of(hf, name)
     hooks = HookSender(run, flow, Path(workspace or ".")) if flow.hooks != Hooks() else None
     report = Reporter(run, observer, outputs.take if outputs else None, hooks.take if hooks else None)
-    run.on_wait = report.tell_wait  # before it is entered: one that is paused waits there
+    run.host.on_wait = report.tell_wait  # before it is entered: one that is paused waits there
     runner: Runner | None = None
     try:
         with run:

@@ -15,7 +15,7 @@ from holdfast.recovery.find import locate
 from holdfast.recovery.fork import fork
 from holdfast.recovery.gather import steps_of
 from holdfast.recovery.line import RunLine
-from holdfast.runtime.parts import RunParts
+from holdfast.run import Run
 from holdfast.runtime.steps import step_identity
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ class ReplayRun:
         return result
 
 
-_STEP = signature(RunParts.step).parameters.values()
+_STEP = signature(Run.step).parameters.values()
 _OPTIONS = frozenset(each.name for each in _STEP if each.kind is Parameter.KEYWORD_ONLY)
 
 

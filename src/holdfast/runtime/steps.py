@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from blake3 import blake3
 
 from holdfast.errors import UsageError, ValueRefused
-from holdfast.runtime.calls import check_name, current_step
+from holdfast.runtime.attempt import Retry, is_transient
+from holdfast.runtime.calls import CallOptions, check_name, current_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -115,3 +116,20 @@ def _code_of(call: Callable[..., Any]) -> str:
     owner = function if hasattr(function, "__qualname__") else type(function)
     name = str(owner.__qualname__).rpartition("<locals>.")[2]
     return "<lambda>" if name.endswith("<lambda>") else name
+
+
+def step_options(
+    *,
+    retries: int = 0,
+    backoff: float = 1.0,
+    retry_on: type[Exception] | tuple[type[Exception], ...] | Callable[[Exception], bool] | None = None,
+    effect: str | bool | None = None,
+    **others: Any,
+) -> CallOptions:
+    """Return the options of a step as one value."""
+    if isinstance(retry_on, (type, tuple)):
+        kinds = retry_on
+        retry_on = lambda error: isinstance(error, kinds)  # noqa: E731
+    transient: Callable[[Exception], bool] = retry_on or is_transient
+    what = "an outside effect" if effect is True else effect or None
+    return CallOptions(retry=Retry(retries, backoff, transient=transient), effect=what, **others)

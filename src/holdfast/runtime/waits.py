@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from holdfast.runtime.status import RunStatus
     from holdfast.store.bell import Bell
 
+Waiting = Literal["block", "decide", "leave"]
+"""Where it must wait: block; leave what a person has to decide, and wait for times and the end of a pause; leave."""
 _LONGEST_SLEEP_S = 60.0  # so that a ring that was lost, or a clock that was set, is noticed
 _WORTH_LEAVING_S = 60.0  # a run that leaves where it waits sits a shorter cool-down out
 _TRIGGERS = {"budget": Trigger.BUDGET_WARNING}
@@ -45,7 +47,7 @@ class Waits:
         tell: Callable[[Wait, Reply | None], object],
         idle: Callable[[], AbstractContextManager[None]],
         raise_budget: Callable[[Item], object],
-        blocks: Literal["block", "decide", "leave"] = "block",
+        blocks: Waiting = "block",
     ) -> None:
         """Begin without a wait; `tell` hears of each one that has no answer yet, and of its answer.
 

@@ -623,7 +623,7 @@ def test_a_budget_is_raised_while_the_run_waits_for_it_in_a_block(place):
             if reply is None:
                 outside.raise_budget("r", {"subcalls": 1})
 
-        run.on_wait = answer
+        run.host.on_wait = answer
         run.parallel({"a": lambda: run.budget.reserve(subcalls=1), "b": lambda: run.budget.reserve(subcalls=1)})
         assert (run.budget.used("subcalls"), run.budget.limit_of("subcalls")) == (3, 3)
         assert told == [
@@ -670,7 +670,7 @@ def test_no_clock_runs_while_the_run_is_paused_or_waits_for_somebody(place):
             if act is not None:
                 act()
 
-        run.on_wait = later
+        run.host.on_wait = later
         assert run.budget.used("time_s") == 0
         with run.phase("p"):
             run.step("paused", work, lambda: outside.pause("r"))

@@ -462,14 +462,14 @@ def test_a_short_pause_that_a_service_asked_for_is_kept_to_over_a_restart(place,
     hf = opened(place)
     hf._clock = lambda: now[0]
     with pytest.raises(Died), hf.run("r", waiting="leave") as run:  # noqa: PT012 - as above
-        run.on_wait = die
+        run.host.on_wait = die
         run.step("ask", ask, retries=1)
 
     def pass_time(_wait, reply):
         now[0] += 6 if reply is None else 0
 
     run = hf.run("r", waiting="leave")
-    run.on_wait = pass_time
+    run.host.on_wait = pass_time
     with run:
         assert run.step("ask", ask, retries=1) == "at last"
     assert tried_at == [1_900_000_000.0, 1_900_000_006.0]

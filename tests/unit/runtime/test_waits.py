@@ -270,7 +270,7 @@ def test_a_pause_that_comes_too_late_keeps_a_completed_run_from_nothing(hf, outs
     with hf.run("r") as run:
         run.step("a", lambda: 1)
         outside.pause("r")
-        run._looked_at = float("inf")  # not noticed in time
+        run.host._looked_at = float("inf")  # not noticed in time
         run.complete()
     with hf.run("r", waiting="leave") as run:
         run.step("a", lambda: 1)

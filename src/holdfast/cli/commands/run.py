@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from holdfast.flow.events import Event
     from holdfast.flow.model import Flow
     from holdfast.flow.result import FlowResult
-    from holdfast.runtime.parts import Waiting
+    from holdfast.runtime.waits import Waiting
 
 _CODES = {"completed": 0, "elsewhere": 4, "failed": 8, "waiting": 9, "cancelled": 10}
 _COLOURS = {"completed": "green", "failed": "red", "cancelled": "red"}
