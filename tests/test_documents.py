@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import subprocess
 from pathlib import Path
@@ -34,6 +35,18 @@ def test_the_examples_of_a_document_run_as_they_stand(document, tmp_path, monkey
         exec(compile(block, document, "exec"), names)
     hf = names["hf"]
     hf.close()
+
+
+def test_the_first_example_pays_once_when_it_is_started_again(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    first = re.search(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)[1]
+    cut = first.replace("    run.complete()\n", "    raise KeyboardInterrupt\n")
+    assert cut != first
+    for example in (cut, cut, first, first):
+        with contextlib.suppress(KeyboardInterrupt):
+            exec(compile(example, "README.md", "exec"), {})
+    with holdfast.open() as hf:
+        assert hf.latest("episode-42").section("budget").spending["tokens"].used == 812
 
 
 def test_the_links_of_the_documents_lead_somewhere():
