@@ -107,8 +107,12 @@ class Holdfast(RecoveryFacade):
         monotonic: Callable[[], float] = time.monotonic,
         entropy: Callable[[int], bytes] = os.urandom,
         root: Path | None = None,
+        reveal: bool = True,
     ) -> None:
-        """Open a store for use; `root` is the project's directory, for what the settings place below it."""
+        """Open a store for use; `root` is the project's directory, for what the settings place below it.
+
+        With `reveal=False` nothing that redaction took out is filled in or unlocked again, whatever the settings say.
+        """
         self.settings = merged(settings or Settings(), compression=compression, enabled=enabled)
         self._root = root
         if self.settings.mirror.form != "off" and store.codec.mode == "encrypt":
@@ -116,13 +120,23 @@ class Holdfast(RecoveryFacade):
                 "a mirror would write in plain text what this store encrypts: set mirror.form to off, or use a store "
                 "without encryption"
             )
+        if self.settings.redaction.reversible and store.codec.mode != "encrypt":
+            raise UsageError(
+                "redaction.reversible keeps secrets under the store's key, and this store is not encrypted: begin one "
+                "with encryption.key_file, or set redaction.reversible to false"
+            )
         self.store = store
         self.types = types if isinstance(types, TypeRegistry) else TypeRegistry(types)
-        register_markers(self.types, refill(self.settings.redaction))
         self.enabled = self.settings.enabled
         self._strategy = strategy
         self._monotonic = monotonic
         self._packer = Packer(self.types)
+        self._is_reversible = self.settings.redaction.reversible
+        register_markers(
+            self.types,
+            refill(self.settings.redaction) if reveal else None,
+            self._unlocked if reveal and self._is_reversible else None,
+        )
         self._compressor = Compressor(self.settings.compression)
         self._reader = ChunkReader(store.fetch)
         self._max_section_bytes = max_section_bytes or self.settings.max_section_bytes
@@ -397,7 +411,13 @@ class Holdfast(RecoveryFacade):
     def _rules(self) -> RedactionRules | None:
         from holdfast.settings.apply import redaction_rules  # noqa: PLC0415 - loaded when it is used
 
-        return redaction_rules(self.settings.redaction)
+        rules = redaction_rules(self.settings.redaction)
+        return rules._replace(lock=self.store.codec.lock_value) if rules and self._is_reversible else rules
+
+    def _unlocked(self, locked: bytes) -> Any:
+        """Return a value that redaction took out; None if this store's key does not open it."""
+        packed = self.store.codec.unlock_value(locked)
+        return None if packed is None else self._packer.unpack(packed, "a redacted value")
 
     @cached_property
     def _watch_options(self) -> WatchOptions:
@@ -838,6 +858,7 @@ def open(  # noqa: A001 - holdfast.open() reads well, and nothing here opens fil
     key_file: str | None = None,
     key_env: str | None = None,
     sign: bool | None = None,
+    reveal: bool = True,
     **store_options: Any,
 ) -> Holdfast:
     """Open a store: None is `.holdfast/` in this directory; or a path, `sqlite:///path`, `memory:`.
@@ -845,6 +866,7 @@ def open(  # noqa: A001 - holdfast.open() reads well, and nothing here opens fil
     Settings come from `holdfast.yaml` or `[tool.holdfast]` in pyproject.toml of this directory, over the user's own
     file, unless given as a path or a value; what is given here wins. What a file of this directory may not say without
     `holdfast trust` raises SettingsUntrusted. A key (its text, file or environment variable) switches encryption on.
+    `reveal=False` is for programs that only show: nothing that redaction took out is filled in or unlocked for them.
     SQLite takes `durability="process"` (faster, and a power cut may lose the last commits) and `read_only=True`.
     """
     file: Path | None = None
@@ -874,6 +896,7 @@ def open(  # noqa: A001 - holdfast.open() reads well, and nothing here opens fil
         settings=settings,
         strategy=strategy,
         root=Path(file).absolute().parent if file is not None else Path.cwd(),
+        reveal=reveal,
     )
 
 

@@ -23,6 +23,7 @@ WISHES = {
     "redaction: {keys: []}": "redaction.keys",
     "redaction: {fill: {state.x: AWS_SECRET_ACCESS_KEY}}": "redaction.fill",
     "redaction: {fill_env: [AWS_SECRET_ACCESS_KEY]}": "redaction.fill_env",
+    "redaction: {reversible: true}": "redaction.reversible",
     "redaction: {patterns: {slow: '(a|a)*b(?=c)'}}": "redaction.patterns",
     "redaction: {patterns: {slow: '(?:a|a){30}b'}}": "redaction.patterns",
     "redaction: {patterns: {slow: 'x.*.*.*y'}}": "redaction.patterns",

@@ -1,8 +1,11 @@
-"""What stands for a secret that was taken out, as a value that can be packed and comes back."""
+"""What stands for a secret that was taken out, as a value that can be packed and comes back.
+
+Where the store keeps secrets reversibly, the value itself stands locked beside its marker or cleaned text.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.model.redaction import Redacted, Secret
 
@@ -12,10 +15,22 @@ if TYPE_CHECKING:
     from holdfast.encode.types import TypeRegistry
 
 
-def register_markers(types: TypeRegistry, fill: Callable[[str], str | None] | None = None) -> None:
-    """Let Secret and Redacted be packed; a Secret leaves its value behind, whatever else is switched off.
+class Kept(NamedTuple):
+    """What is shown for a value, and the value locked under the store's key; packed, it never comes back as such."""
 
-    On the way back both are a Redacted marker, or what `fill` returns for the variable that the marker names.
+    shown: Any
+    locked: bytes
+
+
+def register_markers(
+    types: TypeRegistry,
+    fill: Callable[[str], str | None] | None = None,
+    unlock: Callable[[bytes], Any] | None = None,
+) -> None:
+    """Let Secret, Redacted and Kept be packed; a Secret leaves its value behind, whatever else is switched off.
+
+    On the way back they are a Redacted marker, or what `fill` returns for the variable that the marker names; of what
+    was kept, what is shown for it, or with `unlock` the value, unless that returns None.
     """
 
     def put_together(parts: Any) -> Any:
@@ -23,8 +38,16 @@ def register_markers(types: TypeRegistry, fill: Callable[[str], str | None] | No
         value = fill(marker.env) if fill is not None and marker.env is not None else None
         return marker if value is None else value
 
+    def opened(parts: Any) -> Any:
+        shown, locked = parts
+        if not isinstance(locked, bytes):
+            raise TypeError("a kept value with odd parts")
+        value = unlock(locked) if unlock is not None else None
+        return shown if value is None else value
+
     types.register(Redacted, name="holdfast.Redacted", take_apart=_marker_parts, put_together=put_together)
     types.register(Secret, name="holdfast.Secret", take_apart=_secret_parts, put_together=put_together)
+    types.register(Kept, name="holdfast.Kept", take_apart=list, put_together=opened)
 
 
 def _marker_parts(marker: Redacted) -> list[Any]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ormsgpack
 
-from holdfast.capture.markers import register_markers
+from holdfast.capture.markers import Kept, register_markers
 from holdfast.capture.names import SECRET_KEYS, Kind, is_number_secret, kind_of, looks_secret
 from holdfast.capture.patterns import CURL_LOGIN, NAME_FIELDS, ONLY_JOINED, PASSWORD_FLAGS, VALUE_FIELDS
 from holdfast.capture.scan import changed_part, make_scan
@@ -57,6 +57,8 @@ class RedactionRules(NamedTuple):
     paths: tuple[str, ...] = ()
     patterns: tuple[tuple[str, str], ...] = ()
     fill: tuple[tuple[str, str], ...] = ()
+    lock: Callable[[bytes], bytes] | None = None
+    """Locks what is taken out under the store's key, where that is kept; see docs/CAPTURE.md."""
 
 
 class _Seen(NamedTuple):
@@ -189,7 +191,7 @@ class RedactingPacker(Packer):
             return value if kind is ormsgpack.Ext else super()._plain(value, where, depth)
         for path, pattern in self._paths:
             if pattern.fullmatch(where) and _is_worth_hiding(value):
-                return self._marked(f"path {path}", where)
+                return self._marked(f"path {path}", where, value)
         if kind is str:
             return self._text(value, where)
         if kind is bytes or kind is bytearray or kind is memoryview:
@@ -199,7 +201,7 @@ class RedactingPacker(Packer):
         if kind is list or kind is tuple:
             return super()._plain(self._sequence(value, where), where, depth)
         if kind is Secret:
-            return self._marked("marked", where, value.env)
+            return self._marked("marked", where, value)
         if kind is Redacted:
             self._taken.append(Redaction(where, value.rule))
         elif isinstance(value, PurePath):
@@ -212,7 +214,7 @@ class RedactingPacker(Packer):
         clean = self.text(str(value))
         if clean != str(value):
             self._taken.append(Redaction(where, "path text"))
-            value = type(value)(clean)
+            return self._kept(type(value)(clean), value, where)
         return super()._plain(value, where, depth)
 
     def _as_it_is(self, value: Any, where: str, depth: int) -> Any:
@@ -234,12 +236,11 @@ class RedactingPacker(Packer):
 
     def _field(self, key: str, item: Any, where: str) -> Any:
         """Return what is kept of the value of a field: all, a marker, or a structure without the secrets in it."""
-        env = item.env if isinstance(item, Secret) else None
         if isinstance(item, dict | list) and not is_users_own(self._section, where):
             return item  # a task or phase of this name: its record is a structure of ours, and is looked into
         rule = self._rule_for(key, item)
         if rule is not None:
-            return self._marked(rule, where, env)
+            return self._marked(rule, where, item)
         if isinstance(item, dict | list | tuple) and self._judged(key).kind is Kind.PASSWORD:
             return self._below_secret(item, where, 0)
         return item
@@ -256,7 +257,7 @@ class RedactingPacker(Packer):
             }
         if kind is list or kind is tuple:
             return kind(self._below_secret(item, f"{where}[{index}]", depth + 1) for index, item in enumerate(value))
-        return self._marked("key", where) if _is_secret(Kind.PASSWORD, value) else value
+        return self._marked("key", where, value) if _is_secret(Kind.PASSWORD, value) else value
 
     def _pair(self, value: dict[Any, Any], where: str) -> dict[Any, Any]:
         """Return a mapping without the value that another field gives a telling name: {"name": …, "value": …}."""
@@ -266,8 +267,8 @@ class RedactingPacker(Packer):
             key = fields[field]
             rules = (self._rule_for(name, value[key]) for name in names if type(name) is str)
             rule = next(filter(None, rules), None)
-            if rule is not None and type(value[key]) is not ormsgpack.Ext:
-                value[key] = self._marked(rule, below(where, key))
+            if rule is not None:
+                value[key] = self._marked(rule, below(where, key), value[key])
         return value
 
     def _sequence(self, value: list[Any] | tuple[Any, ...], where: str) -> list[Any] | tuple[Any, ...]:
@@ -299,7 +300,7 @@ class RedactingPacker(Packer):
             )
             if taken is not None:
                 clean = list(value) if clean is None else clean
-                clean[at] = f"{flag}{joint}{taken}" if at == index else taken
+                clean[at] = self._kept(f"{flag}{joint}{taken}", item, f"{where}[{at}]") if at == index else taken
         return value if clean is None else type(value)(clean)
 
     def _after_flag(
@@ -313,7 +314,7 @@ class RedactingPacker(Packer):
         else:
             rule = self._rule_for(flag.lstrip("-"), given)
         if rule is not None and not in_text:
-            return self._marked(rule, where)
+            return self._marked(rule, where, given)
         user, colon, password = given.partition(":") if type(given) is str else ("", "", "")
         if rule is None and flag in CURL_LOGIN and colon and password[:1] not in ("$", "") and _is_curl(items):
             rule, given = "curl-user", f"{user}:"
@@ -327,7 +328,7 @@ class RedactingPacker(Packer):
     def _rule_for(self, key: str, item: Any) -> str | None:
         """Return the rule by which a name makes a secret of what stands under it."""
         judged = self._judged(key)
-        if judged is _HARMLESS:
+        if judged is _HARMLESS or type(item) is ormsgpack.Ext:  # what is taken out already stays as it is
             return None
         if judged.takes_all and (_is_worth_hiding(item) if judged.is_exact else isinstance(item, str | bytes) and item):
             return "key"
@@ -360,23 +361,36 @@ class RedactingPacker(Packer):
         if not found:
             return super()._plain(text, where, 0)
         if (found[0].start, found[0].end) == (0, len(data)):
-            return self._marked(found[0].rule, where)
+            return self._marked(found[0].rule, where, text)
         self._taken += [Redaction(where, one.rule) for one in found]
-        return super()._plain(redacted(data, found).decode("utf-8", "surrogatepass"), where, 0)
+        return self._kept(redacted(data, found).decode("utf-8", "surrogatepass"), text, where)
 
     def _bytes(self, data: bytes, where: str) -> Any:
         """Return bytes that are text without secrets, and all others as they are: an edit would break their format."""
         found = self._finder.find(data) if _is_text(data) else []
         self._taken += [Redaction(where, one.rule) for one in found]
-        return redacted(data, found) if found else data
+        return self._kept(redacted(data, found), data, where) if found else data
 
-    def _marked(self, rule: str, where: str, env: str | None = None) -> Any:
-        """Note a removal and return what stands for it: a marker, or text where the section's type wants text."""
+    def _marked(self, rule: str, where: str, value: Any) -> Any:
+        """Note the removal of a value and return what stands for it."""
         self._taken.append(Redaction(where, rule))
+        env = value.env if isinstance(value, Secret) else None
         env = env or next((name for pattern, name in self._fill if pattern.fullmatch(where)), None)
-        if is_users_own(self._section, where):
-            return self._as_it_is(Redacted(rule, env), where, 0)
-        return str(Redacted(rule))
+        marker = self._marker(rule, env, where)
+        # What a variable brings back, or the program marked as secret itself, is not kept.
+        is_out = env is not None or isinstance(value, Secret)
+        return self._as_it_is(marker, where, 0) if is_out else self._kept(marker, value, where)
+
+    def _marker(self, rule: str, env: str | None, where: str) -> Redacted | str:
+        """Return a marker, or text where the section's type wants text."""
+        return Redacted(rule, env) if is_users_own(self._section, where) else str(Redacted(rule))
+
+    def _kept(self, shown: Any, value: Any, where: str) -> Any:
+        """Return what is shown for a value; with the value locked beside it, where the store keeps it."""
+        if self._rules.lock is None:
+            return self._as_it_is(shown, where, 0)
+        locked = self._rules.lock(self._pack_parts(self._as_it_is(value, where, 0)))
+        return self._as_it_is(Kept(shown, locked), where, 0)
 
 
 def _counted(found: list[tuple[Redaction, ...]]) -> list[Redaction]:

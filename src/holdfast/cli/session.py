@@ -32,6 +32,8 @@ class Session:
         self.options = options
         self.out = out
         self.ask = ask
+        self.reveals = False
+        """Whether the command continues a run, so that what redaction took out is given back as the settings say."""
         self._opened: list[Holdfast | Store] = []
         self._told: set[str] = set()
 
@@ -89,14 +91,16 @@ class Session:
             return self.hf
         settings = place.settings or Settings()
         if not place.is_at(url):
-            settings = merged(settings, encryption=EncryptionSettings())  # the key is for the project's own store
+            # the key, and what is kept under it, are for the project's own store
+            redaction = merged(settings.redaction, reversible=False)
+            settings = merged(settings, encryption=EncryptionSettings(), redaction=redaction)
         return self._opened_at(url, settings, **(_for_reading(url) if to_read else {}))
 
     def _opened_at(self, url: str, settings: Settings | None, **options: Any) -> Holdfast:
         from holdfast.engine import open as open_holdfast  # noqa: PLC0415 - help and completion do without
         from holdfast.settings.values import Settings  # noqa: PLC0415
 
-        opened = open_holdfast(url, settings=settings or Settings(), **options)
+        opened = open_holdfast(url, settings=settings or Settings(), reveal=self.reveals, **options)
         self._opened.append(opened)
         return opened
 

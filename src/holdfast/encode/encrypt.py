@@ -188,6 +188,16 @@ class Vault:
             raise ValueError("was altered or stands in another's place") from None
         return opened
 
+    def lock(self, data: bytes, about: bytes) -> bytes:
+        """Return the data locked as `encrypt` does, with its epoch before it: it opens after a key is retired, too."""
+        mark = self._newest.mark
+        return bytes((len(mark),)) + mark + self.encrypt(data, about)
+
+    def unlock(self, data: bytes, about: bytes) -> bytes:
+        """Return what was locked; ValueError unless it was with one of these keys, and about the same."""
+        end = 1 + (data[0] if data else 0)
+        return self.decrypt(data[end:], about, named=bytes(2 * _HALF) + data[1:end])
+
     def hide(self, name: bytes) -> bytes:
         """Return the name under which a chunk is stored: a permutation that only the key holder can follow."""
         return _hidden(self._newest, name)

@@ -190,6 +190,7 @@ _ALLOWED: dict[str, Callable[[Any, Path], bool]] = {
     "redaction.paths": _is_anything,
     "redaction.fill": _is_nothing,
     "redaction.fill_env": _is_nothing,
+    "redaction.reversible": _is_nothing,
     "encryption.key_file": _is_nothing,
     "encryption.key_env": _is_nothing,
     "encryption.sign": _is_nothing,

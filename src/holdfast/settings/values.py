@@ -89,6 +89,8 @@ class RedactionSettings(Part, frozen=True):
     """From a path to the environment variable that fills it again on restore."""
     fill_env: list[str] = []
     """Variables that a Secret(value, env=NAME) may be filled from."""
+    reversible: bool = False
+    """Keep what is taken out under the key of an encrypted store: a program that resumes gets it, nobody else does."""
 
 
 class RecoverySettings(Part, frozen=True):

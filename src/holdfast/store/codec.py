@@ -43,6 +43,7 @@ _LARGEST_PACKED = (1 << 32) - 1
 _LONGEST_SHOWN = 80
 _RAW, _ZSTD = b"\0", b"\1"
 _UNREADABLE = 255  # a codec that does not exist: reading such a chunk says that it is damaged
+_TAKEN_OUT = b"taken out\0"
 _encode = msgspec.msgpack.Encoder().encode
 _decoders = {table.name: msgspec.msgpack.Decoder(table.struct) for table in TABLES}
 _KEYS = {table.name: tuple(column.name for column in table.key) for table in TABLES}
@@ -177,6 +178,21 @@ class RowCodec:
         try:
             return self.vault.show(stored)
         except ValueError:
+            return None
+
+    def lock_value(self, data: bytes) -> bytes:
+        """Return what redaction took out, locked for this store; UsageError unless it is encrypted."""
+        if self.vault is None or not self._is_encrypted:
+            raise UsageError("only an encrypted store keeps what redaction takes out")
+        return self.vault.lock(data, _TAKEN_OUT)
+
+    def unlock_value(self, locked: bytes) -> bytes | None:
+        """Return what redaction took out; None if it was locked for another store, or altered."""
+        if self.vault is None or not self._is_encrypted:
+            return None
+        try:
+            return self.vault.unlock(locked, _TAKEN_OUT)
+        except (ValueError, OverflowError):
             return None
 
     def _columns(self, table: Table, value: msgspec.Struct) -> tuple[Cell, ...]:

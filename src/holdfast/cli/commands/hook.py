@@ -97,7 +97,9 @@ class ProjectPlace(NamedTuple):
             watched = [str(file), f"{file}-wal", user_ignore_file()]
             watched += [str(Path.home() / name) for name in (".gitconfig", ".config/git/config")]
         settings = self.settings or Settings()
-        return Place(self.root, lambda: open_holdfast(self.url, settings=settings), self.named_store, watched)
+        return Place(
+            self.root, lambda: open_holdfast(self.url, settings=settings, reveal=False), self.named_store, watched
+        )
 
 
 def place_of(directory: str, store: str | None) -> ProjectPlace:

@@ -24,7 +24,8 @@ def configure(parser: CommandParser) -> None:
 
 
 def execute(arguments: Namespace, session: Session) -> int:
-    """Write it: the value itself, with --json too."""
+    """Write it: the value itself, with --json too; a script continues from it."""
+    session.reveals = True
     if arguments.source:
         checkpoint = session.find(arguments.source)
     else:

@@ -59,7 +59,7 @@ def _serve(arguments: Namespace, session: Session) -> int:
         )
         if only and not file.exists():  # type: ignore[union-attr]
             raise UsageError("this project has no runs yet: nothing was begun here")
-        return open_holdfast(place.url, settings=place.settings or Settings(), **only)
+        return open_holdfast(place.url, settings=place.settings or Settings(), reveal=False, **only)
 
     grants = Grants(write=arguments.allow_write, restore=arguments.allow_restore)
     scope = Scope(place.root, opened, tuple(arguments.run), grants)

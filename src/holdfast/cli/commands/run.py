@@ -94,6 +94,7 @@ def execute(arguments: Namespace, session: Session) -> int:
     from holdfast.flow.functions import check_functions  # noqa: PLC0415 - help does without
     from holdfast.flow.load import bind_params  # noqa: PLC0415
 
+    session.reveals = True
     file = Path(arguments.flow)
     params = _params(arguments.param)
     flow, run = _read(file, arguments, params, session)

@@ -114,8 +114,9 @@ def _workspace_facts(checkpoint: Checkpoint, session: Session) -> None:
 
 
 def _section_row(checkpoint: Checkpoint, name: str) -> list[Cell]:
-    record = next(one for one in checkpoint.record.envelope.sections if one.name == name)
-    return [Cell.of(Paint(name, "bold")), Cell.of(size(record.size), right=True), Cell.of(_preview(checkpoint, name))]
+    stored = [size(one.size) for one in checkpoint.record.envelope.sections if one.name == name]
+    taken = stored[0] if stored else ""  # what only the journal has is no section of its own yet
+    return [Cell.of(Paint(name, "bold")), Cell.of(taken, right=True), Cell.of(_preview(checkpoint, name))]
 
 
 def _preview(checkpoint: Checkpoint, name: str) -> str | Paint:

@@ -71,11 +71,9 @@ def execute(arguments: Namespace, session: Session) -> int:
 def _open(place: Place, *, to_write: bool) -> Holdfast:
     """Open the store for one thread of the page: for reading where that will do, and with no secret filled in again."""
     from holdfast.engine import open as open_holdfast  # noqa: PLC0415 - as every command does
-    from holdfast.settings.values import Settings, merged  # noqa: PLC0415
+    from holdfast.settings.values import Settings  # noqa: PLC0415
 
-    settings = place.settings or Settings()
-    settings = merged(settings, redaction=merged(settings.redaction, fill={}, fill_env=[]))
     file = local_path(place.url)
     is_sqlite = file is not None and not place.url.startswith("file:")
     options: dict[str, Any] = {"read_only": True} if is_sqlite and not to_write else {}
-    return open_holdfast(place.url, settings=settings, **options)
+    return open_holdfast(place.url, settings=place.settings or Settings(), reveal=False, **options)
