@@ -110,7 +110,7 @@ class _Guarded:
         if self._before is None:
             return
         try:
-            changed = len(self._run.owner.latest(self._run.id).changes(self._before))
+            changed = len(self._run.owner.latest(self._run.id, required=True).changes(self._before))
         except HoldfastError:  # what could not be stored last is said already
             changed = 0
         what = f"{self._command[0]} {ended}" + (f", and {number(changed, 'path')} changed" if changed else "")
