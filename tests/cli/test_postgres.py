@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+from uuid import uuid4
+
 import pytest
 
 from postgres_server import shared_server
@@ -39,3 +42,22 @@ def test_a_password_is_never_shown(hf, project):
         done = hf(*words, "--store", url)
         assert done.code != 0
         assert "hunter2" not in done.out + done.err, words
+
+
+def test_a_role_is_bound_to_a_tenant_and_the_doctor_says_who_is_not(hf, project, database):
+    """Proves E7: set up by a superuser, used by a login that owns nothing."""
+    name, role = urlsplit(database).path[1:], f"cli_{uuid4().hex[:8]}"
+    owner = shared_server().url(name, "postgres") + "&tenant=acme"
+    done = hf("store", "role", role, "--store", owner, "--json")
+    assert (done.code, done.json["role"], done.json["tenant"], done.json["created"]) == (0, role, "acme", True)
+    assert hf("store", "role", role, "--store", owner).code == 0
+    mine = shared_server().url(name, role) + "&tenant=acme"
+    assert hf("checkpoint", "r", "--store", mine).code == 0
+    assert "superuser" in hf("doctor", "--store", owner).out
+    assert "role" not in [one["check"] for one in hf("doctor", "--store", mine, "--json").json["findings"]]
+    other = mine.replace("acme", "other")
+    assert hf("ls", "--store", other, "--json").json["runs"] == []
+    refused = hf("checkpoint", "r", "--store", other)
+    assert refused.code != 0
+    assert "tenant" in refused.err
+    assert hf("store", "role", role, "--store", project / "local.db").code == 2

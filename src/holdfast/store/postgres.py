@@ -35,7 +35,7 @@ from psycopg.types.numeric import Int8
 
 from holdfast.errors import UsageError
 from holdfast.model.ids import check_run_id
-from holdfast.store import postgres_rows, postgres_schema
+from holdfast.store import postgres_role, postgres_rows, postgres_schema
 from holdfast.store.api import StoreTraits
 from holdfast.store.medium import MediumSizes, RolledBack, StaleError
 from holdfast.store.named_sql import queries
@@ -241,6 +241,14 @@ class PostgresMedium:
         return self._connections.call(
             lambda connection: postgres_schema.migrate(connection, self.schema, store=self.url)
         )
+
+    def bind_role(self, role: str) -> bool:
+        """Let a role use the tables for this tenant and no other; return whether it was made for it."""
+        return self._connections.call(lambda connection: postgres_role.bind_role(connection, role, self.tenant))
+
+    def role_problem(self) -> str | None:
+        """Say why row-level security does not bind this login to its tenant; None if it does."""
+        return self._connections.call(postgres_role.role_problem)
 
     def check(self) -> Iterator[str]:
         """Yield settings of the server that may lose commits, and holds of runs that are not there."""

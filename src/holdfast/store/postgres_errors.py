@@ -85,6 +85,8 @@ def _ours(store: str, error: psycopg.Error) -> HoldfastError | StaleError:
     ):
         return StoreBusy(store, f"the server did not answer in time ({said}); nothing was written. Repeat the call")
     if isinstance(error, errors.InsufficientPrivilege):
+        if "row-level security" in said:
+            return StoreUnavailable(store, "this login is bound to another tenant: name its own with ?tenant=")
         return StoreUnavailable(
             store, f"the role may not do that ({said}); grant it the tables, or migrate once as their owner"
         )

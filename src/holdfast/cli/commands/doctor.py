@@ -9,7 +9,7 @@ import stat
 import sys
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from holdfast.cli.errors import told
 from holdfast.cli.output import Cell, Paint
@@ -149,6 +149,11 @@ def _store(session: Session) -> Iterator[Finding]:
         yield Finding(
             "store", "bad", line, "`holdfast verify` tells what is damaged, `holdfast repair` mends what can be"
         )
+    if session.hf.store.traits.tenants:
+        medium: Any = session.hf.store.medium
+        problem = medium.role_problem()
+        if problem is not None:
+            yield Finding("role", "note", problem, "`holdfast store role NAME` binds one that is for this tenant alone")
     if stats.newest_at is not None and stats.newest_at > session.now() + timedelta(minutes=5):
         when = age(stats.newest_at, session.now())
         yield Finding(

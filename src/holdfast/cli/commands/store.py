@@ -1,4 +1,4 @@
-"""Bring a store's schema up to date, and manage the keys of an encrypted one."""
+"""Bring a store's schema up to date, bind an application's role to a tenant, manage the keys of an encrypted store."""
 
 from __future__ import annotations
 
@@ -22,6 +22,10 @@ def configure(parser: CommandParser) -> None:
     """Say what the command takes."""
     parts = parser.add_subparsers(dest="part", metavar="PART", required=True, parser_class=CommandParser)
     _add(parser, parts, "migrate", "bring the schema up to date; opening a store does it, too")
+    role = _add(
+        parser, parts, "role", "let a PostgreSQL role use this tenant's rows and no others; made if there is none"
+    )
+    role.add_argument("role", metavar="ROLE", help="the login of the application; you own the tables")
     key = _add(parser, parts, "key", "the keys that open an encrypted store")
     verbs = key.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=CommandParser)
     _add(key, verbs, "ls", "list the keys by their ids")
@@ -43,6 +47,8 @@ def execute(arguments: Namespace, session: Session) -> int:
     """Do the part that is named."""
     if arguments.part == "migrate":
         return _migrate(session)
+    if arguments.part == "role":
+        return _bind(arguments.role, session)
     return {"ls": _list, "new": _new, "add": _let_in, "remove": _remove}[arguments.verb](arguments, session)
 
 
@@ -51,6 +57,22 @@ def _migrate(session: Session) -> int:
         applied = session.hf.migrate(progress=lambda what, count: progress.update(count, None, what))
     session.out.document({"applied": applied})
     session.out.line(f"Applied {', '.join(map(str, applied))}." if applied else "The schema is up to date.")
+    return 0
+
+
+def _bind(role: str, session: Session) -> int:
+    store = session.open().store
+    if not store.traits.tenants:
+        raise UsageError(
+            "only a PostgreSQL store has roles: name it with --store postgresql://OWNER@HOST/DATABASE?tenant="
+        )
+    medium: Any = store.medium
+    is_new = medium.bind_role(role)
+    session.out.document({"role": role, "tenant": medium.tenant, "created": is_new})
+    session.out.line(f"{role} reads and writes the rows of tenant {medium.tenant}, and no others.")
+    if is_new:
+        session.out.note(f"It is new and has no password: set one in psql with \\password {role}.")
+    session.out.note("Repeat this after an upgrade that migrates the schema.")
     return 0
 
 

@@ -35,9 +35,9 @@ SELECT format('row security %%s enabled %%s forced %%s', relname, relrowsecurity
 FROM pg_class
 WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'
 UNION ALL
-SELECT format('policy %%s.%%s %%s', tablename, policyname, qual)
+SELECT format('policy %%s.%%s %%s %%s %%s %%s', tablename, policyname, permissive, cmd, roles, concat(qual, with_check))
 FROM pg_policies
-WHERE schemaname = current_schema()
+WHERE schemaname = current_schema() AND NOT (permissive = 'RESTRICTIVE' AND policyname LIKE 'bound\_%%')
 UNION ALL
 SELECT format('function %%s %%s', proname, md5(prosrc))
 FROM pg_proc
@@ -47,6 +47,52 @@ SELECT format('trigger %%s.%%s', c.relname, t.tgname)
 FROM pg_trigger t
 JOIN pg_class c ON c.oid = t.tgrelid
 WHERE c.relnamespace = current_schema()::regnamespace AND NOT t.tgisinternal
+
+-- name: own_schema
+SELECT current_schema()
+
+-- name: own_tables
+SELECT c.relname, EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'tenant')
+FROM pg_class c
+WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r'
+ORDER BY c.relname
+
+-- name: owner_of_tables
+SELECT pg_get_userbyid(relowner), pg_has_role(current_user, relowner, 'USAGE')
+FROM pg_class
+WHERE oid = 'run'::regclass
+
+-- name: role_rights
+SELECT CASE
+    WHEN rolsuper THEN 'is a superuser'
+    WHEN rolbypassrls THEN 'passes row-level security (BYPASSRLS)'
+    WHEN rolcreaterole THEN 'may give itself other roles (CREATEROLE)'
+    WHEN rolreplication THEN 'may copy the whole server (REPLICATION)'
+    WHEN pg_has_role(oid, 'pg_read_server_files', 'MEMBER') THEN 'may read the files of the server'
+    WHEN pg_has_role(oid, 'pg_write_server_files', 'MEMBER') THEN 'may write the files of the server'
+    WHEN pg_has_role(oid, 'pg_execute_server_program', 'MEMBER') THEN 'may run programs on the server'
+END
+FROM pg_roles
+WHERE rolname = %(role)s
+
+-- name: is_member
+SELECT pg_has_role(%(role)s::text::regrole, %(owner)s::text::regrole, 'MEMBER')
+
+-- name: bound_to
+SELECT qual FROM pg_policies
+WHERE schemaname = current_schema() AND tablename = 'run' AND policyname = %(policy)s
+
+-- name: as_policy
+SELECT format('((tenant COLLATE "POSIX") = %%L::text)', %(tenant)s::text)
+
+-- name: own_rights
+SELECT
+    current_user, r.rolsuper OR r.rolbypassrls, pg_has_role(r.oid, c.relowner, 'MEMBER'),
+    EXISTS (
+        SELECT FROM pg_policy p WHERE p.polrelid = c.oid AND NOT p.polpermissive AND r.oid = ANY (p.polroles)
+    )
+FROM pg_roles r, pg_class c
+WHERE r.rolname = current_user AND c.oid = 'run'::regclass
 
 -- name: lock
 SELECT pg_advisory_xact_lock(%(key)s)
