@@ -10,7 +10,7 @@ import pytest
 
 import holdfast
 from holdfast.cli.graph import Graph
-from web.ui_kit import WAITING, files_below, page, start_program, story, until
+from web.ui_kit import CANARY, WAITING, damage_state, files_below, leaky, page, sealed, start_program, story, until
 
 
 def command(folder, *words):
@@ -206,14 +206,7 @@ def test_a_fork_with_an_edited_state(told):
 
 def test_a_damaged_chunk_is_named_and_the_rest_works(told):
     """Check 15."""
-    hf = holdfast.open(told / ".holdfast")
-    root = next(one.root for one in hf.find("add-login@3").record.envelope.sections if one.name == "state")
-    hf.close()
-    import apsw  # noqa: PLC0415 - to damage what the store keeps
-
-    with apsw.Connection(str(told / ".holdfast" / "holdfast.db")) as raw:
-        raw.execute("UPDATE chunk SET data = zeroblob(length(data)) WHERE id = ?", (root,))
-        assert raw.changes() == 1
+    damage_state(told, "add-login@3")
     with page(told) as ui:
         broken = ui.request("GET", "/api/c/add-login@3/section/state")
         assert (broken.status, broken.json["error"]) == (500, "ChunkCorrupt")
@@ -227,20 +220,12 @@ def test_a_damaged_chunk_is_named_and_the_rest_works(told):
 def test_an_encrypted_store_is_shown_with_its_key_only(folder, tmp_path):
     """Proves X7: check 16."""
     key = tmp_path / "key"
-    key.write_text(holdfast.generate_key())
-    hf = holdfast.open(folder / ".holdfast", key_file=str(key))
-    hf.run("sealed").checkpoint(state={"deep": "secret words"})
-    hf.close()
-    (folder / "holdfast.yaml").write_text(f"encryption:\n  key_file: {key}\n")
-    subprocess.run([sys.executable, "-m", "holdfast", "trust", "-y"], cwd=folder, check=True)
+    sealed(folder, key, {"deep": "secret words"})
     with page(folder) as ui:
         assert ui.get("/api/c/sealed/section/state")["items"][0]["preview"] == "secret words"
     key.write_text(holdfast.generate_key())
     with pytest.raises(AssertionError, match="did not start"), page(folder):
         pass
-
-
-CANARY = "ghp_" + "A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8"
 
 
 LEAVING = (
@@ -263,15 +248,7 @@ LEAVING = (
 
 def test_a_secret_is_in_no_answer(folder):
     """Check 17: kept out when it was stored, and what older settings let through when it leaves."""
-    (folder / "holdfast.yaml").write_text("redaction:\n  enabled: false\n")
-    hf = holdfast.open(folder / ".holdfast", settings=folder / "holdfast.yaml")
-    run = hf.run("leaky", workspace=folder)
-    (folder / "notes.txt").write_text(f"token {CANARY}\n")
-    run.checkpoint(reason="first", state={"header": f"Bearer {CANARY}", "other": [f"x {CANARY}"]})
-    (folder / "notes.txt").write_text(f"more {CANARY}\n")
-    run.checkpoint(reason="second", state={"header": f"Bearer {CANARY}", "other": ["y", CANARY]})
-    hf.close()
-    (folder / "holdfast.yaml").unlink()
+    leaky(folder)
     with page(folder) as ui:
         for path in LEAVING:
             answer = ui.request("GET", path)

@@ -9,10 +9,10 @@ import pytest
 import holdfast
 from web.browser_kit import Browser, needs_browser, picture, violations
 from web.gallery import gallery, prepare, start_flow
-from web.ui_kit import WAITING, page, start_program, story, until
+from web.ui_kit import CANARY, WAITING, damage_state, leaky, page, sealed, start_program, story, until
 
 pytestmark = needs_browser
-QUIET = ("status of 409", "status of 423", "status of 404", "status of 401", "status of 422", "ERR_")
+QUIET = ("status of 409", "status of 423", "status of 404", "status of 401", "status of 422", "status of 500", "ERR_")
 
 
 @pytest.fixture(scope="module")
@@ -143,6 +143,34 @@ def test_3_a_flow_of_another_process_grows_without_a_reload(browser, folder):
         assert tab.locator(".phases .b-completed").count() == 3
         last = ui.get("/api/runs/add-login")["last_seq"]
         tab.wait_for_selector(f"#cp-{last}")
+        tab.context.close()
+
+
+PRINTING = """
+flow: talk
+phases:
+  build:
+    tasks:
+      quiet: "true"
+      loud: {needs: quiet, run: "for n in 1 2 3; do echo line $n; while [ ! -e go-$n ]; do sleep 0.05; done; done"}
+"""
+
+
+def test_3_what_a_task_prints_is_shown_as_it_comes(browser, folder):
+    (folder / "talk.yaml").write_text(PRINTING)
+    holdfast.open(folder / ".holdfast").close()
+    with page(folder) as ui:
+        flow = start_flow(folder, "talk.yaml")
+        tab = browser.open(ui)
+        tab.get_by_role("link", name="talk").click()
+        tab.get_by_role("tab", name="output").click()
+        for number in (1, 2, 3):
+            becomes(tab, f"document.querySelector('.output pre')?.textContent.trim().endsWith('line {number}')")
+            (folder / f"go-{number}").touch()
+        assert flow.wait(60) == 0
+        tab.wait_for_selector("h1 ~ .is-completed")
+        picture(tab, "output")
+        assert violations(tab) == []
         tab.context.close()
 
 
@@ -366,6 +394,68 @@ def test_14_a_fork_with_an_edited_state(browser, told):
         tab.wait_for_url("**/r/try-9")
         tab.context.close()
     assert holdfast.open(told / ".holdfast").latest("try-9").section("state") == {"step": 99}
+
+
+def test_15_a_damaged_section_is_named_and_the_rest_is_shown(browser, told):
+    """Proves X3: the section says that it is damaged; files and other sections are there."""
+    damage_state(told, "add-login@3")
+    with page(told) as ui:
+        tab = browser.open(ui, "/c/add-login@3")
+        tab.wait_for_selector(".tree .problem")  # the state is open from the start
+        assert "section 'state' of checkpoint" in tab.locator(".tree .problem").inner_text()
+        tab.get_by_role("button", name="budget").click()
+        tab.wait_for_selector("text=spending")
+        tab.wait_for_selector("text=README.md")
+        tab.context.close()
+
+
+def test_16_an_encrypted_store_is_shown_with_its_key(browser, folder, tmp_path):
+    sealed(folder, tmp_path / "key", {"deep": "sealed words"})
+    with page(folder) as ui:
+        tab = browser.open(ui, "/c/sealed")
+        tab.wait_for_selector("text=sealed words")
+        tab.context.close()
+    (tmp_path / "key").write_text(holdfast.generate_key())
+    with pytest.raises(AssertionError, match="did not start"), page(folder):
+        pass
+
+
+def test_17_a_secret_is_on_no_screen_and_in_no_answer(browser, folder):
+    """Every answer that the page gets while somebody looks round, the stream of events included."""
+    leaky(folder)
+    bodies = []
+
+    def keep(route):
+        answer = route.fetch()
+        bodies.append(answer.text())
+        route.fulfill(response=answer)
+
+    with page(folder) as ui:
+        tab = browser.open(ui)
+        tab.route(re.compile(r"/api/(?!live)"), keep)
+        for path, awaited in (
+            ("/r/leaky", "[role=option]"),
+            ("/r/leaky?tab=events", ".events"),
+            ("/r/leaky?tab=files", "text=notes.txt"),
+            ("/c/leaky@1", "text=header"),
+            ("/compare?a=leaky@1&b=leaky@2", "h1"),
+            ("/compare?a=leaky@1&b=leaky@2&tab=files&path=notes.txt", "text=notes.txt"),
+            ("/r/leaky/file?path=notes.txt", "h1"),
+            ("/approvals", "h1"),
+            ("/storage", "h1"),
+        ):
+            tab.goto(ui.origin + path)
+            tab.wait_for_selector(awaited)
+            assert CANARY not in tab.content(), path
+        with ui.live() as told:
+            hf = holdfast.open(folder / ".holdfast")
+            hf.run("leaky").checkpoint(reason=f"Bearer {CANARY}", state={"x": CANARY})
+            hf.close()
+            bodies.append(str([told(), told()]))
+        tab.unroute_all(behavior="wait")
+        tab.context.close()
+    assert len(bodies) > 10
+    assert not [body for body in bodies if CANARY in body]
 
 
 def test_18_without_write_no_button_changes_anything(browser, told):

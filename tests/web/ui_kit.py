@@ -15,6 +15,8 @@ import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import apsw
+
 import holdfast
 
 
@@ -210,3 +212,39 @@ def files_below(folder):
     return {
         str(path.relative_to(folder)): path.read_bytes() for path in sorted(Path(folder).rglob("*")) if path.is_file()
     }
+
+
+CANARY = "ghp_" + "A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8"
+
+
+def leaky(folder):
+    """A run whose secrets older settings let through: state and a file have them."""
+    (folder / "holdfast.yaml").write_text("redaction:\n  enabled: false\n")
+    hf = holdfast.open(folder / ".holdfast", settings=folder / "holdfast.yaml")
+    run = hf.run("leaky", workspace=folder)
+    (folder / "notes.txt").write_text(f"token {CANARY}\n")
+    run.checkpoint(reason="first", state={"header": f"Bearer {CANARY}", "other": [f"x {CANARY}"]})
+    (folder / "notes.txt").write_text(f"more {CANARY}\n")
+    run.checkpoint(reason="second", state={"header": f"Bearer {CANARY}", "other": ["y", CANARY]})
+    hf.close()
+    (folder / "holdfast.yaml").unlink()
+
+
+def sealed(folder, key, state):
+    """An encrypted store whose settings the user trusts."""
+    key.write_text(holdfast.generate_key())
+    hf = holdfast.open(folder / ".holdfast", key_file=str(key))
+    hf.run("sealed").checkpoint(state=state)
+    hf.close()
+    (folder / "holdfast.yaml").write_text(f"encryption:\n  key_file: {key}\n")
+    subprocess.run([sys.executable, "-m", "holdfast", "trust", "-y"], cwd=folder, check=True)
+
+
+def damage_state(folder, spec):
+    """Overwrite the chunk that one checkpoint's state begins with."""
+    hf = holdfast.open(folder / ".holdfast")
+    root = next(one.root for one in hf.find(spec).record.envelope.sections if one.name == "state")
+    hf.close()
+    with apsw.Connection(str(folder / ".holdfast" / "holdfast.db")) as raw:
+        raw.execute("UPDATE chunk SET data = zeroblob(length(data)) WHERE id = ?", (root,))
+        assert raw.changes() == 1

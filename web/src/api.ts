@@ -119,6 +119,17 @@ export function useMoves(run?: string): number {
   return turn;
 }
 
+// Counts how often the tasks of a run printed something, at most five times a second.
+export function usePrinted(run: string): number {
+  const [turn, setTurn] = useState(0);
+  const due = useRef(0);
+  useLive((event) => {
+    if (event.type !== "reset" && (event.type !== "output" || event.run !== run)) return;
+    if (!due.current) due.current = window.setTimeout(() => { due.current = 0; setTurn((n) => n + 1); }, 200);
+  });
+  return turn;
+}
+
 function tell(event: Json): void {
   if (event.cursor) cursor = event.cursor;
   for (const listener of [...listeners]) listener(event);

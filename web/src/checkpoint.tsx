@@ -4,6 +4,7 @@ import { about, post, toFailure, useData, type Failure, type Json } from "./api"
 import { DirectoryView } from "./files";
 import { ForkDialog } from "./fork";
 import { Link, checkpointPath, comparePath, go, params, planPath, runPath, setParams } from "./router";
+import { Output } from "./output";
 import { Events, markSide } from "./run";
 import { useKeys, useTitle } from "./shell";
 import { Problem, Time, bytes, count, line, plural, visible } from "./text";
@@ -16,7 +17,7 @@ export function CheckpointPane({ spec, label, run, moves }: { spec: string; labe
   const { data, error } = useData(url(spec), moves);
   const tab = params.value.get("tab") ?? "state";
   if (!data) return error ? <Problem of={error} /> : <p class="dim">…</p>;
-  const tabs = ["state", ...(data.workspace ? ["files"] : []), "events"];
+  const tabs = ["state", ...(data.workspace ? ["files"] : []), "events", "output"];
   return (
     <div class="pane">
       <div class="bar small">
@@ -34,7 +35,7 @@ export function CheckpointPane({ spec, label, run, moves }: { spec: string; labe
         {tabs.map((one) => <button key={one} type="button" role="tab" id={`tab-${one}`} aria-selected={tab === one} aria-controls="tab-panel" onClick={() => setParams({ tab: one })}>{one}{one === "files" && data.workspace.changed_total ? ` ●${data.workspace.changed_total}` : ""}</button>)}
       </div>
       <div id="tab-panel" role="tabpanel" aria-labelledby={`tab-${tabs.includes(tab) ? tab : "state"}`} tabIndex={0}>
-        {tab === "files" && data.workspace ? <FilesOf data={data} spec={label} /> : tab === "events" ? <Events run={run} moves={moves} /> : <SectionTree spec={spec} sections={data.sections} moves={moves} />}
+        {tab === "files" && data.workspace ? <FilesOf data={data} spec={label} /> : tab === "events" ? <Events run={run} moves={moves} /> : tab === "output" ? <Output run={run} moves={moves} /> : <SectionTree spec={spec} sections={data.sections} moves={moves} />}
       </div>
     </div>
   );

@@ -46,7 +46,7 @@ export function Run({ name }: { name: string }) {
   useKeys({
     j: () => step(-1), k: () => step(1), "]": () => step(1), "[": () => step(-1), "g h": () => select(last),
     x: () => markSide(spec), c: () => go(comparePath(`${name}@${Math.max(1, at - 1)}`, spec)), p: () => go(planPath(spec)),
-    s: () => setParams({ tab: "state" }), f: () => setParams({ tab: "files" }), e: () => setParams({ tab: "events" }),
+    s: () => setParams({ tab: "state" }), f: () => setParams({ tab: "files" }), e: () => setParams({ tab: "events" }), o: () => setParams({ tab: "output" }),
     Enter: () => go(`/c/${encodeURIComponent(spec)}`), Escape: () => go("/"),
   });
   if (!data) return error ? <Problem of={error} /> : <p class="dim">…</p>;

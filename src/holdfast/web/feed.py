@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.errors import HoldfastError
+from holdfast.web.task_output import output_mark
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
     from pathlib import Path
 
     from holdfast.web.overview import Overview
-    from holdfast.web.site import Site
+    from holdfast.web.site import Handle, Site
 
 _LOOK_EVERY_S = 0.1
 _ASK_EVERY_S = 0.3
@@ -48,6 +49,7 @@ class Feed:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
+        self._printed: dict[str, tuple[tuple[str, int], ...]] = {}
 
     def start(self) -> None:
         """Begin to look; doing it twice is the same as once."""
@@ -131,11 +133,24 @@ class Feed:
                             for run in changed:
                                 self.tell_run(run)
                         self._ready.set()
+                    self._tell_output(handle)
             except (HoldfastError, OSError) as error:
                 _log.warning("the page cannot look at the store: %s", error)
                 self._ready.set()
                 self._stop.wait(1.0)
             self._stop.wait(_ASK_EVERY_S if seen is None else _LOOK_EVERY_S)
+
+    def _tell_output(self, handle: Handle) -> None:
+        """Tell of runs under way whose tasks printed something; the text itself is asked for by who shows it."""
+        live = [run["id"] for run in self._overview.all() if run["moving"]]
+        for run in live:
+            mark = output_mark(handle.hf, run)
+            if mark != self._printed.get(run, ()):
+                self.tell("output", {"run": run})
+            self._printed[run] = mark
+        for run in set(self._printed).difference(live):
+            if output_mark(handle.hf, run) != self._printed.pop(run):
+                self.tell("output", {"run": run})  # what it printed last
 
 
 def _marks(places: Iterable[Path]) -> tuple[tuple[int, int], ...]:

@@ -16,6 +16,7 @@ from holdfast.version import __version__
 from holdfast.web import approvals, comparing, files, history, values
 from holdfast.web.overview import forks_of, summary_of
 from holdfast.web.site import Refused, found, short_place
+from holdfast.web.task_output import task_output
 from holdfast.web.timeline import timeline
 
 if TYPE_CHECKING:
@@ -136,6 +137,11 @@ def _phases(handle: Handle, head: Checkpoint) -> list[dict[str, Any]]:
     ]
     cleaned: list[dict[str, Any]] = handle.clean(rows, "phases")
     return cleaned
+
+
+def output(_desk: Desk, handle: Handle, ask: Ask) -> Any:
+    """Return what the tasks of a run print: their names, and the end of one task's text."""
+    return task_output(handle, check_run_id(ask.path["run"]), ask.text("task"))
 
 
 def checkpoints(_desk: Desk, handle: Handle, ask: Ask) -> Any:
@@ -441,6 +447,7 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("GET", "/api/runs/{run}/spans", Handler(spans)),
     ("GET", "/api/runs/{run}/touched", Handler(touched)),
     ("GET", "/api/runs/{run}/events", Handler(events)),
+    ("GET", "/api/runs/{run}/output", Handler(output)),
     ("GET", "/api/runs/{run}/file-history", Handler(file_history)),
     ("GET", "/api/runs/{run}/blame", Handler(blame)),
     ("GET", "/api/c/{spec}", Handler(checkpoint)),
