@@ -24,7 +24,7 @@ PAGES = [
     "docs/FLOWS.md",
     *(
         f"docs/howto/{page}.md"
-        for page in ("flow-file", "python-loop", "recovery", "retention", "secrets", "shell-script")
+        for page in ("flow-file", "guard", "python-loop", "recovery", "retention", "secrets", "shell-script")
     ),
     "docs/adapters/hooks.md",
 ]

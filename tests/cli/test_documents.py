@@ -8,7 +8,7 @@ import holdfast
 from holdfast.cli.documents import CHECKPOINT, DOCUMENTS, PHASES, RUN
 from holdfast.cli.table import COMMANDS
 
-APART = {"run", "load", "mcp", "__complete"}  # events as lines, the user's own value, a protocol, words for a shell
+APART = {"run", "guard", "load", "mcp", "__complete"}  # what others say: events, a program, a value, a protocol
 
 
 def test_every_command_has_its_document():
