@@ -139,6 +139,13 @@ class Checkpoint:
         """Every record of a call up to here, oldest first: started, done, failed or skipped, with its result."""
         return call_lines(self._records(), self._store, self._packer)
 
+    def all_calls(self) -> list[tuple[dict[str, Any], bool]]:
+        """Return every record of a call that the run has, also where it went back, each with whether it counts here."""
+        line = self._store.line(self.run) if self.ranges else None
+        calls = [one for one in self._store.journal.records(line) if is_call(one)] if line is not None else []
+        here = [any(low <= one.number <= high for low, high in self.ranges) for one in calls]
+        return list(zip(call_lines(calls, self._store, self._packer), here, strict=True))
+
     @cached_property
     def notes(self) -> list[dict[str, Any]]:
         """What the run noted of itself up to here, oldest first: when, what kind, what."""

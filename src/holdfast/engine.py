@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from holdfast.retain.worker import RetentionWorker
     from holdfast.run import Run
     from holdfast.runtime.audit import Event, Savings
+    from holdfast.runtime.cost import RunCost
     from holdfast.runtime.lease import LeaseKeeper
     from holdfast.runtime.waits import Waiting
     from holdfast.store.api import StoreStats
@@ -570,6 +571,14 @@ class Holdfast(RecoveryFacade):
         head = self._present_of(run)
         agents = head.section("agents") if "agents" in head.sections else ()
         return savings(head.log("journal"), head.log("steps"), agents)
+
+    def cost(self, run: str) -> RunCost:
+        """Return what a run cost, by call, agent and phase: on its present path, and in all that it ever did."""
+        from holdfast.runtime.cost import run_cost  # noqa: PLC0415
+
+        head = self._present_of(run)
+        budget = head.section("budget") if "budget" in head.sections else None
+        return run_cost(head.run, head.all_calls(), budget.spending if budget is not None else None)
 
     def mark(
         self,

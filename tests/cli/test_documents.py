@@ -28,7 +28,7 @@ def documents(hf, story, tmp_path):
     lines = {
         "ls": "ls", "log": "log issue-42", "show": "show issue-42", "show SECTION": "show issue-42 state",
         "files": "files issue-42", "files --left-out": "files issue-42 --left-out", "cat": "cat issue-42:a.txt",
-        "history": "history a.txt issue-42", "blame": "blame a.txt issue-42",
+        "history": "history a.txt issue-42", "cost": "cost issue-42", "blame": "blame a.txt issue-42",
         "bisect": "bisect --json issue-42 -- grep -q one a.txt",
         "diff": "diff issue-42@1 issue-42", "stats": "stats", "checkpoint": "checkpoint issue-42",
         "label": "label issue-42 name", "pin": "pin issue-42", "mark": "mark issue-42@1 archived",
@@ -64,7 +64,8 @@ def test_the_fields_are_those_of_the_reference(documents):
         "budget",
         "demo",
         "logs",
-    }  # the same function as approve; a run that waits for one; test_setup; test_flow_commands
+        "patch",
+    }  # the same function as approve; a run that waits for one; test_setup; test_flow_commands; test_patch
     assert set(DOCUMENTS) - set(documents) == untested
     assert all(set(one) == set(RUN) for one in documents["ls"]["runs"])
     assert all(set(one) == set(CHECKPOINT) for one in documents["log"]["checkpoints"])

@@ -45,6 +45,8 @@ DOCUMENTS: dict[str, tuple[str, ...]] = {
     "resume": RECOVERY,
     "undo": RECOVERY,
     "fork": (*CHECKPOINT, "origin", "files_written", "directory"),
+    "cost": ("run", "calls", "agents", "phases", "on_path", "in_all", "outside"),
+    "patch": ("run", "call", "with_calls", "paths", "since", "until", "patch", "commit"),
     "history": ("run", "path", "versions"),
     "blame": ("run", "path", "lines"),
     "bisect": (

@@ -73,6 +73,7 @@ _SAID_BY_COMMANDS = (
     ("name their place, workspace=...", "name their place with --workspace DIR"),
     ("hf.run(..., workspace=directory)", "--workspace DIR"),
     ("then call run.checkpoint() to go on", "then repeat the command"),
+    ("together=True gives", "--together gives"),
 )
 _SAID_WITH_A_NAME = (
     (re.compile(r"hf\.recover\(hf\.plan\('([^']*)'\)\)"), r"`holdfast resume \1`"),

@@ -57,6 +57,8 @@ class CallRecord(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     duration_s: float = 0.0
     result: bytes | None = None
     error: bytes | None = None
+    spent: dict[str, int | float] = {}
+    """What it was charged, without the calls inside it: tokens, money, tool calls."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -102,6 +104,7 @@ def call_line(event: str, path: str, call: CallRecord, packer: CallPacker) -> di
         "attempts": call.attempts,
         "seen": call.seen,
         "version": call.version,
+        "spent": call.spent,
     }
     line: dict[str, Any] = {
         "step": path,
@@ -148,6 +151,7 @@ def call_of_line(line: Mapping[str, Any], packer: CallPacker) -> tuple[str, str,
         on_unknown=line.get("on_unknown"),
         attempts=int(line.get("attempts", 0)),
         duration_s=float(line.get("duration_s", 0.0)),
+        spent=dict(line.get("spent", {})),
         result=packer.pack(line["result"], f"call {path}") if "result" in line else None,
         error=packer.pack(line["error"], f"call {path}") if "error" in line else None,
     )

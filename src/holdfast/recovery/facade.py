@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from holdfast.recovery.fork import Origin
     from holdfast.recovery.history import BlamedLine, FileVersion
     from holdfast.recovery.inspect import RecoveryPoint, RecoveryStatus
+    from holdfast.recovery.patch import CallPatch
     from holdfast.recovery.plan import PlanOptions, RecoveryPlan
     from holdfast.recovery.recover_all import Recovered
     from holdfast.recovery.replay import Replay
@@ -162,6 +163,15 @@ class RecoveryFacade:
         from holdfast.recovery.history import FileHistory  # noqa: PLC0415
 
         return FileHistory(self._hf, run).blame(path)
+
+    def patch(self, run: str, call: str, *, together: bool = False) -> CallPatch:
+        """Return what one call changed in the files, as a patch; NotFound names the calls it cannot be told from.
+
+        With `together` the patch of all of them is returned then.
+        """
+        from holdfast.recovery.patch import call_patch  # noqa: PLC0415
+
+        return call_patch(self._hf, run, call, together=together)
 
     def recover_all(
         self,

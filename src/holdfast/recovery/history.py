@@ -149,7 +149,7 @@ class FileHistory:
         if path is not None and self._edits(moment.record).get(path) == fingerprint(State.of(entry)):
             return msgspec.structs.replace(known, by="you")
         since = moment.before.envelope if moment.before is not None else None
-        records = self._steps[since.summary.steps if since is not None else 0 : envelope.summary.steps]
+        records = self.calls[since.summary.steps if since is not None else 0 : envelope.summary.steps]
         done = [one for one in records if one.get("event") in ("done", "failed")]
         calls = tuple(dict.fromkeys(one["step"] for one in done))
         agents, prompt = self._agents(moment, since.created_at if since is not None else None)
@@ -188,7 +188,8 @@ class FileHistory:
         return data.decode("utf-8", "replace").splitlines()
 
     @cached_property
-    def _steps(self) -> list[dict[str, Any]]:
+    def calls(self) -> list[dict[str, Any]]:
+        """Every record of a call on the run's path, oldest first."""
         return [
             one for one in steps_of(self._hf.latest(self.run, required=True)) if isinstance(one, dict) and "step" in one
         ]

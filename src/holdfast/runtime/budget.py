@@ -18,6 +18,7 @@ from holdfast.errors import BudgetExhausted, UsageError
 from holdfast.model.runtime_sections import Wait
 from holdfast.model.triggers import Trigger
 from holdfast.runtime.amounts import add, amount_of, shown, stored
+from holdfast.runtime.calls import charge_call
 from holdfast.runtime.host import Alone
 from holdfast.runtime.ledger import COUNTS, NEED_AMOUNT, ROOT, TIME, Ledger, Line, Part, label_of, named
 from holdfast.runtime.nearest import hint
@@ -201,6 +202,7 @@ class Budget:
             if once is not None and once in self._ledger.counted:
                 return False
             self._add(exact)
+            charge_call(exact)
             if once is not None:
                 self._ledger.counted[once] = None
             self._ledger.changes += bool(exact) or once is not None

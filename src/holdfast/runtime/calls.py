@@ -27,6 +27,7 @@ from holdfast.errors import EffectUncertain, UsageError, ValueRefused
 from holdfast.journal.call_record import CallRecord, call_line, decode_call, encode_call, stored_path
 from holdfast.model.runtime_sections import Wait
 from holdfast.model.triggers import Trigger
+from holdfast.runtime.amounts import add, stored
 from holdfast.runtime.attempt import Retry, attempt, check_retry, failure_of
 from holdfast.runtime.awaited import result_of
 from holdfast.runtime.keep import reason_of
@@ -36,6 +37,7 @@ from holdfast.runtime.stopwatch import Stopwatch
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from holdfast.runtime.amounts import Amount
     from holdfast.runtime.host import Host
 
 T = TypeVar("T")
@@ -44,6 +46,7 @@ OnUnknown = Literal["retry", "skip", "ask"]
 _LONGEST_NAME = 200
 _SETTLED = frozenset({"done", "skipped"})
 _running: ContextVar[_Frame | None] = ContextVar("holdfast_call", default=None)
+_charged: ContextVar[dict[str, Amount] | None] = ContextVar("holdfast_charged", default=None)
 
 
 class StepContext(NamedTuple):
@@ -112,6 +115,8 @@ class Call(NamedTuple):
     progress: Any = None
     before: CallRecord | None = None
     """The end that an earlier attempt had, of whatever identity."""
+    spent: dict[str, Amount] = {}  # noqa: RUF012 - each call is given one of its own
+    """What its attempts were charged so far, without the calls inside it."""
 
 
 class Kept(NamedTuple):
@@ -136,6 +141,14 @@ def current_step() -> StepContext | None:
     if frame is None:
         return None
     return StepContext(frame.call.path, frame.call.key, frame.number, frame.call.progress)
+
+
+def charge_call(amounts: Mapping[str, Amount]) -> None:
+    """Note amounts as spent by the call that this code runs in; the budgets have them, too."""
+    spent = _charged.get()
+    if spent is not None:
+        for name, amount in amounts.items():
+            spent[name] = add(spent.get(name, 0), amount)
 
 
 class Calls:
@@ -252,7 +265,7 @@ class Calls:
         counts = frame.counts if frame is not None else self._counts
         outer = frame.call.identity if frame is not None else ""
         identity = _identity(kind, inputs, outer)
-        call = Call(kind, name, base, identity, inputs, code, options, after or {}, base, counts)
+        call = Call(kind, name, base, identity, inputs, code, options, after or {}, base, counts, spent={})
         call = self._enter(call, is_numbered=is_numbered)
         if frame is None:
             self._phase_of.setdefault(base, options.phase)
@@ -369,12 +382,12 @@ class Calls:
                 "with store=..., a function that makes plain data of it",
                 error.path,
             ) from error
-        made = self._made(
-            call, result=packed, version=self._next_version(call, packed), attempts=attempts, duration_s=duration_s
-        )
+        version = self._next_version(call, packed)
         with self._host.lock:
             if options.view.done is not _nothing:
-                options.view.done(self._host.unpack(packed, call.path))  # nobody else can change it
+                with _charging(call):
+                    options.view.done(self._host.unpack(packed, call.path))  # nobody else can change it
+            made = self._made(call, result=packed, version=version, attempts=attempts, duration_s=duration_s)
             ticket = self._add("done", call.path, made)
         self._unstored.pop(call.path, None)
         try:
@@ -433,7 +446,8 @@ class Calls:
         token = _running.set(_Frame(call, number))
         self.under_way[call.path] = time.time_ns()
         try:
-            yield
+            with _charging(call):
+                yield
         finally:
             self.under_way.pop(call.path, None)
             _running.reset(token)
@@ -496,6 +510,7 @@ class Calls:
             "phase": options.phase,
             "effect": options.effect,
             "on_unknown": options.on_unknown,
+            "spent": {name: stored(amount) for name, amount in call.spent.items()},
         }
         return CallRecord(**{**common, **fields})
 
@@ -558,6 +573,16 @@ class _Attempts:
             host.begin_retry()
             told = f"{type(error).__name__}: {error}"
             host.note("retry", self._call.path, attempt=number, error=told, pause_s=pause_s)
+
+
+@contextmanager
+def _charging(call: Call) -> Iterator[None]:
+    """Let what is spent in here be this call's."""
+    token = _charged.set(call.spent)
+    try:
+        yield
+    finally:
+        _charged.reset(token)
 
 
 def _identity(kind: str, inputs: str, outer: str) -> str:

@@ -46,17 +46,24 @@ def diff(change: Change, old: Tree, new: Tree) -> FileDiff:
         return FileDiff(change, "", 0, 0, "large")
     if is_binary(before) or is_binary(after):
         return FileDiff(change, "", 0, 0, "binary")
-    lines = list(
-        difflib.unified_diff(
-            _lines(before),
-            _lines(after),
-            f"a/{paths.in_a_line(before_path)}" if change.old else "/dev/null",
-            f"b/{paths.in_a_line(change.path)}" if change.new else "/dev/null",
-        )
+    lines = _unified(
+        before,
+        after,
+        f"a/{paths.in_a_line(before_path)}" if change.old else "/dev/null",
+        f"b/{paths.in_a_line(change.path)}" if change.new else "/dev/null",
     )
     added = sum(line.startswith("+") for line in lines[2:])
     removed = sum(line.startswith("-") for line in lines[2:])
     return FileDiff(change, "".join(_marked(line) for line in lines), added, removed)
+
+
+def unified(before: bytes, after: bytes, old_name: str, new_name: str) -> str:
+    """Return the unified diff of two texts; what is no UTF-8 in them is escaped as surrogates."""
+    return "".join(_marked(line) for line in _unified(before, after, old_name, new_name))
+
+
+def _unified(before: bytes, after: bytes, old_name: str, new_name: str) -> list[str]:
+    return list(difflib.unified_diff(_lines(before), _lines(after), old_name, new_name))
 
 
 def summary(diffs: Sequence[FileDiff]) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from holdfast.workspace.git import GitFailed, environment
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 _TIMEOUT_S = 60
@@ -20,26 +21,29 @@ _PLAIN = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", 
 
 def add_worktree(repository: Path, target: Path, commit: str, branch: str) -> str | None:
     """Add a worktree at a commit, on a new branch if that name is free; return the branch, None if it has none."""
-    is_free = not _git(repository, "branch", "--list", branch)
+    is_free = not plain_git(repository, "branch", "--list", branch)
     on = ["-b", branch] if is_free else ["--detach"]
-    _git(repository, "worktree", "add", "--quiet", "--no-checkout", *on, str(target), commit)
-    _git(target, "read-tree", commit)
+    plain_git(repository, "worktree", "add", "--quiet", "--no-checkout", *on, str(target), commit)
+    plain_git(target, "read-tree", commit)
     return branch if is_free else None
 
 
 def remove_worktree(repository: Path, target: Path, branch: str | None) -> None:
     """Take back a worktree that was added, with what is in it."""
-    _git(repository, "worktree", "remove", "--force", str(target))
+    plain_git(repository, "worktree", "remove", "--force", str(target))
     if branch is not None:
-        _git(repository, "branch", "--quiet", "-D", branch)
+        plain_git(repository, "branch", "--quiet", "-D", branch)
 
 
-def _git(directory: Path, *arguments: str) -> str:
+def plain_git(
+    directory: Path, *arguments: str, given: bytes | None = None, variables: Mapping[str, str] | None = None
+) -> str:
+    """Return what git prints in a directory, its hooks and monitors left out; GitFailed says what went wrong."""
     line = ["git", *_PLAIN, "-C", str(directory), *arguments]
-    settings = {name: value for name, value in environment().items() if name != "GIT_DIR"}
+    settings = {name: value for name, value in environment().items() if name != "GIT_DIR"} | dict(variables or {})
     try:
         done = subprocess.run(  # noqa: S603 - no shell; paths come after a command word
-            line, env=settings, capture_output=True, check=False, timeout=_TIMEOUT_S, stdin=subprocess.DEVNULL
+            line, env=settings, input=given or b"", capture_output=True, check=False, timeout=_TIMEOUT_S
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise GitFailed(f"git could not be run: {error}") from error
