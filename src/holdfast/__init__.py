@@ -75,29 +75,39 @@ if TYPE_CHECKING:
     from holdfast.flow.load import load_flow
     from holdfast.flow.runner import run_flow
     from holdfast.model.redaction import Redacted, Secret
+    from holdfast.model.sections import TokenUsage
     from holdfast.model.triggers import Trigger
     from holdfast.retain.policy import RetentionPolicy
     from holdfast.run import Run
+    from holdfast.runtime.agents import AgentOutput
     from holdfast.runtime.calls import current_step
+    from holdfast.runtime.checks import Gate
     from holdfast.runtime.command import Command
+    from holdfast.runtime.gates import Response
     from holdfast.settings.values import Settings
+    from holdfast.workspace.decide import Decisions
 
 _HOMES = {
+    "AgentOutput": "holdfast.runtime.agents",
     "AsyncHoldfast": "holdfast.aio",
     "Checkpoint": "holdfast.checkpoint",
     "Command": "holdfast.runtime.command",
     "DamageWarning": "holdfast.engine",
+    "Decisions": "holdfast.workspace.decide",
     "Every": "holdfast.capture.strategy",
+    "Gate": "holdfast.runtime.checks",
     "Holdfast": "holdfast.engine",
     "On": "holdfast.capture.strategy",
     "OnBudgetWarning": "holdfast.capture.strategy",
     "OnLoopComplete": "holdfast.capture.strategy",
     "OnPhaseComplete": "holdfast.capture.strategy",
     "Redacted": "holdfast.model.redaction",
+    "Response": "holdfast.runtime.gates",
     "RetentionPolicy": "holdfast.retain.policy",
     "Run": "holdfast.run",
     "Secret": "holdfast.model.redaction",
     "Settings": "holdfast.settings.values",
+    "TokenUsage": "holdfast.model.sections",
     "Trigger": "holdfast.model.triggers",
     "TypeRegistry": "holdfast.encode.types",
     "UnprotectedWarning": "holdfast.capture.protection",
@@ -111,6 +121,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "AgentOutput",
     "Ambiguous",
     "AsyncHoldfast",
     "BudgetExhausted",
@@ -123,12 +134,14 @@ __all__ = [
     "CommandFailed",
     "Conflict",
     "DamageWarning",
+    "Decisions",
     "Divergence",
     "DocumentInvalid",
     "EffectUncertain",
     "Every",
     "FlowInvalid",
     "FormatTooNew",
+    "Gate",
     "GraphInvalid",
     "HeadMoved",
     "Holdfast",
@@ -150,6 +163,7 @@ __all__ = [
     "Redacted",
     "ReplanLimit",
     "ReplayEnded",
+    "Response",
     "RestoreConflict",
     "RestoreFailed",
     "RestoreRefused",
@@ -175,6 +189,7 @@ __all__ = [
     "StoreFull",
     "StoreUnavailable",
     "SubjectUnavailable",
+    "TokenUsage",
     "Trigger",
     "TypeRegistry",
     "UnknownType",

@@ -91,6 +91,7 @@ class Run:
         pinned: bool = False,
         sections: Mapping[str, Any] | None = None,
         drop: Iterable[str] = (),
+        carry_over: bool = True,
         files: bool = True,
         phase: str | None = None,
         onto: Checkpoint | Literal["nothing"] | None = None,
@@ -101,13 +102,13 @@ class Run:
 
         Known sections (`state`, `workflow`, `agents`, ...) are keywords, your own go into `sections`; registered
         objects are asked for theirs. What is not given is carried over from the checkpoint before, unless named in
-        `drop`. A run with a workspace captures it too, unless `files` is False. With `onto` the run goes back: the new
-        checkpoint is taken on that one instead of the head, or on nothing.
+        `drop`; without `carry_over`, nothing but files is. A run with a workspace captures it too, unless `files` is
+        False. With `onto` the run goes back: the new checkpoint is taken on that one instead of the head or nothing.
         """
         self.host.check_open("no checkpoint was taken")
         made: Checkpoint = self._watch.checkpoint(
-            trigger=trigger, reason=reason, label=label, pinned=pinned, sections=sections, drop=drop, files=files,
-            phase=phase, onto=onto, calls=calls, **known_sections,
+            trigger=trigger, reason=reason, label=label, pinned=pinned, sections=sections, drop=drop,
+            carry_over=carry_over, files=files, phase=phase, onto=onto, calls=calls, **known_sections,
         )  # fmt: skip
         return made
 
@@ -438,7 +439,6 @@ class Run:
             self._lease = self._holdfast.lease_keeper(self.id, self.host.lease_lost)
             self._writer.fence = self._lease.take()
         self._catch_up()
-        self.recorder.drops_error = "error" in self.recorder.present.sections
         is_new = self._writer.head is None and not self._writer.number
         self.host.begin()
         if is_new:

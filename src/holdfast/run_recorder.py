@@ -22,6 +22,7 @@ from holdfast.errors import UsageError
 from holdfast.journal.entry import NOTED, SAVED, body_of, make_entry
 from holdfast.model.checkpoint import Marks
 from holdfast.model.ids import check_section_name
+from holdfast.model.sections import WORKSPACE
 from holdfast.model.triggers import Trigger
 
 if TYPE_CHECKING:
@@ -73,7 +74,6 @@ class Recorder:
         self.records_stored = 0
         self.is_ended = False
         """Whether what was stored last says that the run is complete: there is nothing to add at its end."""
-        self.drops_error = False  # what ended the process before is not an error of this one
         self.facts: Callable[[], CommitFacts] = CommitFacts
         self._holdfast = holdfast
         self._services = services
@@ -98,6 +98,7 @@ class Recorder:
         pinned: bool = False,
         sections: Mapping[str, Any] | None = None,
         drop: Iterable[str] = (),
+        carry_over: bool = True,
         files: bool = True,
         phase: str | None = None,
         onto: Checkpoint | Literal["nothing"] | None = None,
@@ -108,8 +109,8 @@ class Recorder:
 
         Known sections (`state`, `workflow`, `agents`, ...) are keywords, your own go into `sections`; registered
         objects are asked for theirs. What is not given is carried over from the checkpoint before, unless named in
-        `drop`. A run with a workspace captures it too, unless `files` is False. With `onto` the run goes back: the new
-        checkpoint is taken on that one instead of the head, or on nothing.
+        `drop`; without `carry_over`, nothing but files is. A run with a workspace captures it too, unless `files` is
+        False. With `onto` the run goes back: the new checkpoint is taken on that one instead of the head or nothing.
         """
         values = given = gather(known_sections, sections)
         try:
@@ -125,13 +126,16 @@ class Recorder:
         with self.lock:
             if onto is not None:
                 self.live.forget()
-            if self.drops_error and "error" not in values:
-                dropped.append("error")
+            if "error" not in values:
+                dropped.append("error")  # it belongs to the checkpoint that it was given to
             try:
                 trusted = self.live.trusted - values.keys()
                 base = onto if isinstance(onto, Checkpoint) else self.present if onto is None else None
                 steps = base.summary.steps + (self._calls_since if onto is None else 0) if base is not None else 0
                 if base is not None:  # what the journal has and no object of this process gives comes from there
+                    if not carry_over:
+                        live = self.live.names if onto is None else ()
+                        dropped += [one for one in base.sections if one not in {*values, *dropped, *live, WORKSPACE}]
                     skipped = {*dropped, *(self.live.names if onto is None else ())}
                     after = {name: value for name, value in base.journaled_sections().items() if name not in skipped}
                     values = {**after, **values}
@@ -160,7 +164,6 @@ class Recorder:
                 self.writer.forget()  # one that was read back damaged must be stored again, not referred to
                 self._failed(error)
                 raise
-            self.drops_error = False
             self.live.stored()
             self._entry_is_stored(entry)
             self._records_are_stored(len(added))

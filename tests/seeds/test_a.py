@@ -21,6 +21,7 @@ from holdfast.testing.faults import Fault, FaultyDisk
 from seeds.killing import KILLS, kill_and_resume, kill_when, pace, resumes
 
 RUN = "orchestrator"
+REPORTING = """echo '{"result": "fine", %s}'"""
 ONCE = ["architect", "coder 1", "tester: hello nobody", "coder 2", "tester: hello world", "reviewer"]
 
 
@@ -151,6 +152,58 @@ def test_an_agents_record_says_all_of_its_call(complete, failed):
         assert "does not answer" in reviewer.error
         hf.recover(RUN, skip_failed=True)
         assert of(hf.latest(RUN).section("agents"), "reviewer").status == "skipped"
+
+
+@pytest.mark.parametrize(
+    ("said", "tokens"),
+    [
+        ({"summary": "fine", "tokens": {"input": 9, "output": 2}}, (9, 2)),
+        ({"usage": {"input_tokens": 9, "output_tokens": 2}}, (9, 2)),
+        ('{"result": "fine", "usage": {"prompt_tokens": 9, "completion_tokens": 2}}', (9, 2)),
+        ({"result": "fine", "tokens": 11}, (11, 0)),
+        (holdfast.AgentOutput(output="fine", tokens=holdfast.TokenUsage(input=9, output=2)), (9, 2)),
+        (REPORTING % '"usage": {"input_tokens": 9, "output_tokens": 2}', (9, 2)),
+        (REPORTING % '"tokens": {"input": 9, "output": 2}', (9, 2)),
+        ("no report", (0, 0)),
+    ],
+    ids=["tokens", "usage", "JSON", "total", "AgentOutput", "command usage", "command tokens", "none"],
+)
+def test_tokens_count_in_every_documented_form_and_feed_the_budget(hf, said, tokens):
+    """Proves A3, E8: in Python and in a flow alike."""
+    with hf.run("r") as run:
+        is_command = isinstance(said, str) and said.startswith("echo")
+        run.agents.register("coder", holdfast.Command(said) if is_command else lambda: said)
+        run.agents.call("coder", task="t")
+        assert run.budget.used("tokens") == sum(tokens)
+    counted = hf.latest("r").section("agents")[0].tokens
+    assert (counted.input, counted.output) == tokens
+    if is_command:
+        flow = flow_from({"flow": "f", "agents": {"coder": said}, "phases": {"p": {"agent": "coder"}}})
+        assert run_flow(hf, flow, waiting="leave").status == "completed"
+        assert hf.latest("f").section("budget").spending["tokens"].used == sum(tokens)
+
+
+def test_three_failures_block_an_agent_also_without_a_task_name_and_however_the_run_is_resumed(hf):
+    """Proves A3, A11: the program that is simply started again is refused as well, and the agent is not called."""
+    calls = []
+
+    def coder(given):
+        calls.append(given)
+        raise ValueError("no such file")
+
+    def program():
+        with hf.run("r") as run:
+            run.agents.register("coder", coder)
+            run.agents.call("coder", {"file": "a"})
+
+    for _ in range(3):
+        with pytest.raises(ValueError, match="no such file"):
+            program()
+    assert hf.recovery_status("r").blockers == ("agent coder failed 3 times",)
+    with pytest.raises(holdfast.CannotResume, match="coder failed 3 times"):
+        program()
+    assert not hf.recover("r").success
+    assert len(calls) == 3
 
 
 def test_an_agent_under_way_is_running_in_the_checkpoint(hf):

@@ -121,34 +121,99 @@ def test_the_state_of_a_stage_says_all_that_came_of_it(complete):
     assert "AssertionError" in done.fixes[1].failure.stderr
 
 
-@pytest.mark.parametrize(("raised", "status"), [(None, "success"), (ValueError("no key"), "error")])
-def test_a_coders_result_and_the_plan_are_kept(hf, raised, status):
-    """Proves D3: the plan's path, and how the coder's call ended."""
+@pytest.mark.parametrize(
+    ("said", "status", "message"),
+    [
+        ("wrote it", "success", ""),
+        ({"result": "success", "message": "all of it"}, "success", "all of it"),
+        (ValueError("no key"), "error", "no key"),
+        ({"result": "error", "message": "tests are missing"}, "error", "tests are missing"),
+        ({"status": "issue", "message": "which login?"}, "issue", "which login?"),
+        (json.dumps({"result": "issue", "message": "which login?"}), "issue", "which login?"),
+        (holdfast.Response("half of it", "issue", "which login?"), "issue", "which login?"),
+        (holdfast.Command("""echo '{"result": "error", "message": "no disk"}'"""), "error", "no disk"),
+        (holdfast.Command("exit 3"), "error", None),
+    ],
+    ids=["text", "success", "raised", "error", "issue", "JSON text", "Response", "command's report", "exit code"],
+)
+def test_how_the_coders_call_ended_is_kept_and_only_success_comes_to_the_gates(hf, said, status, message, tmp_path):
+    """Proves D3: success, error and issue in every form, with the message and the plan's path."""
 
     def coder():
-        if raised is not None:
-            raise raised
-        return "wrote it"
+        if isinstance(said, Exception):
+            raise said
+        return said
 
+    gate = f"touch {tmp_path}/tried"
     with hf.run("r") as run:
-        run.gates.task("t", coder, ["true"], plan_path="plans/t.md").run()
+        work = said if isinstance(said, holdfast.Command) else coder
+        outcome = run.gates.task("t", work, [gate], plan_path="plans/t.md").run()
     state = hf.latest("r").section("gates").tasks["t"]
     assert (state.plan_path, state.coder_result.status) == ("plans/t.md", status)
+    assert message is None or state.coder_result.message == message
+    assert outcome.success is (tmp_path / "tried").exists() is (status == "success")
+    assert state.stage == ("complete" if status == "success" else "failed")
 
 
-def test_an_error_is_kept_with_message_code_and_stack(hf):
-    """Proves D4."""
+@pytest.mark.parametrize(
+    "task",
+    [
+        {"stage": "bogus"},
+        {"stage": "gate_0"},
+        {"stage": "failed", "fix_attempt": -1},
+        {"stage": "gate_1", "gate_results": [{"level": -3, "description": "x", "success": True}]},
+        {"stage": "gate_1", "gate_results": [{"level": 1, "description": "x", "success": "perhaps"}]},
+        {"stage": "coder_response", "coder_result": {"status": "perhaps"}},
+    ],
+)
+def test_a_state_outside_its_ranges_is_refused_and_nothing_is_stored(hf, task):
+    """Proves D3."""
+    with pytest.raises(holdfast.SectionInvalid, match="gates"):
+        hf.run("r").checkpoint(gates={"tasks": {"t": task}})
+    assert not hf.has("r")
+
+
+class QuotaError(Exception):
+    code = "E42"
+
+
+@pytest.mark.parametrize(
+    ("raised", "code"),
+    [
+        (FileNotFoundError(2, "it went wrong", "slug.py"), "ENOENT"),
+        (QuotaError("it went wrong"), "E42"),
+        (subprocess.CalledProcessError(7, "it went wrong"), "7"),
+        (ValueError("it went wrong"), "ValueError"),
+    ],
+    ids=["errno", "own", "exit", "class"],
+)
+def test_an_error_is_kept_with_message_code_and_stack(hf, raised, code):
+    """Proves D4: of a task, of a run that it ended, and of a checkpoint that is given one."""
 
     def coder():
-        raise FileNotFoundError(2, "no such file", "slug.py")
+        raise raised
 
     with hf.run("r") as run:
-        outcome = run.gates.task("t", coder, ["true"]).run()
-    assert not outcome.success
-    error = hf.latest("r").section("gates").tasks["t"].error
-    assert "no such file" in error.message
-    assert error.code
-    assert "in coder" in error.stack
+        assert not run.gates.task("t", coder, ["true"]).run().success
+    with pytest.raises(type(raised)), hf.run("ended"):
+        coder()
+    errors = [hf.latest("r").section("gates").tasks["t"].error, hf.latest("ended").section("error")]
+    for error in errors:
+        assert "it went wrong" in error.message
+        assert error.code == code
+        assert "in coder" in error.stack
+    by_hand = hf.run("by-hand")
+    assert by_hand.checkpoint(state=1, error=raised).section("error").code == code
+    assert "error" not in by_hand.checkpoint(state=2).sections  # it belongs to the checkpoint that it was given to
+
+
+def test_the_exit_code_of_a_command_is_the_code_of_its_error(hf):
+    """Proves D4."""
+    with hf.run("r") as run:
+        run.agents.register("coder", holdfast.Command("echo broken >&2; exit 4"))
+        with pytest.raises(holdfast.CommandFailed):
+            run.agents.call("coder", task="t")
+    assert hf.latest("r").section("agents")[0].tasks["t"].error.code == "4"
 
 
 def test_checkpoints_are_saved_restored_listed_cleaned_up_and_deleted(complete, tmp_path):

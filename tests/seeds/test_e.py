@@ -110,6 +110,51 @@ def test_a_checkpoint_holds_episode_phase_progress_loops_context_budgets_and_ver
     assert store.latest("r").section("context").metadata == {"pending_tools": ["search"], "client": "acme"}
 
 
+def test_a_view_shows_phase_progress_loop_count_and_budget_unless_the_store_is_encrypted(url):
+    """Proves E1, E5: a dashboard reads it with SQL; rows go with their checkpoint, and a tenant sees its own."""
+    query = "SELECT seq, phase, progress, loop_count, budget -> 'tokens', trigger FROM holdfast.episode ORDER BY seq"
+    spent = {"spending": {"tokens": {"used": 1, "limit": 9}}}
+    names = [f"{name}{time.monotonic_ns()}" for name in ("plain", "sealed")]
+
+    def seen(tenant):
+        with psycopg.connect(url) as database:
+            database.execute("SELECT set_config('holdfast.tenant', %s, false)", (tenant,))
+            return database.execute(query).fetchall()
+
+    for name, key in zip(names, (None, holdfast.generate_key()), strict=True):
+        with holdfast.open(f"{url}&tenant={name}", settings=KEEP_ALL, key=key) as hf:
+            run = hf.run("ep")
+            for loop in range(2):
+                told = {"loop_count": loop, "detail": {"left": ["a", "b"][loop:], "api_key": "a1B2" * 10}}
+                run.checkpoint(phase="act", progress=told, budget=spent)
+            rows = seen(name)
+            if key is not None:
+                assert [row[1:] for row in rows] == [(None,) * 5] * 2
+                continue
+            assert [(row[:2], row[3:]) for row in rows] == [
+                ((seq, "act"), (seq - 1, {"used": 1, "limit": 9}, "manual")) for seq in (1, 2)
+            ]
+            assert [row[2]["left"] for row in rows] == [["a", "b"], ["b"]]
+            assert "a1B2a1B2" not in str(rows)
+            hf.delete(hf.checkpoints("ep")[-1].id)
+            assert [row[0] for row in seen(name)] == [2]
+            hf.delete_run("ep")
+            assert seen(name) == []
+
+
+def test_a_section_that_is_not_given_is_carried_over_or_not_as_the_caller_says(store):
+    """Proves E4."""
+    run = store.run("ep")
+    run.checkpoint(state={"n": 1}, budget={"spending": {"tokens": {"used": 5, "limit": 9}}})
+    assert run.checkpoint(state={"n": 2}).section("budget").spending["tokens"].used == 5
+    assert run.checkpoint(state={"n": 3}, carry_over=False).sections == ("state",)
+    assert "budget" not in store.run("ep").checkpoint(state={"n": 4}).sections
+    with store.run("ep") as entered:
+        entered.budget.limit(tokens=7)
+        made = entered.checkpoint(state={"n": 5}, carry_over=False)  # what the run itself has is not left out
+        assert made.section("budget").spending["tokens"].limit == 7
+
+
 def test_checkpoints_are_made_listed_restored_deleted_and_pruned_by_age_and_number(store):
     """Proves E2: newest first; 7 days, 10 checkpoints."""
     now = [time.time() - 30 * 86_400]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_origin, get_typ
 import msgspec
 
 from holdfast.errors import SectionInvalid, UsageError
+from holdfast.model.failure import failure_of
 from holdfast.model.ids import check_section_name
 from holdfast.model.runtime_sections import LOG_TYPES, RUNTIME_TYPES
 from holdfast.model.sections import SECTION_TYPES, WORKSPACE, SectionValue
@@ -41,6 +42,8 @@ def gather(given: Mapping[str, Any], custom: Mapping[str, Any] | None) -> dict[s
             raise UsageError(f"section {name!r} shows what the run's journal has: give yours another name")
         check_runtime(name, value)
         both[name] = value
+    if isinstance(both.get("error"), BaseException):
+        both["error"] = failure_of(both["error"])
     return both
 
 

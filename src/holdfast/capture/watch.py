@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import math
 import signal
-import traceback
 import warnings
 from collections import Counter
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from holdfast.capture.strategy import Position
 from holdfast.capture.timer import Timer
 from holdfast.capture.triggers import Event, known_operation
 from holdfast.errors import Conflict, RunCancelled, RunStopped, RunWaiting, SessionOver, Unprotected
+from holdfast.model.failure import failure_of
 from holdfast.model.triggers import Trigger, checked_trigger
 
 if TYPE_CHECKING:
@@ -319,7 +319,7 @@ class Watch:
         is_due = self.rules.takes(trigger)
         given: dict[str, Any] = {} if is_due else {"do": self._recorder.append}
         if is_due and trigger is Trigger.ERROR_OCCURRED and error is not None:
-            given["error"] = _failure(error)
+            given["error"] = failure_of(error)
         try:
             self._attempt(trigger, why, **given)
         except (Unprotected, Conflict, UnprotectedWarning):
@@ -410,12 +410,6 @@ def _ending(error: BaseException | None) -> tuple[Trigger, str]:
     if isinstance(error, Exception):
         return Trigger.ERROR_OCCURRED, _encodable(f"{type(error).__name__}: {error}"[:2_000])
     return Trigger.SHUTDOWN, "the run was shut down"
-
-
-def _failure(error: BaseException) -> dict[str, Any]:
-    """Return the error section for what ended a run."""
-    stack = "".join(traceback.format_exception(error, limit=-50))
-    return {"message": _encodable(str(error)), "code": type(error).__name__, "stack": _encodable(stack)}
 
 
 def _encodable(text: str) -> str:

@@ -389,8 +389,23 @@ class Writer:
         last, recovery, summary = self._last_analysed
         if last.keys() != telling.keys() or any(last[name] is not value for name, value in telling.items()):
             recovery, summary = _cleaned(analyse(telling), clean), _cleaned(summarise(telling), clean)
+            summary = msgspec.structs.replace(summary, progress=self._shown(telling.get("progress")))
             self._last_analysed = dict(telling), recovery, summary
         return recovery, summary
+
+    def _shown(self, progress: Any) -> str:
+        """Return what the program says of its progress, without secrets, as a list can show it."""
+        detail = getattr(typed("progress", progress), "detail", None) if progress is not None else None
+        if not detail:
+            return ""
+        if self._redactor is not None:
+            self._redactor.begin("progress")
+            detail = self._packer.unpack(self._redactor.pack(detail, "progress"), "progress")
+        try:
+            text = msgspec.json.encode(detail, enc_hook=str).decode()
+        except (TypeError, ValueError):
+            return ""
+        return text if len(text) <= _LONGEST_SHOWN else ""
 
     def _encoded(self, name: str, value: Any, encoder: SectionEncoder) -> SectionRecord:
         """Encode one section; what redaction took out of it is listed beside it."""
@@ -419,6 +434,7 @@ class Writer:
         return self._values[name]
 
 
+_LONGEST_SHOWN = 4096  # of a summary: every list reads it
 _S = TypeVar("_S", RecoveryInfo, Summary)
 
 

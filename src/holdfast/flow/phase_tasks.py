@@ -9,8 +9,8 @@ import msgspec
 from holdfast.capture.sections import typed
 from holdfast.errors import HoldfastError
 from holdfast.model import sections
+from holdfast.model.failure import failure_of
 from holdfast.model.triggers import Trigger
-from holdfast.runtime.attempt import failure_of
 from holdfast.runtime.batches import make_batches
 from holdfast.runtime.leaving import is_leaving
 from holdfast.runtime.together import run_in_order

@@ -39,6 +39,10 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     phase: str | None = None
     steps: int = 0
     status: str | None = None
+    budget_limits: dict[str, float | int | None] = {}
+    loop_count: int | None = None
+    progress: str = ""
+    """What the program says of its progress, as JSON without secrets; empty where that is long."""
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, array_like=True):

@@ -7,7 +7,7 @@ A section may be given as one of these or as plain data of the same shape; eithe
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -20,6 +20,11 @@ AgentStatus = Literal["pending", "running", "completed", "failed", "skipped"]
 TaskStatus = Literal["pending", "running", "completed", "failed", "skipped", "blocked"]
 OnUnknown = Literal["retry", "skip", "ask"]
 CoderStatus = Literal["success", "error", "issue"]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Stage = Annotated[
+    str,
+    msgspec.Meta(pattern=r"^(before_execution|coder_response|gate_[1-9][0-9]*|fix_[1-9][0-9]*|complete|failed)$"),
+]
 PhaseStatus = Literal["pending", "running", "completed", "failed", "skipped"]
 
 
@@ -47,8 +52,8 @@ class Workflow(SectionValue, frozen=True):
 class TokenUsage(SectionValue, frozen=True):
     """Tokens that an agent read and wrote."""
 
-    input: int = 0
-    output: int = 0
+    input: Count = 0
+    output: Count = 0
 
 
 class AgentTask(SectionValue, frozen=True):
@@ -65,7 +70,7 @@ class AgentTask(SectionValue, frozen=True):
     location: str | None = None
     error: Failure | None = None
     reason: str = ""
-    attempts: int = 0
+    attempts: Count = 0
     tokens: TokenUsage = TokenUsage()
 
 
@@ -79,7 +84,7 @@ class Agent(SectionValue, frozen=True):
     input: Any = None
     output: Any = None
     error: str | None = None
-    attempts: int = 0
+    attempts: Count = 0
     tokens: TokenUsage = TokenUsage()
     role: str = ""
     tasks: dict[str, AgentTask] = {}
@@ -117,6 +122,13 @@ class Context(SectionValue, frozen=True):
     lesson_digests: list[str] = []  # tell a lesson that is there already, also where a secret was taken out of it
 
 
+class Progress(SectionValue, frozen=True):
+    """How far a loop has come: which round it is in, and what the program says of it."""
+
+    loop_count: Count = 0
+    detail: dict[str, Any] = {}
+
+
 class Spending(SectionValue, frozen=True):
     """How much of one budget is used, and how much there is; no limit means unlimited."""
 
@@ -152,7 +164,7 @@ class TaskNode(SectionValue, frozen=True):
     started_at: datetime | None = None
     completed_at: datetime | None = None
     error: Failure | None = None
-    attempts: int = 0
+    attempts: Count = 0
     needs: list[str] = []
     batch: int | None = None  # the one that it ran in last
     effect: str | None = None
@@ -184,7 +196,7 @@ class Messages(SectionValue, frozen=True):
 class GateResult(SectionValue, frozen=True):
     """What one gate said."""
 
-    level: int
+    level: Annotated[int, msgspec.Meta(ge=1)]
     description: str
     success: bool
     command: str | None = None
@@ -205,7 +217,7 @@ class CoderResult(SectionValue, frozen=True):
 class Fix(SectionValue, frozen=True):
     """One call that mended a failed gate, or tried to."""
 
-    attempt: int
+    attempt: Annotated[int, msgspec.Meta(ge=1)]
     failure: GateResult
     response: Any = None
     completed_at: datetime | None = None
@@ -214,16 +226,16 @@ class Fix(SectionValue, frozen=True):
 class GatedTask(SectionValue, frozen=True):
     """Where a task with gates stands: which stage is behind it, and what came of it."""
 
-    stage: str
+    stage: Stage
     plan_path: str | None = None
     coder_response: Any = None
     coder_result: CoderResult | None = None
     gate_results: list[GateResult] = []
-    fix_attempt: int = 0
+    fix_attempt: Count = 0
     fixes: list[Fix] = []
     error: Failure | None = None
     fingerprint: str | None = None  # of the files, when a gate last looked at them
-    attempts: int = 0  # how often the worker was called
+    attempts: Count = 0  # how often the worker was called
     tries: int = 1  # how often the gates were begun, after failures that somebody wants tried again
     started_at: datetime | None = None
     updated_at: datetime | None = None
@@ -242,8 +254,8 @@ class Member(SectionValue, frozen=True):
     agent: str
     role: str
     status: str
-    tasks_completed: int = 0
-    tasks_pending: int = 0
+    tasks_completed: Count = 0
+    tasks_pending: Count = 0
     completed: list[str] = []
     pending: list[str] = []
 
@@ -283,8 +295,8 @@ class PhaseState(SectionValue, frozen=True):
 
     status: PhaseStatus = "pending"
     label: str | None = None
-    attempt: int = 0
-    resumes: int = 0
+    attempt: Count = 0
+    resumes: Count = 0
     started_at: datetime | None = None
     completed_at: datetime | None = None
     duration_s: float = 0.0
@@ -339,6 +351,7 @@ SECTION_TYPES: dict[str, Any] = {
     "agents": list[Agent],
     "context": Context,
     "budget": Budget,
+    "progress": Progress,
     "graph": Graph,
     "gates": Gates,
     "messages": Messages,

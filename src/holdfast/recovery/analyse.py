@@ -20,7 +20,7 @@ _MOST_NAMED = 20  # of a kind; a record is small, and a list of a thousand names
 
 Blockers = list[tuple[str, str]]
 
-TELLING = ("workflow", "agents", "budget", "graph", "phases", "status")
+TELLING = ("workflow", "agents", "budget", "graph", "phases", "status", "progress")
 """The sections that recovery information is worked out from."""
 
 
@@ -61,6 +61,8 @@ def summarise(sections: Mapping[str, Any]) -> Summary:
         state=_text(_field(sections.get("workflow"), "current_state")),
         agents=counts,
         budget_used={name: _field(one, "used", 0) for name, one in spending.items()},
+        budget_limits={name: _field(one, "limit") for name, one in spending.items()},
+        loop_count=_field(sections.get("progress"), "loop_count"),
         phase=_text(_field(sections.get("phases"), "current")),
         status=_text(_field(sections.get("status"), "status")),
     )

@@ -9,9 +9,10 @@ import msgspec
 
 from holdfast.capture.sections import typed
 from holdfast.errors import CommandFailed, UsageError
+from holdfast.model.failure import failure_of
 from holdfast.model.sections import Agent, AgentTask, TokenUsage
 from holdfast.model.triggers import Trigger
-from holdfast.runtime.attempt import Retry, check_retry, failure_of
+from holdfast.runtime.attempt import Retry, check_retry
 from holdfast.runtime.awaited import result_of
 from holdfast.runtime.calls import CallOptions, CallView, current_step
 from holdfast.runtime.command import Command, CommandResult

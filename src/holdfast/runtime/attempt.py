@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextvars
 import threading
-import traceback
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from holdfast.errors import HoldfastError, StepTimeout, UsageError
-from holdfast.model.sections import Failure
 from holdfast.runtime.leaving import is_leaving
 from holdfast.runtime.patience import watch_for
 
@@ -37,7 +35,6 @@ _TRANSIENT_NAMES = frozenset(
         "RemoteProtocolError",
     }
 )  # fmt: skip - by name, because no client library is imported for this
-_LONGEST_STACK = 50
 
 
 def is_transient(error: Exception) -> bool:
@@ -161,13 +158,3 @@ def within(call: Callable[[], T], timeout_s: float, name: str) -> T:
     if is_result:
         return value  # type: ignore[no-any-return]
     raise value
-
-
-def failure_of(error: BaseException) -> Failure:
-    """Return an error as it is stored: message, code, stack."""
-    stack = "".join(traceback.format_exception(error, limit=-_LONGEST_STACK))
-    return Failure(message=_storable(str(error)), code=type(error).__name__, stack=_storable(stack))
-
-
-def _storable(text: str) -> str:
-    return text.encode(errors="backslashreplace").decode()

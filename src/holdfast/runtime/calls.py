@@ -25,10 +25,11 @@ from blake3 import blake3
 
 from holdfast.errors import EffectUncertain, UsageError, ValueRefused
 from holdfast.journal.call_record import CallRecord, call_line, decode_call, encode_call, stored_path
+from holdfast.model.failure import failure_of
 from holdfast.model.runtime_sections import Wait
 from holdfast.model.triggers import Trigger
 from holdfast.runtime.amounts import add, stored
-from holdfast.runtime.attempt import Retry, attempt, check_retry, failure_of
+from holdfast.runtime.attempt import Retry, attempt, check_retry
 from holdfast.runtime.awaited import result_of
 from holdfast.runtime.keep import reason_of
 from holdfast.runtime.leaving import is_leaving

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from holdfast.errors import UsageError
+from holdfast.model.failure import failure_of
 from holdfast.model.sections import GateResult
-from holdfast.runtime.attempt import failure_of
 from holdfast.runtime.awaited import result_of
 from holdfast.runtime.command import Command, CommandResult
 from holdfast.runtime.leaving import is_leaving

@@ -13,9 +13,10 @@ import msgspec
 from holdfast.capture.sections import typed
 from holdfast.errors import UsageError
 from holdfast.model import sections
+from holdfast.model.failure import failure_of
 from holdfast.model.sections import CoderResult, Failure, Fix, GateResult
 from holdfast.model.triggers import Trigger
-from holdfast.runtime.attempt import Retry, failure_of
+from holdfast.runtime.attempt import Retry
 from holdfast.runtime.calls import CallOptions, CallView, check_options
 from holdfast.runtime.checks import Gate, GateFailure, as_gate, as_work, bound, run_gate
 from holdfast.runtime.command import CommandResult
@@ -401,7 +402,8 @@ def _response(returned: Any) -> Response:
     if isinstance(returned, CommandResult):
         if not returned.succeeded:
             return Response(returned.stdout, "error", f"exit code {returned.exit_code}: {returned.problem}")
-        returned = returned.output
+        status = _reported(returned.json())
+        return Response(returned.output) if status is None else Response(returned.output, *status)
     status = _reported(returned)
     return Response(returned) if status is None else Response(returned, *status)
 
@@ -416,6 +418,6 @@ def _reported(said: Any) -> tuple[CoderStatus, str] | None:
     if not isinstance(said, dict):
         return None
     for name in ("result", "status"):
-        if said.get(name) in ("error", "issue"):
+        if said.get(name) in ("success", "error", "issue"):
             return said[name], str(said.get("message", ""))
     return None

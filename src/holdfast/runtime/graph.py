@@ -14,8 +14,9 @@ import msgspec
 from holdfast.capture.sections import typed
 from holdfast.errors import GraphInvalid, UsageError
 from holdfast.model import sections
+from holdfast.model.failure import failure_of
 from holdfast.model.triggers import Trigger
-from holdfast.runtime.attempt import Retry, check_retry, failure_of
+from holdfast.runtime.attempt import Retry, check_retry
 from holdfast.runtime.awaited import result_of
 from holdfast.runtime.batches import check_graph, held_back, make_batches
 from holdfast.runtime.calls import CallOptions, CallView

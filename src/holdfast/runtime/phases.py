@@ -13,11 +13,11 @@ import msgspec
 
 from holdfast.capture.sections import typed
 from holdfast.errors import UsageError
+from holdfast.model.failure import failure_of
 from holdfast.model.sections import Phases as PhasesSection
 from holdfast.model.sections import PhaseState
 from holdfast.model.triggers import Trigger
 from holdfast.runtime.artifacts import artifact_of
-from holdfast.runtime.attempt import failure_of
 from holdfast.runtime.host import Alone
 from holdfast.runtime.keep import check_name, kept, reason_of
 from holdfast.runtime.phase import Phase

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from holdfast.model.sections import TokenUsage
 
 _INPUT = (
@@ -25,18 +27,32 @@ def report_of(value: Any) -> Any:
 
 
 def usage_of(value: Any) -> TokenUsage:
-    """Return the tokens that a report has under `usage`; none if it has none that make sense.
+    """Return the tokens that a report, as data or as JSON text, has under `usage` or `tokens`; none if there are none.
 
     A total alone counts as input.
     """
-    report = report_of(value)
-    reported = report.get("usage") if isinstance(report, Mapping) else None
+    report = report_of(_read(value) if isinstance(value, str) else value)
+    if not isinstance(report, Mapping):
+        return TokenUsage()
+    reported = report.get("usage", report.get("tokens"))
+    if type(reported) is int:
+        return TokenUsage(input=max(reported, 0))
     if isinstance(reported, TokenUsage):
         return reported
     if not isinstance(reported, Mapping):
         return TokenUsage()
     usage = TokenUsage(input=_added_up(reported, _INPUT), output=_added_up(reported, _OUTPUT))
     return usage if usage.input or usage.output else TokenUsage(input=_added_up(reported, _TOTAL))
+
+
+def _read(text: str) -> Any:
+    """Return what a text says as JSON, None if it is none."""
+    if text.lstrip()[:1] not in ("{", "["):
+        return None
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
 
 
 def added(usage: TokenUsage, more: TokenUsage) -> TokenUsage:

@@ -155,6 +155,7 @@ def prepare(commit: Commit, known: KnownLine, lines: LineReader, leases: Leases)
         row_of = _checkpoint_row(commit, envelope, data, number, ranges)
         made = CheckpointRecord(envelope, checksum, commit.marks, number, ranges, commit.key, row_of.attributes)
         batch.inserts.append((CHECKPOINT, codec.close(CHECKPOINT, row_of)))
+        batch.shown = None if codec.mode == "encrypt" else ((row_of.run, row_of.line, row_of.seq), envelope)
         head, last_seq, checkpoints = envelope.id, envelope.seq, line.checkpoints + 1
     moved = msgspec.structs.replace(
         line,

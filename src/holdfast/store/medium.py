@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from holdfast.encode.chunks import Chunk
+    from holdfast.model.checkpoint import Envelope
     from holdfast.store.api import StoreTraits
     from holdfast.store.bell import Bell
     from holdfast.store.heads import Heads
@@ -46,6 +47,8 @@ class Batch:
     run: int = 0
     chunks: Collection[Chunk] = ()
     """Chunks that the run of this number holds from now on."""
+    shown: tuple[Key, Envelope] | None = None
+    """The checkpoint of this commit, for a medium that shows people where runs stand; None if that is encrypted."""
 
 
 class Reader(Protocol):

@@ -12,15 +12,17 @@ from functools import lru_cache
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 from psycopg.types.numeric import Float8, Int8
 
 from holdfast.errors import UsageError
 from holdfast.store.postgres_pool import Array
-from holdfast.store.tables import RUN, TABLES
+from holdfast.store.tables import CHECKPOINT, RUN, TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from holdfast.model.checkpoint import Envelope
     from holdfast.store.medium import Batch
     from holdfast.store.tables import Column, Key, Row, Table
 
@@ -287,6 +289,7 @@ class _Shape(NamedTuple):
     puts: tuple[tuple[str, int], ...]
     drops: tuple[tuple[str, int], ...]
     brings_chunks: bool
+    shows: bool
 
 
 class Apply(NamedTuple):
@@ -332,6 +335,9 @@ def commit(tenant: str, batch: Batch, locks: list[int], chunks: Sequence[Any] | 
         values += [tenant, *_key_cells(table, prefix)]
     if chunks is not None:
         values += [tenant, Int8(batch.run), *chunks]
+    if batch.shown is not None:
+        key, envelope = batch.shown
+        values += [tenant, *_key_cells(CHECKPOINT, key), _shown(envelope)]
     text, numbered = _commit_text(
         _Shape(
             is_locked,
@@ -340,9 +346,31 @@ def commit(tenant: str, batch: Batch, locks: list[int], chunks: Sequence[Any] | 
             shapes[1],
             tuple((table.name, len(prefix)) for table, prefix in batch.drops),
             chunks is not None,
+            batch.shown is not None,
         )
     )
     return Apply(text, numbered, values, [] if is_locked else locks)
+
+
+def _shown(envelope: Envelope) -> str:
+    """Return what the view `episode` shows of a checkpoint; JSON of the server holds no NUL."""
+    summary = envelope.summary
+    budget = {
+        name: {"used": used, "limit": summary.budget_limits.get(name)} for name, used in summary.budget_used.items()
+    }
+    told = {
+        "trigger": envelope.trigger,
+        "reason": envelope.reason,
+        "phase": summary.phase,
+        "state": summary.state,
+        "run_status": summary.status,
+        "steps": summary.steps,
+        "loop_count": summary.loop_count,
+        "progress": msgspec.Raw(summary.progress.encode() or b"null"),
+        "budget": budget,
+        "can_resume": envelope.recovery.can_resume,
+    }
+    return msgspec.json.encode(told).decode().replace(r"\u0000", r"\ufffd")
 
 
 @lru_cache(maxsize=256)
@@ -360,6 +388,8 @@ def _commit_text(shape: _Shape) -> tuple[bytes, bytes]:
         arrays = "%b::bytea[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bytea[]"
         parts.append(("held", f"SELECT hold_chunks(%s, %s, {arrays}) AS chunks WHERE {rest}"))
         agreed.append("(SELECT chunks FROM held) IS NOT NULL")
+    if shape.shows:
+        parts.append(("shown", f"INSERT INTO position SELECT %s, %s, %s, %s, %s::jsonb WHERE {rest}"))
     outcome = f"CASE WHEN {' AND '.join(agreed)} THEN true ELSE refuse() END" if agreed else "true"
     if shape.guards:
         outcome = f"CASE WHEN EXISTS (SELECT FROM g0) THEN {outcome} ELSE false END"

@@ -11,6 +11,7 @@ from holdfast.testing.strategies import same
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
 WHOLE = {
+    "progress": {"loop_count": 3, "detail": {"left": ["a", {"deep": 1}]}},
     "workflow": {
         "current_state": "BUILD",
         "previous_state": "PLAN",

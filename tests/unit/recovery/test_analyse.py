@@ -68,7 +68,10 @@ def test_a_summary_holds_what_a_list_shows():
     agents = [agent("a", "completed"), agent("b", "completed"), agent("c", "failed")]
     found = summarise({"workflow": Workflow(current_state="BUILD"), "agents": agents, "budget": budget})
     assert found == Summary(
-        state="BUILD", agents={"completed": 2, "failed": 1}, budget_used={"tokens": 812, "money": 0.5}
+        state="BUILD",
+        agents={"completed": 2, "failed": 1},
+        budget_used={"tokens": 812, "money": 0.5},
+        budget_limits={"tokens": 2000, "money": None},
     )
     assert summarise({}) == Summary()
 

@@ -263,7 +263,7 @@ def test_a_command_that_fails_or_reports_an_error_is_a_failed_agent():
     agents = made(Command("echo broken >&2; exit 4"))
     with pytest.raises(CommandFailed, match="ended with 4: broken"):
         agents.call("coder", task="t1")
-    assert agents.task("coder", "t1").error.code == "CommandFailed"
+    assert agents.task("coder", "t1").error.code == "4"
     agents.register("claude", Command("""echo '{"is_error": true, "result": "no credit"}'"""))
     with pytest.raises(CommandFailed, match="no credit"):
         agents.call("claude")

@@ -105,7 +105,7 @@ def test_the_schema_equals_all_migrations_and_is_the_shape_that_is_compared(data
             connection.execute(path.read_bytes())
         assert postgres_schema.shape(connection) == whole
     assert sorted(postgres_schema.SHAPE_FILE.read_text().splitlines()) == whole
-    assert [int(path.name[:4]) for path in postgres_schema.migrations()] == [1, 2, 3]
+    assert [int(path.name[:4]) for path in postgres_schema.migrations()] == [1, 2, 3, 4]
 
 
 def test_an_older_schema_is_migrated_on_first_use_and_keeps_what_it_holds(database):
@@ -125,7 +125,7 @@ def test_an_older_schema_is_migrated_on_first_use_and_keeps_what_it_holds(databa
         assert store.migrate() == []
     with connect(database) as connection:
         versions = connection.execute("SELECT version FROM layout_version ORDER BY version").fetchall()
-        assert versions == [(1,), (2,), (3,)]
+        assert versions == [(1,), (2,), (3,), (4,)]
         assert sorted(postgres_schema.SHAPE_FILE.read_text().splitlines()) == postgres_schema.shape(connection)
 
 
@@ -142,7 +142,7 @@ def test_many_processes_may_begin_at_once(database):
 
 def test_migrate_says_which_versions_it_applied(database):
     with connect(database) as connection:
-        assert postgres_schema.migrate(connection, "holdfast", store="x") == [1, 2, 3]
+        assert postgres_schema.migrate(connection, "holdfast", store="x") == [1, 2, 3, 4]
         assert postgres_schema.migrate(connection, "holdfast", store="x") == []
 
 
