@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from blake3 import blake3
 
@@ -14,10 +14,10 @@ from holdfast.capture.files import FileCapture
 from holdfast.errors import UsageError
 from holdfast.model.triggers import Trigger
 from holdfast.store.keys import keys_of
-from holdfast.workspace.checkout import checkout, plan_checkout
 from holdfast.workspace.compare import changes
 from holdfast.workspace.decide import Decisions
 from holdfast.workspace.diff import diff
+from holdfast.workspace.git_create import Asked, announce, has_repository, hide_own_folder, plan_git, put_git
 from holdfast.workspace.heartbeat import last_life
 from holdfast.workspace.options import WorkspaceOptions
 from holdfast.workspace.ownership import EDITS, Ownership, read_edits
@@ -60,6 +60,8 @@ def options_of(settings: WorkspaceSettings) -> WorkspaceOptions:
         max_files=settings.max_files,
         max_file_bytes=int(settings.max_file_mb * _MEGABYTE),
         max_total_bytes=int(settings.max_total_mb * _MEGABYTE),
+        max_history_bytes=int(settings.git_history_mb * _MEGABYTE),
+        clone=settings.clone,
     )
 
 
@@ -69,6 +71,8 @@ def open_files(
     """Open a workspace for a run; what a killed restore left is brought to an end, our own store stays out of it."""
     capture = capture_of(store, reader, root, options)
     recover_interrupted(capture.workspace.root)
+    if store.folder is None and has_repository(capture.workspace.root):
+        hide_own_folder(capture.workspace.root)  # caches and stamps go there, and are nothing to commit
     return capture
 
 
@@ -205,6 +209,8 @@ class RunFiles:
         if decisions is None:
             decisions = Decisions(edits="take" if paths else "keep", deleted="restore")
         reader = self._capture.reader
+        if not paths:
+            self._capture.planned[checkpoint.workspace.digest.hex()] = checkpoint.workspace
         check_named(reader, checkpoint.workspace.root, paths, str(self.path if into is None else into))
         if into is None:
             return plan_restore(
@@ -253,29 +259,66 @@ class RunFiles:
         if not here:
             Path(plan.target).mkdir(mode=0o700, parents=True, exist_ok=True)
             recover_interrupted(plan.target)
-        report = apply(plan, self._capture.reader, safety=self._save_present if here else None, progress=progress)
+        snapshot, reader = self._capture.planned.get(plan.snapshot), self._capture.reader
+        if snapshot is not None:
+            announce(plan.target, snapshot)
+        report = apply(plan, reader, safety=self._save_present if here else None, progress=progress)
+        if snapshot is not None:
+            put_git(plan.target, snapshot, reader, Asked(clone=self._clones(clone=False)))
         if here and plan.changes:
             self._run.checkpoint(trigger=Trigger.MANUAL, reason=f"restored files of snapshot {plan.snapshot[:16]}")
         return report
 
-    def plan_git(self, checkpoint: Checkpoint, *, keep_commits: bool = False) -> list[str]:
+    def plan_git(
+        self,
+        checkpoint: Checkpoint,
+        *,
+        into: str | os.PathLike[str] | None = None,
+        clone: bool = False,
+        keep_commits: bool = False,
+    ) -> list[str]:
         """Return in words what `restore_git` would do; RestoreRefused if commits or staged work could be lost.
 
         With `keep_commits`, commits that no branch would reach get one, and what is staged is captured first.
         """
-        if keep_commits:
-            return plan_checkout(str(self.path), checkpoint.git, safe="saved first", keep_commits=True)
-        return plan_checkout(str(self.path), checkpoint.git, safe=self._safe_git())
+        safe: GitPosition | Literal["saved first"] | None = "saved first" if keep_commits else self._safe_git(into)
+        asked = Asked(git=True, clone=self._clones(clone), keep_commits=keep_commits)
+        plan = plan_git(self._place(into), checkpoint.workspace, asked, safe=safe)
+        return [*plan.words, *plan.problems]
 
-    def restore_git(self, checkpoint: Checkpoint, *, keep_commits: bool = False) -> list[str]:
-        """Put branch, commit and index back as they were, without touching files; return what was done."""
-        self._save_present()
-        safe = self._safe_git()
-        done = plan_checkout(str(self.path), checkpoint.git, safe=safe, keep_commits=keep_commits)
-        checkout(str(self.path), checkpoint.git, self._capture.reader, safe=safe, keep_commits=keep_commits)
-        return done
+    def restore_git(
+        self,
+        checkpoint: Checkpoint,
+        *,
+        into: str | os.PathLike[str] | None = None,
+        clone: bool = False,
+        keep_commits: bool = False,
+    ) -> list[str]:
+        """Put branch, commit and index back as they were, without touching files; return what was done.
 
-    def _safe_git(self) -> GitPosition | None:
+        Where there is no repository, it is made from what the checkpoint kept of its history; `clone` lets it fetch
+        from the remote what was too large to be kept.
+        """
+        if into is None:
+            self._save_present()
+        asked = Asked(git=True, clone=self._clones(clone), keep_commits=keep_commits)
+        done = put_git(self._place(into), checkpoint.workspace, self._capture.reader, asked, safe=self._safe_git(into))
+        return [*done.words, *done.problems]
+
+    def new_git(self, checkpoint: Checkpoint, *, into: str | os.PathLike[str] | None = None) -> list[str]:
+        """Return which repositories a restore of this checkpoint's files would make, and which it cannot."""
+        plan = plan_git(self._place(into), checkpoint.workspace, Asked(clone=self._clones(clone=False)))
+        return [*plan.words, *plan.problems]
+
+    def _place(self, into: str | os.PathLike[str] | None) -> str:
+        return str(self.path) if into is None else os.path.realpath(into)
+
+    def _clones(self, clone: bool) -> bool:  # noqa: FBT001
+        return clone or self._capture.workspace.options.clone
+
+    def _safe_git(self, into: str | os.PathLike[str] | None) -> GitPosition | None:
+        if into is not None:
+            return None
         last = self._capture.last(self._run.head_record)
         return last.git if last is not None else None
 

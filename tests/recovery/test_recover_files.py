@@ -18,7 +18,7 @@ from holdfast.recovery.gather import Freshness
 from holdfast.recovery.plan import RecoveryPlan
 from holdfast.recovery.record import INTENT, intent_value
 from holdfast.store.sqlite import SQLiteStore
-from holdfast.workspace import checkout
+from holdfast.workspace import git_create
 from holdfast.workspace.decide import Decisions
 from holdfast.workspace.ops import FileOps
 from recovery.recovery_kit import Notes, contents, damage_record, damage_section, execute, tree
@@ -345,7 +345,7 @@ def test_a_kill_between_files_and_git_is_finished_with_git_when_the_run_is_opene
     git, first = two_branches(hf, project)
 
     def work(report):
-        checkout.checkout = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+        git_create.checkout = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
         with holdfast.open(place) as child:
             child.recover(first.id, workspace=project, git=True)
 

@@ -311,15 +311,24 @@ def test_a_merge_in_progress_is_put_back(box):
     assert git(box.root, "ls-files", "-u").count("\n") == 3
 
 
-@pytest.mark.parametrize("case", ["commits", "detached", "staged", "operation", "foreign", "rebase"])
+def test_a_rebase_in_progress_is_put_back_and_can_be_continued(box):
+    _conflicting(box.root)
+    git(box.root, "rebase", "side", check=False)
+    wanted, before = box.capture(), git(box.root, "status", "--porcelain=v2", "--branch")
+    git(box.root, "rebase", "--abort")
+    box.capture()
+    box.restore(wanted)
+    checkout(str(box.root), wanted.git, box.reader)
+    assert git(box.root, "status", "--porcelain=v2", "--branch") == before
+    write(box.root, {"a": "both\n"})
+    git(box.root, "add", "a")
+    git(box.root, "rebase", "--continue")
+    assert not Box(box.root).capture().git.dirty
+
+
+@pytest.mark.parametrize("case", ["commits", "detached", "staged", "operation", "foreign"])
 def test_git_stays_where_it_is_when_something_would_be_lost(box, case, tmp_path):
-    if case == "rebase":
-        _conflicting(box.root)
-        git(box.root, "rebase", "side", check=False)
-        wanted = box.capture().git
-        git(box.root, "rebase", "--abort")
-    else:
-        wanted = box.capture().git
+    wanted = box.capture().git
     root = box.root
     if case == "commits":
         write(root, {"a": "later\n"})

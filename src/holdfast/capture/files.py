@@ -50,6 +50,7 @@ class FileCapture:
         self._known: Snapshot | None = None  # the last one that this process captured or has a cache for
         self._cached: bytes = b""
         self.before_entry: CheckpointRecord | None = None
+        self.planned: dict[str, Snapshot] = {}  # by digest, of whole restores: their repositories follow the files
 
     def writer(self, head: CheckpointRecord | None, compressor: Compressor) -> ChunkWriter | SpillingWriter:
         """Return a writer for the next commit: one with bounded memory if everything has to be read."""

@@ -407,10 +407,11 @@ class Recovery:
 
     def _restore_files(self) -> None:
         from holdfast.recovery.files import progress_of  # noqa: PLC0415
-        from holdfast.workspace.checkout import checkout  # noqa: PLC0415
+        from holdfast.workspace.git_create import Asked, announce, has_repository, put_git  # noqa: PLC0415
         from holdfast.workspace.restore import apply, recover_interrupted  # noqa: PLC0415
 
-        plan = self.plan
+        plan, wanted = self.plan, self.hf.opened(self.record).workspace
+        reader = ChunkReader(self.hf.store.fetch)
         assert plan.files is not None
         if plan.request.into is not None:
             from pathlib import Path  # noqa: PLC0415
@@ -418,13 +419,14 @@ class Recovery:
             Path(plan.files.target).mkdir(mode=0o700, parents=True, exist_ok=True)
         recover_interrupted(plan.files.target)
         if plan.files.changes and progress_of(plan.files) == "untouched":
-            self.report = apply(plan.files, ChunkReader(self.hf.store.fetch), progress=self.progress)
+            if plan.git:
+                announce(plan.files.target, wanted)
+            self.report = apply(plan.files, reader, progress=self.progress)
             self.has_changed_files = plan.request.into is None
         if plan.git:
-            wanted = self.hf.opened(self.record).git
             safe = self.run.head.git if self.run.head is not None else None
-            self.has_moved_git = True
-            checkout(plan.files.target, wanted, ChunkReader(self.hf.store.fetch), safe=safe)
+            self.has_moved_git = has_repository(plan.files.target)
+            put_git(plan.files.target, wanted, reader, Asked(plan.request.git, plan.request.clone), safe=safe)
 
     def _settle(self, undo: CheckpointRecord | None, error: Exception | None) -> RecoveryResult:
         """Find out how far a recovery came that an error ended: it is done after all, or put back, or left to be ended.

@@ -16,6 +16,7 @@ from holdfast.run_files import stamp as stamp_directory
 from holdfast.workspace import paths
 from holdfast.workspace.compare import differing
 from holdfast.workspace.decide import Decisions
+from holdfast.workspace.git_create import Asked, announce, is_unfilled, put_git
 from holdfast.workspace.heartbeat import Heartbeat, last_life
 from holdfast.workspace.ownership import EDITS, edits_value, fingerprint
 from holdfast.workspace.restore import apply
@@ -76,7 +77,10 @@ class OpenDirectory:
         if head is None or wanted is None:
             return
         last = None
+        if is_unfilled(self._root):  # also one whose files came and whose process was killed before its repository
+            announce(self._root, wanted)
         if not is_empty(self._root):
+            self._bring_git(wanted)
             if stamp is None or stamp.checkpoint == head.envelope.id:
                 return  # at the head; or never this run's: what is there stays, and is captured as it is
             last = self._snapshot_at(stamp.checkpoint)
@@ -89,7 +93,17 @@ class OpenDirectory:
                 f"{self._root} did not stand at {head.envelope.run}@{head.envelope.seq}: {counted} brought to it"
             )
             apply(plan, run.workspace.capture.reader, safety=self._save_stale if last is not None else None)
+        self._bring_git(wanted)
         stamp_directory(store, head, self._root)
+
+    def _bring_git(self, wanted: Snapshot) -> None:
+        """Make the repositories that belong to files which were brought to an empty directory."""
+        if not is_unfilled(self._root):
+            return
+        capture = self._run.workspace.capture
+        made = put_git(self._root, wanted, capture.reader, Asked(clone=capture.workspace.options.clone))
+        for text in (*made.words, *made.problems):
+            self._warn(text)
 
     def _snapshot_at(self, checkpoint: str) -> Snapshot | None:
         try:

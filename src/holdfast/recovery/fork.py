@@ -118,6 +118,7 @@ def fork_files(
     """
     from holdfast.run_files import capture_of, options_of  # noqa: PLC0415 - only forks with files pay for it
     from holdfast.workspace.git import GitFailed  # noqa: PLC0415
+    from holdfast.workspace.git_create import Asked, announce, put_git  # noqa: PLC0415
     from holdfast.workspace.planning import plan_restore  # noqa: PLC0415
     from holdfast.workspace.restore import apply  # noqa: PLC0415
     from holdfast.workspace.worktree import add_worktree, remove_worktree  # noqa: PLC0415
@@ -138,7 +139,9 @@ def fork_files(
         plan = plan_restore(
             reader, capture.workspace, first.workspace, in_place=False, allow_outside_links=allow_outside_links
         )
+        announce(capture.workspace.root, first.workspace)
         report = apply(plan, reader, progress=progress)
+        put_git(capture.workspace.root, first.workspace, reader, Asked(clone=hf.settings.workspace.clone))
         with closing(hf.run(first.run, workspace=target)) as run:  # from here on it stands where its directory does
             run.checkpoint(trigger=Trigger.RECOVERY, reason="in a directory of its own")
     except BaseException:

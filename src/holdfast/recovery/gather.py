@@ -67,6 +67,7 @@ def plan_recovery(hf: Holdfast, spec: str, options: PlanOptions, *, run: str | N
         unknown=_checked_unknown(asked.get("unknown")),
         into=os.path.abspath(os.fspath(into)) if into is not None else None,  # noqa: PTH100 - not there yet
         allow_outside_links=asked.get("allow_outside_links", False),
+        clone=asked.get("clone", False) or hf.settings.workspace.clone,
     )
     freshness = asked.get("freshness")
     fresh = (
@@ -184,7 +185,7 @@ def _findings(
         worked_until_ns=look.worked_until_ns,
     )
     found = findings(then, now, verdicts=freshness.verdicts, older_than=freshness.older_than)
-    if request.git:  # it is put back with the files
+    if request.git or look.creates_git:  # it is put back with the files
         found = tuple(one for one in found if one.kind not in OF_POSITION)
     return tuple(PlanFinding(kind=one.kind, verdict=one.verdict, detail=one.detail) for one in found), now.subject
 
@@ -198,6 +199,7 @@ class Look(NamedTuple):
     blockers: tuple[str, ...] = ()
     suggestions: tuple[str, ...] = ()
     worked_until_ns: int = 0
+    creates_git: bool = False
 
 
 def look_at_files(
@@ -208,7 +210,7 @@ def look_at_files(
         return Look()
     from holdfast.recovery.files import is_interrupted, plan_files  # noqa: PLC0415 - only runs with files pay for it
     from holdfast.run_files import ownership_of  # noqa: PLC0415
-    from holdfast.workspace.checkout import plan_checkout  # noqa: PLC0415
+    from holdfast.workspace.git_create import Asked, GitPlan, plan_git  # noqa: PLC0415
     from holdfast.workspace.ownership import Ownership  # noqa: PLC0415
 
     capture = file_capture(hf, record.envelope.run, request.workspace, options)
@@ -229,13 +231,16 @@ def look_at_files(
             warnings = (f"what the run last knew of its files {why}: those that differ are taken from the checkpoint",)
         ownership = ownership_of(hf.store, record.envelope.run, root, _opened(hf, known)) if capture else Ownership()
         planned = plan_files(reader, capture.workspace if capture else None, wanted, last, request, ownership=ownership)
-        words = plan_checkout(root, wanted.git, safe=last.git if last else None) if request.git else ()
+        git = GitPlan()
+        if request.git or not request.paths:
+            place, safe = planned.target, last.git if last else None
+            git = plan_git(place, wanted, Asked(request.git, request.clone), safe=safe)
     except (RestoreRefused, IntegrityError) as error:
         return Look(blockers=(str(error),), warnings=warnings)
     ways = 'decisions=Decisions(conflicts="keep"), or "take", "both", "merge"; paths={"path": "take"} for some'
-    warnings += _of_kept(planned, request)
+    warnings += (*_of_kept(planned, request), *git.problems)
     until = ownership.life.last_ns if ownership.life is not None else 0
-    return Look(planned, tuple(words), warnings, (), (ways,) if planned.conflicts else (), until)
+    return Look(planned, git.words, warnings, (), (ways,) if planned.conflicts else (), until, git.creates)
 
 
 def _of_kept(planned: RestorePlan, request: Request) -> tuple[str, ...]:

@@ -75,6 +75,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     workspace: str | None = None
     into: str | None = None
     allow_outside_links: bool = False
+    clone: bool = False
 
 
 class PlanOptions(TypedDict, total=False):
@@ -89,7 +90,7 @@ class PlanOptions(TypedDict, total=False):
     files: Literal["auto"] | bool | list[str] | tuple[str, ...]
     """Whether files are put back, or which paths; by default where a workspace is known."""
     git: bool
-    """Put branch, commit and index back, too."""
+    """Put branch, commit and index back, too; a repository comes into an empty directory by itself."""
     decisions: Decisions | None
     """What is done with files that a person changed."""
     interrupted: Interrupted | None
@@ -101,6 +102,8 @@ class PlanOptions(TypedDict, total=False):
     into: str | os.PathLike[str] | None
     """Put the files into this directory instead of the run's own."""
     allow_outside_links: bool
+    clone: bool
+    """Let a repository that is put back fetch from its remote what the checkpoint does not hold."""
     subject: SubjectProvider | str | None
     """What the run works on: who knows it, a file, NUMBER or OWNER/NAME#NUMBER."""
     verdicts: Mapping[str, FreshnessVerdict] | None

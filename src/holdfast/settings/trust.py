@@ -184,6 +184,8 @@ _ALLOWED: dict[str, Callable[[Any, Path], bool]] = {
     "workspace.max_files": _is_anything,
     "workspace.max_file_mb": _is_anything,
     "workspace.max_total_mb": _is_anything,
+    "workspace.git_history_mb": _is_anything,
+    "workspace.clone": _is_nothing,
     "redaction.enabled": _is_true,
     "redaction.keys": _holds_usual_keys,
     "redaction.more_keys": _is_anything,

@@ -75,6 +75,10 @@ class WorkspaceSettings(Part, frozen=True):
     max_files: Count = 200_000
     max_file_mb: Annotated[float, msgspec.Meta(gt=0)] = 512
     max_total_mb: Annotated[float, msgspec.Meta(gt=0)] = 8192
+    git_history_mb: Annotated[float, msgspec.Meta(ge=0)] = 64
+    """A repository's history up to this size is kept, so that it can be put back elsewhere; with 0 nothing of it."""
+    clone: bool = False
+    """Whether putting a repository back may fetch from the remote that the checkpoint names what was too large."""
 
 
 class RedactionSettings(Part, frozen=True):

@@ -10,7 +10,7 @@ import os
 import re
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from holdfast.errors import RestoreFailed, RestoreRefused
 from holdfast.workspace import index as indexes
@@ -32,6 +32,33 @@ if TYPE_CHECKING:
 _BRANCHES = b"refs/heads/"
 _HEX = re.compile("[0-9a-f]+")
 _MODES = (0o100644, 0o100755, 0o120000, 0o160000)
+
+
+class Flags(NamedTuple):
+    """Marks of the index that a new one gets: skip-worktree, assume-unchanged, and paths of `git add -N`."""
+
+    skipped: frozenset[bytes] = frozenset()
+    assumed: frozenset[bytes] = frozenset()
+    intended: tuple[tuple[bytes, int], ...] = ()
+
+    def on(self, entries: list[Indexed], objects: Objects) -> list[Indexed]:
+        """Return these entries with the marks."""
+        if not any(self):
+            return entries
+        empty = objects.put_blob(b"") if self.intended else ""
+        for path, mode in self.intended:
+            if mode not in _MODES or indexes.is_odd(path):
+                raise GitFailed("its index had an entry that git would not have made")
+        marked = [
+            entry._replace(is_assumed=True, is_skipped=entry.path in self.skipped)
+            if entry.path in self.skipped or entry.path in self.assumed
+            else entry
+            for entry in entries
+        ]
+        return sorted([*marked, *(Indexed(path, 0, mode, empty, is_intended=True) for path, mode in self.intended)])
+
+
+NO_FLAGS = Flags()
 
 
 def plan_checkout(
@@ -69,7 +96,7 @@ def checkout(
         try:
             for tip in _lost_commits(directory, objects, wanted) if keep_commits else ():
                 directory.write(_kept_branch(tip), tip.encode() + b"\n", shared=True, old="")
-            _move(directory, objects, wanted, reader)
+            put_position(directory, objects, wanted, reader)
         except GitFailed as error:
             raise RestoreFailed(worktree, f"git stays half-way: {error}. Do it again when that is settled") from error
         except OSError as error:
@@ -147,8 +174,8 @@ def _reason(
         return f"{wanted.branch!r} is not a name of a branch"
     if now.head == "unknown":
         return f"its present position cannot be read ({now.problem})"
-    if wanted.operation in ("rebase", "bisect"):
-        return f"a {wanted.operation} was in progress, which cannot be put back"
+    if wanted.operation is not None and not wanted.state_files:
+        return f"a {wanted.operation} was in progress, of which nothing was kept"
     is_ended = keep_commits and now.operation not in ("rebase", "bisect")  # those are more than a few files
     if now.operation is not None and now.operation != wanted.operation and not is_ended:
         return f"a {now.operation} is in progress: finish or abort it first"
@@ -186,7 +213,14 @@ def _lost_commits(directory: GitDirectory, objects: Objects, wanted: GitPosition
     return lost
 
 
-def _move(directory: GitDirectory, objects: Objects, wanted: GitPosition, reader: ChunkReader) -> None:
+def put_position(
+    directory: GitDirectory,
+    objects: Objects,
+    wanted: GitPosition,
+    reader: ChunkReader,
+    *,
+    flags: Flags = NO_FLAGS,
+) -> None:
     """Write objects, then refs, then HEAD, then the index: each step leaves a repository that git can read."""
     for name, ref in wanted.blobs:
         if not objects.has(name):
@@ -194,26 +228,36 @@ def _move(directory: GitDirectory, objects: Objects, wanted: GitPosition, reader
             if objects.name("blob", content) != name:
                 raise GitFailed(f"the kept content of staged object {name} is another")
             objects.put_blob(content)
-    commit = wanted.commit or ""
-    entries = _wanted_index(directory, objects, wanted)
+    entries = _wanted_index(directory, objects, wanted, flags)
+    _put_head(directory, wanted)
+    directory.write(b"index", indexes.dump(entries, objects.width))
+    kept = dict(wanted.state_files) if wanted.operation else {}
+    below = [
+        f"{folder}/{os.fsdecode(name)}"
+        for folder in position.STATE_DIRECTORIES
+        for name in directory.names(folder.encode())
+    ]
+    for name in dict.fromkeys((*position.STATE_FILES, *below, *kept)):
+        if name in kept and position.is_state_file(name):
+            directory.write(name.encode(), position.inert_state(name, kept[name]))
+        elif position.is_state_file(name):
+            directory.remove(name.encode())
+
+
+def _put_head(directory: GitDirectory, wanted: GitPosition) -> None:
+    """Write the branch that HEAD named, and HEAD."""
+    commit, branch = wanted.commit, _branch(wanted)
     before = directory.resolve(b"HEAD")
-    if wanted.head == "branch":
-        branch = _branch(wanted)
+    if wanted.head == "detached" and commit is not None:
+        directory.write(b"HEAD", commit.encode() + b"\n")
+    else:
         tip = directory.resolve(branch)
-        if tip != commit:
+        if commit is not None and tip != commit:
             directory.write(branch, commit.encode() + b"\n", shared=True, old=tip or "")
             directory.append(b"logs/" + branch, _log_line(tip, commit), shared=True)
         directory.write(b"HEAD", b"ref: " + branch + b"\n")
-    else:
-        directory.write(b"HEAD", commit.encode() + b"\n")
-    directory.append(b"logs/HEAD", _log_line(before, commit))
-    directory.write(b"index", indexes.dump(entries, objects.width))
-    kept = dict(wanted.state_files) if wanted.operation else {}
-    for name in position.STATE_FILES:
-        if name in kept:
-            directory.write(name.encode(), kept[name])
-        else:
-            directory.remove(name.encode())
+    if commit is not None:
+        directory.append(b"logs/HEAD", _log_line(before, commit))
 
 
 def _log_line(old: str | None, new: str) -> bytes:
@@ -221,9 +265,9 @@ def _log_line(old: str | None, new: str) -> bytes:
     return f"{old or '0' * len(new)} {new} holdfast <holdfast> {int(time.time())} +0000\tholdfast: restore\n".encode()
 
 
-def _wanted_index(directory: GitDirectory, objects: Objects, wanted: GitPosition) -> list[Indexed]:
+def _wanted_index(directory: GitDirectory, objects: Objects, wanted: GitPosition, flags: Flags) -> list[Indexed]:
     """Return the commit's tree with what was staged over it; files that are as staged are noted as git would."""
-    found = objects.commit(wanted.commit or "")
+    found = objects.commit(wanted.commit) if wanted.commit is not None else None
     committed = status.flat(found.tree, objects) if found is not None else {}
     for entry in wanted.index:
         committed.pop(raw(entry.path), None)
@@ -231,7 +275,7 @@ def _wanted_index(directory: GitDirectory, objects: Objects, wanted: GitPosition
     entries += [Indexed(raw(entry.path), entry.stage, entry.mode, entry.object) for entry in wanted.index if entry.mode]
     present = status.load_index(directory, objects)
     known = {entry[:4]: entry for entry in present.entries}
-    entries = [known.get(entry[:4], entry) for entry in sorted(entries)]
+    entries = flags.on([known.get(entry[:4], entry) for entry in sorted(entries)], objects)
     with status.WorkTree(directory.worktree) as tree:
         return [_noted(tree, directory, present, entry, objects) for entry in entries]
 
@@ -239,7 +283,7 @@ def _wanted_index(directory: GitDirectory, objects: Objects, wanted: GitPosition
 def _noted(
     tree: status.WorkTree, directory: GitDirectory, present: indexes.Index, entry: Indexed, objects: Objects
 ) -> Indexed:
-    if entry.stage or entry.is_assumed:
+    if entry.stage or entry.is_assumed or entry.is_intended:
         return entry
     letter, found = status.look(tree, directory, present, entry, objects)
     if letter or found is None:

@@ -52,7 +52,7 @@ def read_file(
                 raise NotCaptured("special file")
             if before.st_size > limit:
                 raise NotCaptured(f"larger than {limit:,} bytes")
-            ref, pieces, size = _read(handle, before.st_size, sink, known)
+            ref, pieces, size = put_open(handle, before.st_size, sink, known)
             if size == before.st_size and KEY(os.fstat(handle)) == KEY(before):
                 return ref, before, pieces
         finally:
@@ -60,7 +60,10 @@ def read_file(
     raise NotCaptured("changed while it was read")
 
 
-def _read(handle: int, size: int, sink: Sink, known: frozenset[bytes]) -> tuple[Ref | None, tuple[bytes, ...], int]:
+def put_open(
+    handle: int, size: int, sink: Sink, known: frozenset[bytes] = NONE
+) -> tuple[Ref | None, tuple[bytes, ...], int]:
+    """Put what an open file holds from here on; return its reference, the names of its pieces, and how much it was."""
     if size <= SMALL_BYTES:
         data = os.read(handle, size + 1)
         if len(data) < size:

@@ -2,7 +2,7 @@
 
 Git is given a directory that we made: our configuration, HEAD and refs as we read them, and the objects by reference.
 Nothing that a repository can ship (configuration, hooks, filters, attributes, monitors, includes) is there to obey.
-Capturing and restoring do not run git at all.
+A capture runs it only to pack a history, a restore only to index that pack in a repository that it makes itself.
 """
 
 from __future__ import annotations
@@ -11,15 +11,28 @@ import os
 import re
 import shutil
 import subprocess
-from tempfile import TemporaryDirectory
+import time
+from tempfile import TemporaryDirectory, TemporaryFile
+from typing import IO
 
 from holdfast.workspace.descriptors import open_below, read_open, stat_below
 from holdfast.workspace.gitdir import GitDirectory, GitFailed
 
-__all__ = ["GitFailed", "environment", "is_installed", "read_user_file", "run", "user_ignore_file"]
+__all__ = [
+    "GitFailed",
+    "environment",
+    "is_installed",
+    "read_user_file",
+    "run",
+    "user_ignore_file",
+    "users_environment",
+    "write_pack",
+]
 
 _PASSED = ("PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR", "SYSTEMROOT")  # where git and the user's own settings are
 _TIMEOUT_S = 120
+_PACK_TIMEOUT_S = 600
+_STEP = 256 * 1024
 _CONFIG = """[core]
 \trepositoryformatversion = 1
 \tbare = true
@@ -51,6 +64,42 @@ def run(worktree: str, *arguments: str) -> bytes:
         with GitDirectory.open(worktree) as directory, TemporaryDirectory(prefix="holdfast-git-") as shadow:
             _fill(shadow, directory)
             return _ask(shadow, arguments, environment(shadow) | {"GIT_OBJECT_DIRECTORY": _objects(directory)})
+    except OSError as error:
+        raise GitFailed(f"git could not be run: {os.strerror(error.errno or 0)}") from error
+
+
+def write_pack(directory: GitDirectory, wanted: bytes, file: IO[bytes], limit: int) -> bool:
+    """Write a pack of the objects that these lines name, as for `rev-list`; False if it is larger than the limit."""
+    line = ["git", "--no-pager", "pack-objects", "--quiet", "--revs", "--stdout", "--delta-base-offset"]
+    try:
+        with TemporaryDirectory(prefix="holdfast-git-") as shadow, TemporaryFile() as said:
+            _fill(shadow, directory)
+            settings = environment(shadow) | {"GIT_OBJECT_DIRECTORY": _objects(directory)}
+            with TemporaryFile() as asked:
+                asked.write(wanted)
+                asked.seek(0)
+                child = subprocess.Popen(  # noqa: S603 - fixed command, no shell
+                    line, cwd=shadow, env=settings, stdin=asked, stdout=subprocess.PIPE, stderr=said
+                )
+            with child:
+                assert child.stdout is not None
+                size, until = 0, time.monotonic() + _PACK_TIMEOUT_S
+                while data := child.stdout.read(_STEP):
+                    size += len(data)
+                    if size > limit or time.monotonic() > until:
+                        child.kill()
+                        break
+                    file.write(data)
+            if size > limit:
+                return False
+            file.flush()
+            if child.returncode:
+                said.seek(0)
+                first = said.read(4096).decode("utf-8", "replace").strip().partition("\n")[0]
+                raise GitFailed(first or f"git pack-objects ended with {child.returncode}")
+            return True
+    except FileNotFoundError as error:
+        raise GitFailed("git is not installed") from error
     except OSError as error:
         raise GitFailed(f"git could not be run: {os.strerror(error.errno or 0)}") from error
 
@@ -93,6 +142,12 @@ def environment(directory: str = os.devnull) -> dict[str, str]:
         "GIT_NO_LAZY_FETCH": "1",
         "GIT_NO_REPLACE_OBJECTS": "1",
     }
+
+
+def users_environment() -> dict[str, str]:
+    """Return the user's own environment and git settings, as fetching with their keys and proxies needs them."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    return kept | {"GIT_TERMINAL_PROMPT": "0"}
 
 
 def _ask(cwd: str, arguments: tuple[str, ...], settings: dict[str, str]) -> bytes:

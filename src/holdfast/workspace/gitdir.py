@@ -46,6 +46,8 @@ class Facts(NamedTuple):
     sha256: bool = False
     modes_count: bool = True
     worktree: bytes | None = None
+    settings: tuple[tuple[bytes, bytes], ...] = ()
+    """Every line of it, as `section.name` or `section.sub.name` and its value; never obeyed as a whole."""
 
 
 class GitDirectory:
@@ -144,7 +146,9 @@ class GitDirectory:
     def refs(self) -> dict[bytes, str]:
         """Return every ref and the object it names, HEAD not among them."""
         found = {name: value.decode() for value, name in _packed_lines(self._packed_refs())}
-        for name in _files_below(self.common, b"refs"):
+        is_linked = not os.path.samestat(os.fstat(self.own), os.fstat(self.common))
+        own = [name for name in _files_below(self.own, b"refs") if name.startswith(_PER_WORKTREE)] if is_linked else []
+        for name in (*_files_below(self.common, b"refs"), *own):
             value = self.resolve(name)
             if value is not None:
                 found[name] = value
@@ -202,13 +206,28 @@ class GitDirectory:
 
     def remove(self, name: bytes) -> None:
         """Remove a file of this work tree's own directory, if it is there."""
-        parent, leaf = open_parent_below(self.own, name)
+        try:
+            parent, leaf = open_parent_below(self.own, name)
+        except FileNotFoundError:
+            return
         try:
             os.unlink(leaf, dir_fd=parent)
         except FileNotFoundError:
             return
         finally:
             os.close(parent)
+
+    def names(self, path: bytes) -> list[bytes]:
+        """Return the regular files right in a directory of this work tree's own; none if there is no such directory."""
+        try:
+            handle = open_below(self.own, path)
+        except OSError:
+            return []
+        try:
+            with os.scandir(handle) as items:
+                return sorted(os.fsencode(item.name) for item in items if item.is_file(follow_symlinks=False))
+        finally:
+            os.close(handle)
 
     def append(self, name: bytes, line: bytes, *, shared: bool = False) -> None:
         """Add a line to a log, if there is one."""
@@ -317,21 +336,50 @@ def _common(own: int) -> int:
 
 def _facts(directory: int) -> Facts:
     """Return the facts in a git directory's configuration; includes and everything else in it are not obeyed."""
-    config = read_below(directory, b"config", _MAX_CONFIG) or b""
-    found: dict[bytes, bytes] = {}
-    section = b""
-    for raw_line in config.split(b"\n"):
-        line = raw_line
-        head = _SECTION.fullmatch(line)
-        if head:
-            section, line = head[1].lower() + (b"." + head[2] if head[2] is not None else b""), head[3]
-        name, _, value = line.split(b"#")[0].split(b";")[0].partition(b"=")
-        found[section + b"." + name.strip().lower()] = value.strip().strip(b'"')
+    settings = read_settings(read_below(directory, b"config", _MAX_CONFIG) or b"")
+    found = dict(settings)
     return Facts(
         sha256=found.get(b"extensions.objectformat", b"").lower() == b"sha256",
         modes_count=found.get(b"core.filemode", b"true").lower() not in (b"false", b"no", b"off", b"0"),
         worktree=found.get(b"core.worktree") or None,
+        settings=settings,
     )
+
+
+def read_settings(config: bytes) -> tuple[tuple[bytes, bytes], ...]:
+    """Return the lines of a configuration in order, each with its section; a name without a value is true."""
+    found: list[tuple[bytes, bytes]] = []
+    section = b""
+    for raw_line in config.replace(b"\\\n", b"").split(b"\n"):
+        line = raw_line
+        head = _SECTION.fullmatch(line)
+        if head:
+            below = b"" if head[2] is None else b"." + re.sub(rb"\\(.)", rb"\1", head[2])
+            section, line = head[1].lower() + below, head[3]
+        name, equals, value = line.partition(b"=")
+        name = name.strip()
+        if name and not name.startswith((b"#", b";")):
+            found.append((section + b"." + name.lower(), _unquoted(value) if equals else b"true"))
+    return tuple(found)
+
+
+def _unquoted(value: bytes) -> bytes:
+    """Return a value as git reads it: quotes and backslashes resolved, a comment left out."""
+    found, kept, is_quoted = bytearray(), 0, False
+    characters = iter(value.strip())
+    for code in characters:
+        if code == ord('"'):
+            is_quoted = not is_quoted
+        elif code == ord("\\"):
+            escaped = next(characters, 0)
+            found.append({ord("n"): 10, ord("t"): 9, ord("b"): 8}.get(escaped, escaped))
+            kept = len(found)
+        elif code in b"#;" and not is_quoted:
+            break
+        else:
+            found.append(code)
+        kept = len(found) if is_quoted or code not in b" \t" else kept
+    return bytes(found[:kept])
 
 
 def _symbolic(content: bytes) -> bytes | None:

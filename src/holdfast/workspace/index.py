@@ -1,4 +1,4 @@
-"""Git's index as bytes: versions 2 to 4 are read, version 2 is written."""
+"""Git's index as bytes: versions 2 to 4 are read, version 2 is written, or 3 where an entry needs it."""
 
 from __future__ import annotations
 
@@ -46,6 +46,7 @@ class Indexed(NamedTuple):
     stamp: bytes = NO_STAMP
     is_assumed: bool = False  # git is not to look at the file: assume-unchanged or skip-worktree
     is_intended: bool = False  # `git add -N`: the path is known, nothing of it is staged
+    is_skipped: bool = False  # skip-worktree, as a sparse checkout has it; assumed as well
 
 
 @dataclass(slots=True)
@@ -118,7 +119,9 @@ def _entries(data: bytes, count: int, version: int, width: int, entries: list[In
         shown = path[:-1] if mode == DIRECTORY else path  # the directory of a sparse index ends with a slash
         assumed = flags & _ASSUMED or more & _SKIPPED
         stage, intended = flags >> 12 & 3, more & _INTENT
-        entries.append(Indexed(shown, stage, mode, name.hex(), times + rest, bool(assumed), bool(intended)))
+        entries.append(
+            Indexed(shown, stage, mode, name.hex(), times + rest, bool(assumed), bool(intended), bool(more & _SKIPPED))
+        )
     if position > end:
         raise ValueError("the entries are cut off")
     if any(is_odd(entry.path) for entry in entries):
@@ -174,11 +177,15 @@ def _trees(data: bytes, width: int) -> dict[bytes, str]:
 def dump(entries: Iterable[Indexed], width: int) -> bytes:
     """Return an index of these entries as bytes."""
     listed = sorted(entries, key=lambda entry: (entry.path, entry.stage))
-    parts = [struct.pack(">4sII", b"DIRC", 2, len(listed))]
+    version = 3 if any(entry.is_skipped or entry.is_intended for entry in listed) else 2
+    parts = [struct.pack(">4sII", b"DIRC", version, len(listed))]
     for entry in listed:
         fixed = entry.stamp[:24] + entry.mode.to_bytes(4, "big") + entry.stamp[24:]
-        flags = (_ASSUMED if entry.is_assumed else 0) | entry.stage << 12 | min(len(entry.path), _LONG)
-        line = fixed + bytes.fromhex(entry.object) + flags.to_bytes(2, "big") + entry.path
+        flags = (_ASSUMED if entry.is_assumed and not entry.is_skipped else 0) | entry.stage << 12
+        more = (_SKIPPED if entry.is_skipped else 0) | (_INTENT if entry.is_intended else 0)
+        flags |= min(len(entry.path), _LONG) | (_EXTENDED if more else 0)
+        marks = flags.to_bytes(2, "big") + (more.to_bytes(2, "big") if more else b"")
+        line = fixed + bytes.fromhex(entry.object) + marks + entry.path
         parts.append(line + b"\0" * (8 - len(line) % 8))
     data = b"".join(parts)
     return data + (hashlib.sha256 if width == 32 else hashlib.sha1)(data).digest()  # noqa: PLR2004

@@ -36,6 +36,8 @@ class WorkspaceOptions:
     max_files: int = 200_000
     max_total_bytes: int = 8 * 1024**3
     max_file_bytes: int = 512 * 1024**2
+    max_history_bytes: int = 64 * 1024**2  # of one repository's history; nothing is kept of it with 0
+    clone: bool = False  # whether a restore may fetch commits from the remotes that a checkpoint names
     max_depth: int = 256
     max_listed: int = 1_000  # paths listed for each reason of not being captured; the counts are always exact
     racy_ns: int = 100_000_000  # younger entries are read again: the clock of a file system is coarser than its stamps

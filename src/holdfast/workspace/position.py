@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from holdfast.encode.tree import Ref
+    from holdfast.workspace.git_history import GitHistory
     from holdfast.workspace.sink import Sink
 
     LeftOut = Callable[[bytes], bool]
@@ -32,8 +34,16 @@ _OPERATIONS = (
     ("revert", b"REVERT_HEAD"),
     ("bisect", b"BISECT_LOG"),
 )
-STATE_FILES = ("MERGE_HEAD", "MERGE_MODE", "MERGE_MSG", "AUTO_MERGE", "CHERRY_PICK_HEAD", "REVERT_HEAD")
-_WATCHED = (b"HEAD", b"index", *map(str.encode, STATE_FILES), b"rebase-merge", b"rebase-apply", b"BISECT_LOG")
+STATE_FILES = (
+    *("MERGE_HEAD", "MERGE_MODE", "MERGE_MSG", "AUTO_MERGE", "CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD"),
+    *("ORIG_HEAD", "BISECT_LOG", "BISECT_START", "BISECT_TERMS", "BISECT_EXPECTED_REV"),
+)
+STATE_DIRECTORIES = ("rebase-merge", "rebase-apply", "sequencer")
+_STATE_FILE = re.compile(f"(?:{'|'.join(STATE_FILES)})|(?:{'|'.join(STATE_DIRECTORIES)})/[A-Za-z0-9_-][A-Za-z0-9._-]*")
+_RUNS = re.compile(rb"^\s*(?:exec|x)\s", re.MULTILINE)
+_COMMIT = re.compile(rb"\A([0-9a-f]{40}(?:[0-9a-f]{24})?)\s*\Z")
+_MAX_STATE_FILES = 400
+_WATCHED = (b"HEAD", b"index", *map(str.encode, STATE_FILES), b"rebase-merge", b"rebase-apply")
 
 
 class GitChange(NamedTuple):
@@ -67,6 +77,8 @@ class GitPosition:
     index: tuple[IndexEntry, ...] = ()
     blobs: tuple[tuple[str, Ref], ...] = ()
     problem: str | None = None
+    history: GitHistory | None = None
+    """What is kept of its history; None where none was looked for."""
 
     @property
     def dirty(self) -> bool:
@@ -169,9 +181,41 @@ def _operation(directory: GitDirectory) -> tuple[str | None, tuple[tuple[str, by
     """Return what is in progress, and the small files that hold its state."""
     for name, marker in _OPERATIONS:
         if directory.stat(marker) is not None:
-            files = [(file, directory.read(file.encode(), _MAX_STATE_BYTES)) for file in STATE_FILES]
-            return name, tuple((file, content) for file, content in files if content is not None)
+            return name, _state(directory)
     return None, ()
+
+
+def _state(directory: GitDirectory) -> tuple[tuple[str, bytes], ...]:
+    """Return the files of what is in progress; GitFailed if they are more than a person's work would leave."""
+    below = [
+        f"{folder}/{os.fsdecode(name)}" for folder in STATE_DIRECTORIES for name in directory.names(folder.encode())
+    ]
+    found: list[tuple[str, bytes]] = []
+    for name in (*STATE_FILES, *(name for name in below if is_state_file(name))):
+        content = directory.read(name.encode(), _MAX_STATE_BYTES)
+        if content is not None:
+            found.append((name, content))
+    if len(found) > _MAX_STATE_FILES or sum(len(content) for _, content in found) > 4 * _MAX_STATE_BYTES:
+        raise GitFailed("what is in progress in it takes too many files to keep")
+    return tuple(found)
+
+
+def is_state_file(name: str) -> bool:
+    """Tell whether a name in a git directory is one of what may be in progress."""
+    return _STATE_FILE.fullmatch(name) is not None
+
+
+def inert_state(name: str, content: bytes) -> bytes:
+    """Return a file of what is in progress without commands that continuing it would run."""
+    if name.rpartition("/")[2] in ("git-rebase-todo", "git-rebase-todo.backup", "done", "todo"):
+        return _RUNS.sub(rb"# left out: \g<0>", content)
+    return content
+
+
+def state_commits(position: GitPosition) -> list[str]:
+    """Return the commits that the files of what is in progress name."""
+    found = [_COMMIT.fullmatch(line) for _, content in position.state_files for line in content.split(b"\n")[:2]]
+    return sorted({match[1].decode() for match in found if match is not None})
 
 
 def _staged_blobs(

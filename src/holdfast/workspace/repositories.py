@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from holdfast.workspace import git, paths, position
+from holdfast.workspace import git, git_history, paths, position
 from holdfast.workspace.contents import KEY
 from holdfast.workspace.descriptors import open_parent, read_below
 from holdfast.workspace.gitdir import GitDirectory, GitFailed
@@ -19,6 +19,7 @@ from holdfast.workspace.status import WorkTree, load_index
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from holdfast.workspace.git_history import GitHistory
     from holdfast.workspace.index import Index
     from holdfast.workspace.options import WorkspaceOptions
     from holdfast.workspace.sink import Sink
@@ -41,13 +42,16 @@ class Remembered:
 class Repositories:
     """One capture's view of the repositories in and around a workspace."""
 
-    def __init__(self, root: str, options: WorkspaceOptions, remembered: Remembered) -> None:
+    def __init__(
+        self, root: str, options: WorkspaceOptions, remembered: Remembered, stored: Sequence[GitPosition] = ()
+    ) -> None:
         self._root = root
         self._options = options
         self._old = remembered
         self._global: bytes | None = None
         self._trusted = False
         self._rules_moved = False
+        self._kept = {position.path: position.history for position in stored}  # in the store that is written to
         self.now = Remembered(indexes=dict(remembered.indexes))
 
     def start(self, rules: Rules) -> tuple[Rules, str | None]:
@@ -139,8 +143,39 @@ class Repositories:
             now = position.refresh(directory, old, self._index(directory, path), inside)
         else:
             now = old
+        if prefix == b".":
+            now = replace(now, history=self._history(directory, now, path, sink))
         self.now.positions[path] = (watch, now)
         return now
+
+    def _history(self, directory: GitDirectory, now: GitPosition, path: bytes, sink: Sink) -> GitHistory | None:
+        """Return what is kept of a repository's history; only of one whose whole work tree is in the workspace."""
+        limit = self._options.max_history_bytes
+        if not limit or now.head == "unknown":
+            return None
+        old = self._kept.get(now.path)
+        if old is not None and old.problem and self._rules_moved:
+            old = None
+        index = self._index(directory, path)
+
+        def is_left_out() -> str | None:
+            left_out = self._left_out(path, b"")
+            count = sum(1 for entry in index.entries if left_out(entry.path)) if self._has_rules(index, path) else 0
+            return f"{count:,} tracked files are ignored by .holdfastignore, and would be in it" if count else None
+
+        tips = position.state_commits(now)
+        return git_history.keep(directory, index, sink, limit=limit, old=old, more_tips=tips, is_left_out=is_left_out)
+
+    def _has_rules(self, index: Index, path: bytes) -> bool:
+        """Tell whether any rule of the user's own could leave out a tracked file."""
+        if self._options.ignore:
+            return True
+        folders = {entry.path.rpartition(b"/")[0] for entry in index.entries} | {b""}
+        while above := {folder.rpartition(b"/")[0] for folder in folders} - folders:
+            folders |= above
+        inside = (b"/".join(part for part in (path, folder) if part) for folder in folders)
+        places = (paths.join(folder, b".holdfastignore") for folder in inside)
+        return any(_content(self._root, place) is not None for place in places)
 
     def _index(self, directory: GitDirectory, path: bytes) -> Index:
         """Return a repository's index, parsed once as long as it is not written again."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -10,15 +11,18 @@ import ormsgpack
 
 from holdfast.encode.tree import NODE, Entry, Ref, encode_node, node_id
 from holdfast.errors import FormatTooNew, IntegrityError
+from holdfast.workspace.git_history import MAX_PACKS, Base, GitHistory
 from holdfast.workspace.paths import raw, text
 from holdfast.workspace.position import GitChange, GitPosition, Head, IndexEntry
 from holdfast.workspace.skips import Skip, Skips
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from holdfast.encode.chunks import ChunkReader
     from holdfast.workspace.sink import Writer
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,9 @@ class Snapshot:
                 "git": [_position_out(position) for position in self.positions],
             }
         )
-        return [meta, self.root, *(ref for position in self.positions for _, ref in position.blobs)]
+        below = [ref for position in self.positions for _, ref in position.blobs]
+        below += [ref for position in self.positions if position.history for ref in position.history.refs]
+        return [meta, self.root, *below]
 
 
 def store(writer: Writer, snapshot: Snapshot) -> Ref:
@@ -77,8 +83,17 @@ def load(reader: ChunkReader, ref: Ref) -> Snapshot:
             raise FormatTooNew("the workspace of this checkpoint", plain["format"], FORMAT)
         meta = msgspec.convert(plain, _Meta)
         return _snapshot(meta, refs)
-    except (ValueError, msgspec.ValidationError, LookupError) as error:
+    except (ValueError, msgspec.ValidationError, LookupError, StopIteration) as error:
         raise IntegrityError(f"workspace {ref.id.hex()[:16]} cannot be decoded: {error}") from error
+
+
+class _HistoryOut(msgspec.Struct, forbid_unknown_fields=True):
+    base: Base
+    tips: list[bytes]
+    packs: int
+    has_details: bool
+    size_bytes: int
+    problem: str | None
 
 
 class _PositionOut(msgspec.Struct, forbid_unknown_fields=True):
@@ -93,6 +108,7 @@ class _PositionOut(msgspec.Struct, forbid_unknown_fields=True):
     index: list[tuple[bytes, int, int, str]]
     blobs: list[str]
     problem: str | None
+    history: _HistoryOut | None = None
 
 
 class _Meta(msgspec.Struct, forbid_unknown_fields=True):
@@ -106,9 +122,11 @@ class _Meta(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def _snapshot(meta: _Meta, refs: list[Ref]) -> Snapshot:
-    blobs = iter(refs[1:])
-    positions = tuple(_position_in(item, [next(blobs) for _ in item.blobs]) for item in meta.git)
-    if not positions or next(blobs, None) is not None:
+    below = iter(refs[1:])
+    blobs = [[next(below) for _ in item.blobs] for item in meta.git]
+    histories = [_history_in(item.history, below) for item in meta.git]
+    positions = tuple(map(_position_in, meta.git, blobs, histories))
+    if not positions or next(below, None) is not None:
         raise ValueError("its references do not fit its metadata")
     skips = Skips(tuple(Skip(path, reason) for path, reason in meta.skipped), meta.skipped_counts)
     return Snapshot(refs[0], meta.files, meta.directories, meta.size_bytes, skips, positions)
@@ -127,10 +145,33 @@ def _position_out(position: GitPosition) -> dict[str, Any]:
         "index": [[raw(path), stage, mode, name] for path, stage, mode, name in position.index],
         "blobs": [name for name, _ in position.blobs],
         "problem": None if position.problem is None else ascii(position.problem)[1:-1],
+        **({} if position.history is None else {"history": _history_out(position.history)}),
     }
 
 
-def _position_in(stored: _PositionOut, refs: list[Ref]) -> GitPosition:
+def _history_out(history: GitHistory) -> dict[str, Any]:
+    return {
+        "base": history.base,
+        "tips": [bytes.fromhex(tip) for tip in history.tips],
+        "packs": len(history.packs),
+        "has_details": history.details is not None,
+        "size_bytes": history.size_bytes,
+        "problem": None if history.problem is None else ascii(history.problem)[1:-1],
+    }
+
+
+def _history_in(stored: _HistoryOut | None, refs: Iterator[Ref]) -> GitHistory | None:
+    if stored is None:
+        return None
+    details = next(refs) if stored.has_details else None
+    packs = tuple(islice(refs, stored.packs))
+    if len(packs) != stored.packs or stored.packs > MAX_PACKS:
+        raise ValueError("its references do not fit its metadata")
+    tips = tuple(tip.hex() for tip in stored.tips)
+    return GitHistory(stored.base, tips, packs, details, stored.size_bytes, stored.problem)
+
+
+def _position_in(stored: _PositionOut, refs: list[Ref], history: GitHistory | None) -> GitPosition:
     return GitPosition(
         path=text(stored.path),
         head=stored.head,
@@ -143,4 +184,5 @@ def _position_in(stored: _PositionOut, refs: list[Ref]) -> GitPosition:
         index=tuple(IndexEntry(text(path), stage, mode, name) for path, stage, mode, name in stored.index),
         blobs=tuple(zip(stored.blobs, refs, strict=True)),
         problem=stored.problem,
+        history=history,
     )

@@ -138,7 +138,7 @@ def _expanded(entry: Indexed, objects: Objects) -> Iterator[Indexed]:
         yield entry
         return
     for path, (mode, name) in sorted(flat(entry.object, objects, entry.path).items()):
-        yield Indexed(path, 0, mode, name, is_assumed=True)
+        yield Indexed(path, 0, mode, name, is_assumed=True, is_skipped=True)
 
 
 def unstaged(directory: GitDirectory, index: Index, entries: Iterable[Indexed], objects: Objects) -> dict[bytes, str]:

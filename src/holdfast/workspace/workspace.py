@@ -61,7 +61,8 @@ class Workspace:
         memory = self._memory.get(previous.digest) if previous is not None else None
         sink = Sink(writer)
         remembered = memory.repositories if memory else Remembered()
-        repositories = Repositories(self.root, self.options, remembered)
+        stored = previous.positions if previous is not None else ()
+        repositories = Repositories(self.root, self.options, remembered, stored)
         handle = open_root(self.root)
         try:
             known, scan, top = self._scan(handle, sink, repositories, memory.known if memory else None, progress)

@@ -16,7 +16,7 @@ from holdfast.cli.output import Paint
 from holdfast.cli.paths import WHOLE, inside
 from holdfast.cli.times import number
 from holdfast.documents import plain
-from holdfast.errors import RestoreConflict, UsageError
+from holdfast.errors import RestoreConflict
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -48,6 +48,7 @@ def configure(parser: CommandParser) -> None:
     parser.add_argument("--into", metavar="DIR", help="restore into another directory")
     parser.add_argument("--workspace", metavar="DIR", help="the run's directory (the project's folder)")
     parser.add_argument("--git", action="store_true", help="put branch, commit and index back, too")
+    add_clone(parser)
     add_links(parser)
     chosen = parser.add_mutually_exclusive_group()
     for name, text in CHOICES[1:]:
@@ -65,25 +66,32 @@ def add_links(parser: CommandParser) -> None:
     )
 
 
+def add_clone(parser: CommandParser) -> None:
+    """Let the line say that commits may be fetched."""
+    parser.add_argument(
+        "--clone", action="store_true", help="fetch from the repository's remote what the checkpoint does not hold"
+    )
+
+
 def execute(arguments: Namespace, session: Session) -> int:
     """Plan, show, ask, restore."""
     out = session.out
     checkpoint = session.find(arguments.checkpoint)
     check_has_files(checkpoint)
-    if arguments.git and arguments.into:
-        raise UsageError("--git puts back the repository of the run's own directory: leave --into out")
     run = session.hf.run(checkpoint.run, workspace=session.directory_of(checkpoint.run, arguments.workspace))
     plan = _plan(run, checkpoint, arguments, arguments.choice)
     show_plan(plan, out)
-    is_exact = arguments.choice == "exact"
-    git = run.workspace.plan_git(checkpoint, keep_commits=is_exact) if arguments.git else []
-    for line in git:
+    wants_git, into = arguments.git or arguments.clone, arguments.into
+    how: dict[str, Any] = {"into": into, "clone": arguments.clone, "keep_commits": arguments.choice == "exact"}
+    git = run.workspace.plan_git(checkpoint, **how) if wants_git else []
+    made = [] if wants_git or arguments.paths else run.workspace.new_git(checkpoint, into=into)
+    for line in (*git, *made):
         out.line(Paint("git ", "cyan"), line)
     if plan.conflicts and not arguments.dry_run:
         plan = _decided(run, checkpoint, plan, arguments, session)
-    if arguments.dry_run or not (plan.changes or git):
+    if arguments.dry_run or not (plan.changes or git or made):
         out.document({"checkpoint": checkpoint.id, "restored": False, "plan": plain(plan), "git": git})
-        if not plan.changes and not git:
+        if not (plan.changes or git or made):
             kept = any(item.action == "keep" for item in plan.items)
             out.note(
                 "Nothing to restore: what you changed is kept; --take takes the checkpoint's."
@@ -96,7 +104,7 @@ def execute(arguments: Namespace, session: Session) -> int:
     held = nullcontext() if arguments.into else run.held()  # elsewhere nothing of the run changes
     with held, session.progress("Restoring") as progress:
         report = run.workspace.restore(plan, progress=progress.update)
-    done = run.workspace.restore_git(checkpoint, keep_commits=is_exact) if git else []
+    done = run.workspace.restore_git(checkpoint, **how) if git else made
     _report(checkpoint, plan, report, done, session)
     return 0 if report.verified else 4
 

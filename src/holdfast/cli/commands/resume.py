@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from holdfast.cli.commands.restore import CHOICES, add_links, decisions
+from holdfast.cli.commands.restore import CHOICES, add_clone, add_links, decisions
 from holdfast.cli.errors import Declined
 from holdfast.cli.output import Paint
 from holdfast.cli.people import me
@@ -69,6 +69,7 @@ def configure(parser: CommandParser) -> None:
     parser.add_argument("--workspace", metavar="DIR", help="the run's directory (the project's folder)")
     parser.add_argument("--no-files", action="store_true", help="leave the files as they are")
     parser.add_argument("--git", action="store_true", help="put branch, commit and index back, too")
+    add_clone(parser)
     add_links(parser)
     half = parser.add_mutually_exclusive_group()
     half.add_argument(
@@ -219,6 +220,7 @@ def _plan(checkpoint: Checkpoint, arguments: Namespace, session: Session, more: 
         "retry_failed": arguments.retry_failed,
         "reset_to": arguments.reset_to,
         "git": arguments.git,
+        "clone": arguments.clone,
         "files": "auto" if with_files else False,
         "workspace": session.directory_of(checkpoint.run, arguments.workspace) if with_files else None,
         "decisions": decisions(arguments.choice, paths=False),
