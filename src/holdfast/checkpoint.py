@@ -60,9 +60,14 @@ class Checkpoint:
         skipped: Sequence[IntegrityError] = (),
         since: Sequence[Record] = (),
         ranges: tuple[tuple[int, int], ...] | None = None,
+        is_left: bool = False,
     ) -> None:
         """Hold a record; `since` are the journal's records after it, up to the end of `ranges`."""
         self.record = record
+        self.is_left = is_left
+        """Whether it is a position on a segment of the journal that the run went back from."""
+        self.records_since = len(since)
+        """How many records of the journal lead from the stored checkpoint to here."""
         self._entries = entries_of(since, store)
         self._calls_since = sum(map(is_call, since))
         self.ranges = record.ranges if ranges is None else ranges
@@ -94,6 +99,20 @@ class Checkpoint:
     def number(self) -> int:
         """The journal number that it stands at."""
         return self.ranges[-1][1] if self.ranges else 0
+
+    @property
+    def place(self) -> str:
+        """What names it: RUN@7, or RUN#812 where records of the journal lead further than the checkpoint."""
+        return f"{self.run}#{self.number}" if self.records_since else f"{self.run}@{self.seq}"
+
+    @property
+    def capture_note(self) -> str | None:
+        """Where state, files and registered objects are from, in words; None at a checkpoint itself."""
+        if not self.records_since and not self.is_left:
+            return None
+        records = "1 record" if self.records_since == 1 else f"{self.records_since:,} records"
+        left = f"; {self.run} went back from there: it is on a segment that was left" if self.is_left else ""
+        return f"state, files and registered objects are those of {self.run}@{self.seq}, {records} before{left}"
 
     @cached_property
     def _journaled(self) -> dict[str, Delta]:
@@ -151,16 +170,35 @@ class Checkpoint:
         """What the run noted of itself up to here, oldest first: when, what kind, what."""
         return notes_of(entries_of(self._records(), self._store), self._packer)
 
+    @cached_property
+    def call_numbers(self) -> list[int]:
+        """The journal numbers of the records of calls up to here."""
+        return [record.number for record in self._records() if is_call(record)]
+
     def call_records(self) -> list[tuple[str, str, bytes]]:
         """Return the records of all calls up to here: kind, path and body."""
         return [(one.kind, one.path, body_of(one, self._store)) for one in self._records() if is_call(one)]
 
-    def _records(self) -> list[Record]:
-        """Return every record of the journal up to here."""
+    def _records(self, after: int = 0) -> list[Record]:
+        """Return every record of the journal up to here, from behind a number on."""
         line = self._line
         if line is None:
             return []
-        return [one for low, high in self.ranges for one in self._store.journal.records(line, low=low, high=high)]
+        ranges = [(max(low, after + 1), high) for low, high in self.ranges if high > after]
+        return [one for low, high in ranges for one in self._store.journal.records(line, low=low, high=high)]
+
+    def view_after(self, name: str, number: int) -> list[dict[str, Any]]:
+        """Return what the view of calls, or of notes, has after a journal number, oldest first."""
+        records = self._records(number)
+        if name == CALLS:
+            return call_lines(records, self._store, self._packer)
+        return notes_of(entries_of(records, self._store), self._packer)
+
+    def content_keys(self) -> dict[str, object]:
+        """Return each section's name with what is equal only where its content is: its root, or the place of both."""
+        here = (self.run, self.line, self.ranges)
+        roots = {one.name: (one.kind, one.root, one.size) for one in self.record.envelope.sections}
+        return {**roots, **{name: (here, roots.get(name)) for name in self._journaled}}
 
     def log(self, name: str) -> list[Any]:
         """Return all items of a log (`run.log(name)`) as they were here; of a run's own log, its records."""
@@ -179,7 +217,7 @@ class Checkpoint:
     @property
     def _line(self) -> LineRow | None:
         """The line as it was here, None if it has no journal."""
-        line = self._store.line(self.run) if self.ranges else None
+        line = self._store.line(self.run, line=self.record.line) if self.ranges else None
         return None if line is None else msgspec.structs.replace(line, ranges=self.ranges, number=self.number)
 
     @property
@@ -253,6 +291,11 @@ class Checkpoint:
     def run(self) -> str:
         """The run that it is of."""
         return self.record.envelope.run
+
+    @property
+    def line(self) -> str:
+        """The line of the run that it is on: `main`, or one of a sub-agent, a namespace or a branch."""
+        return self.record.line
 
     @property
     def seq(self) -> int:
@@ -347,7 +390,7 @@ class Checkpoint:
         return self.record.checksum.hex()
 
     def __repr__(self) -> str:
-        return f"<Checkpoint {self.run}@{self.seq} {self.id} {self.trigger}>"
+        return f"<Checkpoint {self.place} {self.id} {self.trigger}>"
 
 
 class NotSaved(Checkpoint):

@@ -472,7 +472,9 @@ class Holdfast(RecoveryFacade):
         return _warned(Listing([self.opened(record) for record in found[:limit]], damaged))
 
     def get(self, checkpoint: str) -> Checkpoint:
-        """Return a checkpoint by its id."""
+        """Return a checkpoint by its id, or a position of a run's journal: RUN#812."""
+        if isinstance(checkpoint, str) and "#" in checkpoint:
+            return self.find(checkpoint, sound=False)
         return self.opened(self.store.checkpoint(check_checkpoint_id(checkpoint)))
 
     @overload
@@ -815,6 +817,7 @@ class Holdfast(RecoveryFacade):
         *,
         since: Sequence[Record] = (),
         ranges: tuple[tuple[int, int], ...] | None = None,
+        is_left: bool = False,
     ) -> Checkpoint:
         """Return a record as a checkpoint that can be read, with the journal's records that came after it."""
         return Checkpoint(
@@ -827,6 +830,7 @@ class Holdfast(RecoveryFacade):
             skipped=tuple(skipped),
             since=since,
             ranges=ranges,
+            is_left=is_left,
         )
 
     def close(self) -> None:

@@ -18,6 +18,7 @@ HoldfastError
 │   ├── RunClosed         a call on a run that is closed
 │   └── FlowInvalid       a flow file that cannot be followed
 ├── NotFound              there is no such run, checkpoint, section or file
+│   └── PositionUnavailable  a journal number that cannot be gone to, and why
 ├── Conflict              somebody else was first: read again, then decide
 │   ├── HeadMoved
 │   ├── RunDiffers        another run has this id there
@@ -176,6 +177,20 @@ class NotFound(HoldfastError):
         """Name what was looked for, and what is near it."""
         named = f" {self.name!r}" if self.name else ""
         return f"there is no {self.kind}{named}" + (f": {self.hint}" if self.hint else "")
+
+
+@dataclass(eq=False)
+class PositionUnavailable(NotFound):
+    """A journal number that cannot be gone to.
+
+    `why` is "left", "compacted", "after the end" or "before the first checkpoint".
+    """
+
+    why: str = ""
+
+    def sentence(self) -> str:
+        """Say why, and what can be gone to instead."""
+        return f"{self.kind} {self.name} is {self.why or 'not available'}" + (f": {self.hint}" if self.hint else "")
 
 
 @dataclass(eq=False)

@@ -335,15 +335,16 @@ class Recorder:
         reason: str,
         label: str | None = None,
         calls: Sequence[tuple[str, str, bytes]] | None = None,
+        closing: Sequence[tuple[str, str, bytes]] = (),
         notes: Sequence[Any] | None = None,
     ) -> Checkpoint:
         """Begin this run, which is new, from a checkpoint of another; `bring` gives the chunks that it needs of it.
 
-        Its calls and notes are those of the other run, unless others are given.
+        Its calls and notes are those of the other run, unless others are given; `closing` ends calls open there.
         """
         values = gather({}, {**origin.journaled_sections(), **sections})
         logs = [RecordDraft(kind, path, body) for kind, path, body in origin.log_records()]
-        made_calls = origin.call_records() if calls is None else calls
+        made_calls = [*(origin.call_records() if calls is None else calls), *closing]
         told = make_entry(
             self.packer, trigger=Trigger.RECOVERY, reason=reason, phase=None, parts={}, is_whole=False,
             notes=origin.notes if notes is None else notes,

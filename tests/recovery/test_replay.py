@@ -90,7 +90,7 @@ def test_state_and_files_are_those_of_each_point(hf, project):
     assert len(replay.state["steps"]) == 3
 
 
-def test_where_checkpoints_are_gone_the_nearest_later_one_is_shown_and_said(hf, project):
+def test_where_checkpoints_are_gone_the_journal_leads_there_and_it_is_said_whose_files_are_shown(hf, project):
     record(hf, project)
     replay = hf.replay("r")
     replay.to("write-1")
@@ -98,9 +98,11 @@ def test_where_checkpoints_are_gone_the_nearest_later_one_is_shown_and_said(hf, 
     hf.delete(exact.checkpoint)
     replay = hf.replay("r")
     replay.to("write-1")
-    assert replay.point.seq > exact.seq
-    assert "1 more record" in replay.note
-    assert [file.path for file in replay.files] == ["one.txt", "two.txt"]
+    assert replay.point.seq < exact.seq
+    assert replay.point.place == replay.step.place
+    assert f"those of r@{replay.point.seq}" in replay.note
+    assert replay.files == []
+    assert [call["step"] for call in replay.state["steps"]] == ["ask", "write-1"]
     replay.to("ask")
     assert replay.note is None
 

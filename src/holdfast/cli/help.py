@@ -19,7 +19,8 @@ def overview() -> str:
     lines += [
         "",
         "`holdfast COMMAND --help` tells more. A checkpoint is named by its id or a part of it, its label, RUN (the",
-        "newest of a run), RUN@7 (its seventh) or RUN~2 (two before the newest). A path counts from the folder you are",
-        "in; behind CHECKPOINT: it counts from the top, unless it begins with ./ or ../",
+        "newest of a run), RUN@7 (its seventh), RUN~2 (two before the newest) or RUN#812 (a position in its journal).",
+        "A path counts from the folder you are in; behind CHECKPOINT: it counts from the top, unless it begins with ./",
+        "or ../",
     ]
     return "\n".join(lines) + "\n"

@@ -63,6 +63,8 @@ def tell_found(checkpoint: Checkpoint, session: Session) -> None:
         f"Found checkpoint {checkpoint.seq} of {checkpoint.run}, {age(checkpoint.created_at, session.now())} "
         f"({checkpoint.trigger}{': ' + checkpoint.reason if checkpoint.reason else ''})."
     )
+    if checkpoint.capture_note:
+        out.note(f"{checkpoint.place}: {checkpoint.capture_note}.")
     stood = [f"phase {summary.phase}" if summary.phase else "", f"state {summary.state}" if summary.state else ""]
     done = [number(summary.steps, "step") + " recorded" if summary.steps else ""]
     words = [word for word in (*stood, *done) if word]
@@ -228,6 +230,7 @@ def tell_result(result: RecoveryResult, session: Session, *, plan: RecoveryPlan 
     if result.files is not None:
         done = result.files
         out.line(f"Files: {done.written} written, {done.replaced} replaced, {done.deleted} deleted, {done.kept} kept.")
-    out.line(Paint("Recovered ", "green"), f"{result.run} from {shortened(str(result.restored_from))}.")
+    place = plan.place if plan is not None else None
+    out.line(Paint("Recovered ", "green"), f"{result.run} from {place or shortened(str(result.restored_from))}.")
     if result.undo is not None:
         out.note(f"`holdfast undo {result.run}` goes back to before.")

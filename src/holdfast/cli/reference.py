@@ -27,6 +27,11 @@ show it), its label, `RUN` (the newest of a run), `RUN@7` (its seventh), `RUN~2`
 `RUN:label`, `RUN:before:phase`, or `latest`. What is not there comes with the nearest that is. Completion offers
 runs, labels and ids: `eval "$(holdfast completion bash)"`.
 
+`RUN#812` is a position: record 812 of the run's journal (`holdfast log --positions` and `holdfast replay --list`
+show the numbers). It stands for the newest checkpoint at or before it and the records up to it; state, files and
+registered objects are those of that checkpoint, and the output says so. A number is never used twice: one on a segment
+that the run went back from can be shown, compared, replayed and forked, not resumed.
+
 A path counts from the folder you are in, as with git. Behind `CHECKPOINT:` it counts from the top of what was
 captured, unless it begins with `./` or `../`. Lists name paths from the top.
 

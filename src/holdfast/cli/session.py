@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.progress import Progress
+from holdfast.errors import UsageError
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -103,6 +104,15 @@ class Session:
         opened = open_holdfast(url, settings=settings or Settings(), reveal=self.reveals, **options)
         self._opened.append(opened)
         return opened
+
+    def find_stored(self, spec: str) -> Checkpoint:
+        """Return the checkpoint that a person means, where a position between two of them is not enough."""
+        found = self.find(spec)
+        if found.records_since and spec == found.place:
+            raise UsageError(
+                f"{spec} is a position, and no checkpoint stands there: name the one before it, {found.run}@{found.seq}"
+            )
+        return found
 
     def find(self, spec: str) -> Checkpoint:
         """Return the checkpoint that a person means; one that is damaged and was passed over is warned about."""

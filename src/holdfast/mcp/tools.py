@@ -92,7 +92,7 @@ class ReadTools:
         """Compare two checkpoints: what differs in their state, and in their files as unified diffs."""
         with self._scope.reading() as hf:
             before, after = (self._scope.checkpoint(hf, spec) for spec in (old, new))
-            found = hf.diff(before.id, after.id)
+            found = hf.diff(before, after)
             told = found.lines()
             if files and found.has_files:
                 told += [one.text or one.note for one in found.file_diffs()]
@@ -159,7 +159,8 @@ class RecoveryTools:
             found = self._scope.checkpoint(hf, checkpoint)
             if run is not None:
                 self._scope.run(hf, run)
-            plan = hf.plan(found.id, run=run or found.run, workspace=self._scope.root)
+            spec = found.place if "#" in checkpoint else found.id
+            plan = hf.plan(spec, run=run or found.run, workspace=self._scope.root)
         told = {"plan": plan.lines(), "can_resume": plan.can_resume}
         if not plan.can_resume:
             return answer(told)

@@ -95,6 +95,8 @@ class CheckpointRecord(msgspec.Struct, frozen=True):
     key: str | None = None
     """The name that its writer gave it."""
     attributes: dict[str, str | int | float | bool | None] = {}
+    line: str = "main"
+    """The line of its run that it is on."""
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True):

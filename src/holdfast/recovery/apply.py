@@ -33,7 +33,7 @@ from holdfast.model.sections import WORKSPACE
 from holdfast.model.triggers import Trigger
 from holdfast.recovery.find import mark_corrupted
 from holdfast.recovery.gather import file_capture, intent_of, plan_recovery, present, steps_of, world_moved
-from holdfast.recovery.outcomes import decided_records, decided_steps
+from holdfast.recovery.outcomes import closing_records, decided_records, decided_steps
 from holdfast.recovery.plan import checked_options
 from holdfast.recovery.record import INTENT, SECTION, RecoveryRecord, intent_value, read_record
 from holdfast.recovery.result import RecoveryResult
@@ -174,7 +174,7 @@ def _shown(hf: Holdfast, plan: RecoveryPlan, *, replay: bool) -> RecoveryResult:
         warnings=plan.all_warnings,
         errors=plan.blockers,
         plan=plan,
-        replay=open_replay(hf, plan.checkpoint) if replay else None,
+        replay=open_replay(hf, plan.place or plan.checkpoint) if replay else None,
         is_dry=True,
     )
 
@@ -261,7 +261,7 @@ class Recovery:
             git=plan.request.git,
         )
         sections = self._sections(source, at)
-        self.run.note("recovered" if plan.kind == "recover" else "undone", f"from {plan.checkpoint}")
+        self.run.note("recovered" if plan.kind == "recover" else "undone", f"from {plan.place or plan.checkpoint}")
         sections |= self._edits(source) | self._subject(source, at)
         dropped = [INTENT] if INTENT in source.sections else []
         if plan.request.reset_to is not None and "error" in source.sections:
@@ -269,7 +269,8 @@ class Recovery:
         self.is_committing = True
         made = self.run.checkpoint(
             trigger=Trigger.RECOVERY,
-            reason=f"{'undone: back to' if plan.kind == 'undo' else 'recovered from'} checkpoint {plan.seq}",
+            reason=f"{'undone: back to' if plan.kind == 'undo' else 'recovered from'} "
+            f"{plan.place or f'checkpoint {plan.seq}'}",
             sections={**sections, SECTION: told.value()},
             drop=dropped,
             files=self.run.has_workspace and plan.request.into is None,
@@ -290,15 +291,16 @@ class Recovery:
             return {}
         values = {name: source.section(name) for name in _CHANGING if name in source.sections}
         request = plan.request
-        decided = decided_steps(plan.unknown)
+        decided = (*decided_steps(plan.unknown), *plan.closed)
         return restored(values, Restoring.of(request, decided), at=at)
 
     def _decided(self, source: Checkpoint, at: datetime) -> list[RecordDraft]:
-        """Return what was decided on calls of unknown outcome, as records."""
+        """Return what was decided on calls of unknown outcome, and what closes those open there, as records."""
         plan = self.plan
-        if plan.kind == "undo" or not plan.unknown:
+        if plan.kind == "undo" or not (plan.unknown or plan.closed):
             return []
-        lines = decided_records(plan.unknown, steps_of(source), at)
+        steps = steps_of(source)
+        lines = [*decided_records(plan.unknown, steps, at), *closing_records(steps, plan.closed, at)]
         return [RecordDraft(*call_of_line(line, self.run)) for line in lines]
 
     def _subject(self, source: Checkpoint, at: datetime) -> dict[str, Any]:
@@ -388,7 +390,7 @@ class Recovery:
         is_head_lost = run.head_record is None or any(each.checkpoint == plan.head for each in plan.damage)
         taken = run.checkpoint(
             trigger=Trigger.RECOVERY,
-            reason=f"before going back to checkpoint {plan.seq}",
+            reason=f"before going back to {plan.place or f'checkpoint {plan.seq}'}",
             sections={INTENT: intent_value(plan.to_json())},
             files=run.has_workspace and here,
             onto=self.source if is_head_lost else None,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from holdfast.checkpoint import CALLS, NOTES
 from holdfast.model.sections import WORKSPACE
 from holdfast.recovery.differences import Difference, compare
 from holdfast.recovery.find import find
@@ -31,6 +32,7 @@ __all__ = [
     "agent_deltas",
     "budget_delta",
     "compare",
+    "compare_places",
     "compare_sections",
 ]
 
@@ -152,14 +154,25 @@ def compare_sections(
     names: tuple[str, str] = ("", ""),
 ) -> StateDiff:
     """Compare two checkpoints by their section records; only sections whose roots differ are read."""
-    olds = {record.name: record for record in old}
-    news = {record.name: record for record in new}
+    olds, news = ({one.name: (one.kind, one.root, one.size) for one in side} for side in (old, new))
+    return _compared(olds, news, read_old, read_new, names=names)
+
+
+def _compared(
+    olds: Mapping[str, object],
+    news: Mapping[str, object],
+    read_old: Callable[[str], Any],
+    read_new: Callable[[str], Any],
+    *,
+    names: tuple[str, str],
+) -> StateDiff:
+    """Compare sections; what has the same key on both sides is known to be equal and not read."""
     found: list[SectionDiff] = []
     unchanged: list[str] = []
     pairs: dict[str, tuple[Any, Any]] = {}
     for name in [*olds, *(name for name in news if name not in olds)]:
         before, after = olds.get(name), news.get(name)
-        if before is not None and after is not None and _root(before) == _root(after):
+        if before is not None and before == after:
             unchanged.append(name)
         elif name != WORKSPACE:
             values = (read_old(name) if before else None, read_new(name) if after else None)
@@ -222,10 +235,6 @@ def _section(name: str, old: Any, new: Any, *, is_old: bool, is_new: bool) -> Se
         return SectionDiff(name=name, kind="added", differences=(Difference(name, "added", None, new),))
     differences = tuple(compare(old, new, where=name))
     return SectionDiff(name=name, kind="changed", differences=differences) if differences else None
-
-
-def _root(record: SectionRecord) -> tuple[int, bytes, int]:
-    return record.kind, record.root, record.size
 
 
 def _line(one: Difference, width: int) -> str:
@@ -305,17 +314,38 @@ class CheckpointDiff:
         return "\n".join(self.lines())
 
 
-def diff(hf: Holdfast, old: str, new: str, *, run: str | None = None) -> CheckpointDiff:
-    """Compare two checkpoints, of one run or of two."""
-    before, after = (find(hf, spec, run=run, sound=False) for spec in (old, new))
-    return CheckpointDiff(before, after, _state(before, after))
+def diff(hf: Holdfast, old: str | Checkpoint, new: str | Checkpoint, *, run: str | None = None) -> CheckpointDiff:
+    """Compare two checkpoints or positions, of one run or of two."""
+    before, after = (find(hf, one, run=run, sound=False) if isinstance(one, str) else one for one in (old, new))
+    return CheckpointDiff(before, after, compare_places(before, after))
 
 
-def _state(old: Checkpoint, new: Checkpoint) -> StateDiff:
-    return compare_sections(
-        old.record.envelope.sections,
-        new.record.envelope.sections,
-        old.section,
-        new.section,
-        names=(old.id, new.id),
-    )
+def compare_places(old: Checkpoint, new: Checkpoint) -> StateDiff:
+    """Compare two checkpoints or positions by their sections, their calls and their notes."""
+    found = _compared(old.content_keys(), new.content_keys(), old.section, new.section, names=(old.id, new.id))
+    if (old.run, old.line, old.ranges) == (new.run, new.line, new.ranges):
+        return found
+    shared = _shared_until(old, new)
+    views = [_view(name, old, new, shared) for name in (CALLS, NOTES)]
+    return msgspec.structs.replace(found, sections=(*found.sections, *(one for one in views if one.differences)))
+
+
+def _shared_until(old: Checkpoint, new: Checkpoint) -> int:
+    """Return the journal number up to which two places have the same records, 0 if they share none."""
+    if (old.run, old.line) != (new.run, new.line):
+        return 0
+    shared = 0
+    for one, other in zip(old.ranges, new.ranges, strict=False):
+        if one[0] != other[0]:
+            break
+        shared = min(one[1], other[1])
+        if one != other:
+            break
+    return shared
+
+
+def _view(name: str, old: Checkpoint, new: Checkpoint, shared: int) -> SectionDiff:
+    """Return what differs in a view of the journal; what both places share is not read."""
+    where = f"{name} after #{shared}" if shared else name
+    before, after = (one.view_after(name, shared) for one in (old, new))
+    return SectionDiff(name=name, kind="changed", differences=tuple(compare(before, after, where=where)))

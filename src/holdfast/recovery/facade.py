@@ -34,6 +34,7 @@ class RecoveryFacade:
     def find(self, spec: str, *, run: str | None = None, sound: bool = True) -> Checkpoint:
         """Return a checkpoint by id, beginning of an id, label, `run`, `run@7`, `latest~3`, `run:before:phase`.
 
+        `run#812` is a position in the run's journal: the newest checkpoint at or before it, and the records up to it.
         Where the spec names a run, damaged checkpoints are passed over unless `sound` is off; they are in `skipped`.
         """
         from holdfast.recovery.find import find  # noqa: PLC0415
@@ -41,7 +42,7 @@ class RecoveryFacade:
         return find(self._hf, spec, run=run, sound=sound)
 
     def plan(self, spec: str, *, run: str | None = None, **options: Unpack[PlanOptions]) -> RecoveryPlan:
-        """Return exactly what going back to a checkpoint would do, files too; nothing is touched.
+        """Return exactly what going back to a checkpoint, or to a position, would do, files too; nothing is touched.
 
         The options are those of `holdfast.recovery.plan.PlanOptions`. A checkpoint that blocks gives a plan with
         `blockers`; NotFound or IntegrityError if there is none to go to. What moved outside the run since (branch,
@@ -107,7 +108,7 @@ class RecoveryFacade:
         drop: Iterable[str] = (),
         label: str | None = None,
     ) -> Checkpoint:
-        """Begin a new run from any checkpoint, with edited sections if some are given; chunks are shared."""
+        """Begin a new run from any checkpoint or position, with edited sections if some are given."""
         from holdfast.recovery.fork import fork  # noqa: PLC0415
 
         return fork(self._hf, spec, new_run, sections=sections, drop=drop, label=label)
@@ -130,8 +131,8 @@ class RecoveryFacade:
 
         return replay(self._hf, spec)
 
-    def diff(self, old: str, new: str, *, run: str | None = None) -> CheckpointDiff:
-        """Compare two checkpoints, of one run or of two: state by structure, files by content."""
+    def diff(self, old: str | Checkpoint, new: str | Checkpoint, *, run: str | None = None) -> CheckpointDiff:
+        """Compare two checkpoints or positions, of one run or of two: state, calls and notes, files by content."""
         from holdfast.recovery.compare import diff  # noqa: PLC0415
 
         return diff(self._hf, old, new, run=run)

@@ -22,6 +22,7 @@ from holdfast.errors import (
     NotFound,
     UsageError,
 )
+from holdfast.journal.position import Position, resolve
 from holdfast.model.checkpoint import CheckpointRecord
 from holdfast.model.ids import is_reserved
 from holdfast.model.sections import WORKSPACE
@@ -67,18 +68,29 @@ class Located(msgspec.Struct, frozen=True, kw_only=True):
     skipped: tuple[Damage, ...] = ()
     is_end: bool = False
     """Whether the end of the run was meant, journal included, and not this one checkpoint."""
+    position: Position | None = None
+    """The journal position that was meant, which the checkpoint is the newest before."""
 
 
 def locate(
-    store: Store, spec: str, *, run: str | None = None, sound: bool = True, without: Container[str] = ()
+    store: Store,
+    spec: str,
+    *,
+    run: str | None = None,
+    sound: bool = True,
+    without: Container[str] = (),
+    left: bool = True,
 ) -> Located:
     """Return the checkpoint that a spec names; with `run`, the spec is relative to that run.
+
+    A journal position (RUN#812) gives the newest checkpoint at or before it, and the position itself; without `left`,
+    one on a segment that was gone back from is refused.
 
     A spec that names one checkpoint gives that one, or IntegrityError if it is damaged. A spec that names a run or a
     place on its line gives the newest checkpoint there that is sound; with `sound` off, the newest whose record can be
     read. Sections named in `without` are not looked at. Changes nothing.
     """
-    found = _Search(store, parse(spec), run, sound=sound, without=without).result()
+    found = _Search(store, parse(spec), run, sound=sound, without=without, left=left).result()
     name = found.record.envelope.run
     return msgspec.structs.replace(found, is_end=spec in ("latest", name, f"{name}:latest", f"{name}@latest"))
 
@@ -107,8 +119,11 @@ def mark_corrupted(store: Store, damages: Iterable[Damage]) -> list[str]:
 class _Search:
     """One look-up: the readings in order, the first that leads to a checkpoint wins."""
 
-    def __init__(self, store: Store, spec: Spec, run: str | None, *, sound: bool, without: Container[str]) -> None:
+    def __init__(
+        self, store: Store, spec: Spec, run: str | None, *, sound: bool, without: Container[str], left: bool
+    ) -> None:
         self._store = store
+        self._left = left
         self._without = without
         self._spec = spec
         self._run = run
@@ -145,8 +160,11 @@ class _Search:
         """Return what one reading leads to; None if it does not apply, NotFound if its run has no such checkpoint."""
         if reading.run is not None and self._line(reading.run) is None:
             return None
-        record = None
-        if reading.kind == "id":
+        record = position = None
+        if reading.kind == "position" and reading.run is not None:
+            position = resolve(self._store, reading.run, int(reading.value), left=self._left, sound=self._sound)
+            record = position.base if position is not None else None
+        elif reading.kind == "id":
             record = self._by_id(reading)
         elif reading.kind == "prefix":
             record = self._by_prefix(reading)
@@ -154,14 +172,14 @@ class _Search:
             record = self._by_seq(reading)
         elif reading.kind == "label":
             record = self._by_label(reading)
-        else:
+        elif reading.kind in ("latest", "before"):
             return self._on_line(reading)
         if record is None:
             return None
         if reading.back:
             line = self._line(record.envelope.run)
             return self._back(line, record, reading) if line else None
-        return Located(record=self._checked(record))
+        return Located(record=self._checked(record), position=position)
 
     def _by_id(self, reading: Reading) -> CheckpointRecord:
         record = self._store.checkpoint(reading.value)
@@ -466,7 +484,14 @@ def _time_of(checkpoint: str | None) -> datetime | None:
 
 def find(hf: Holdfast, spec: str, *, run: str | None = None, sound: bool = True) -> Checkpoint:
     """Return the checkpoint that a spec names; what was passed over as damaged is in its `skipped`."""
-    located = locate(hf.store, spec, run=run, sound=sound)
+    return opened(hf, locate(hf.store, spec, run=run, sound=sound))
+
+
+def opened(hf: Holdfast, located: Located) -> Checkpoint:
+    """Return what was located for reading: a checkpoint, a position, or the end of a run with all its journal has."""
+    if located.position is not None:
+        place = located.position
+        return hf.opened(located.record, since=place.since, ranges=place.ranges, is_left=place.is_left)
     passed = [CheckpointCorrupt(each.detail, each.checkpoint or f"{each.run}@{each.seq}") for each in located.skipped]
     # Behind damage the journal tells of work whose files went with it: only what has no files goes on from there.
     to_end = located.is_end and not (passed and any(one.name == WORKSPACE for one in located.record.envelope.sections))

@@ -17,8 +17,9 @@ from holdfast.journal.call_record import call_of_line
 from holdfast.model.ids import check_run_id
 from holdfast.model.sections import WORKSPACE
 from holdfast.model.triggers import Trigger
-from holdfast.recovery.find import locate
-from holdfast.recovery.gather import present
+from holdfast.recovery.find import locate, opened
+from holdfast.recovery.gather import present, steps_of
+from holdfast.recovery.outcomes import closing_records, open_calls, repeated_effects
 from holdfast.recovery.record import INTENT, SECTION, RecoveryRecord, read_record
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def fork(
     drop: Iterable[str] = (),
     label: str | None = None,
 ) -> Checkpoint:
-    """Begin a new run from a checkpoint, with edited sections if some are given; return its first checkpoint.
+    """Begin a new run from a checkpoint or a position, with edited sections if some are given; return its first one.
 
     The new run holds every chunk itself: it stays whole when the other run is deleted. Its first checkpoint is pinned,
     since it says where the run came from.
@@ -54,14 +55,17 @@ def fork(
         raise UsageError(f"there is a run {new_run!r} already: give the fork a name of its own")
     if WORKSPACE in (sections or {}):
         raise UsageError(f"section {WORKSPACE!r} holds files: open the fork with a workspace and change them there")
-    found = locate(hf.store, spec)
-    origin = hf.reached(found.record, None if found.is_end else found.record.number)
-    told = RecoveryRecord(source=origin.id, undo=None, at=present(hf, new_run), kind="fork", run=origin.run)
+    origin = opened(hf, locate(hf.store, spec))
+    at = present(hf, new_run)
+    is_open = open_calls(steps_of(origin))
+    again = repeated_effects((), (), is_open)
+    told = RecoveryRecord(source=origin.id, undo=None, at=at, kind="fork", run=origin.run, warnings=again)
     values = {**(sections or {}), SECTION: told.value()}
     if "status" in origin.sections:  # nobody moves it yet: it must not look like a run whose process died
         values.setdefault("status", {"status": "ended", "since": told.at, "detail": "forked, and not begun"})
     left_out = set(drop)
     calls = _edited(CALLS, values, left_out)
+    closing = closing_records(steps_of(origin), is_open, at) if calls is None else []
     notes = _edited(NOTES, values, left_out)
     dropped = {*_there(left_out - {CALLS, NOTES}, origin), *({INTENT} & set(origin.sections))}
     handle = hf.run(new_run)
@@ -71,8 +75,9 @@ def fork(
             bring=lambda carried: chunks_below(hf.store, origin.id, carried),
             sections=values,
             drop=sorted(dropped),
-            reason=f"forked from {origin.run}@{origin.seq}",
+            reason=f"forked from {origin.place}",
             label=label,
+            closing=[call_of_line(line, hf.journal_packer()) for line in closing],
             calls=None if calls is None else [call_of_line(line, hf.journal_packer()) for line in calls],
             notes=notes,
         )
@@ -89,6 +94,12 @@ def _edited(view: str, values: dict[str, Any], drop: set[str]) -> list[Any] | No
         raise UsageError(f"section {view!r} is a list of records: give a list")
     check_runtime(view, list(lines))
     return list(lines)
+
+
+def fork_warnings(first: Checkpoint) -> tuple[str, ...]:
+    """Return what a fork was warned of when it began: outside effects that it will have again."""
+    told = read_record(first.section(SECTION)) if SECTION in first.sections else None
+    return told.warnings if told is not None else ()
 
 
 class ForkedFiles(NamedTuple):
@@ -167,8 +178,8 @@ def start_afresh(hf: Holdfast, run: str) -> Checkpoint:
     The old line is archived, its end pinned and labelled with the time: `hf.checkpoints(run, archived=True)` shows it,
     and hf.undo(run) goes back to it. Killed in the middle, it is finished by doing it again.
     """
-    opened = hf.open_run(check_run_id(run))
-    handle = opened or hf.run(run, rewinding=True)
+    known = hf.open_run(check_run_id(run))
+    handle = known or hf.run(run, rewinding=True)
     try:
         with handle.held():
             root = _begun_afresh(hf, run)
@@ -177,7 +188,7 @@ def start_afresh(hf: Holdfast, run: str) -> Checkpoint:
             archive_before(hf.store, run, root.seq)
             handle.go_back_to(root)
     finally:
-        if opened is None:
+        if known is None:
             handle.close()
     return root
 

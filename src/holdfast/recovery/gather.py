@@ -78,10 +78,11 @@ def plan_recovery(hf: Holdfast, spec: str, options: PlanOptions, *, run: str | N
 
     def planned(without: frozenset[str]) -> RecoveryPlan | None:
         """Return the plan, None if a section that was left out has to be looked at first."""
-        located = locate(hf.store, spec, run=run, sound=True, without=without)
-        record, interrupted = _intended(hf, located.record, spec)
-        place = _place(hf, record.envelope.run, asked.get("workspace"))
-        wants = _wants_files(record, files, place, into, git=git)
+        located = locate(hf.store, spec, run=run, sound=True, without=without, left=False)
+        place = located.position
+        record, interrupted = (located.record, False) if place else _intended(hf, located.record, spec)
+        directory = _place(hf, record.envelope.run, asked.get("workspace"))
+        wants = _wants_files(record, files, directory, into, git=git)
         has_files = _section(record, WORKSPACE) is not None
         if without and has_files and not wants:
             return None
@@ -93,9 +94,10 @@ def plan_recovery(hf: Holdfast, spec: str, options: PlanOptions, *, run: str | N
         plan = gather(
             hf,
             record,
-            msgspec.structs.replace(request, files=wants, workspace=place),
+            msgspec.structs.replace(request, files=wants, workspace=directory),
             damage=located.skipped,
             to_end=located.is_end and not interrupted and not (located.skipped and has_files),
+            number=place.number if place is not None else None,
             warnings=warnings,
             freshness=fresh,
             options=asked.get("workspace_options"),
@@ -124,18 +126,22 @@ def gather(
     *,
     damage: Sequence[Damage] = (),
     to_end: bool = False,
+    number: int | None = None,
     warnings: Sequence[str] = (),
     freshness: Freshness | None = None,
     options: WorkspaceOptions | None = None,
     kind: Kind = "recover",
     now: datetime | None = None,
 ) -> RecoveryPlan:
-    """Read what a plan is made of, and make it; `to_end` keeps what the journal has after the checkpoint."""
+    """Read what a plan is made of, and make it.
+
+    `to_end` keeps what the journal has after the checkpoint, `number` what it has up to there.
+    """
     run = record.envelope.run
     at = now or present(hf, run)
     stands = hf.store.run(run)
     head = stands.head
-    checkpoint = hf.reached(record, None if to_end else record.number)
+    checkpoint = hf.reached(record, None if to_end else number or record.number)
     sections = {name: checkpoint.section(name) for name in _TELLING if name in checkpoint.sections}
     if request.reset_to is not None and "workflow" not in sections:
         raise UsageError(f"reset_to={request.reset_to!r}: checkpoint {record.envelope.id} has no workflow to reset")

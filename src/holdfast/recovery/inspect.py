@@ -10,7 +10,7 @@ import msgspec
 from holdfast.errors import IntegrityError
 from holdfast.model.checkpoint import NO_RECOVERY_POINT, CheckpointRecord, Status
 from holdfast.model.ids import check_run_id
-from holdfast.recovery.find import Damage, locate
+from holdfast.recovery.find import Damage, locate, opened
 from holdfast.recovery.gather import steps_of
 from holdfast.recovery.line import RunLine
 from holdfast.recovery.outcomes import UnknownStep, unknown_steps
@@ -27,10 +27,10 @@ def recovery_status(hf: Holdfast, spec: str) -> RecoveryStatus:
         located = locate(hf.store, spec)
     except IntegrityError as error:
         return RecoveryStatus(run=spec, status=None, can_resume=False, blockers=(str(error),))
-    checkpoint = hf.reached(located.record, None if located.is_end else located.record.number)
+    checkpoint = opened(hf, located)
     envelope = located.record.envelope
     run = envelope.run
-    named = run if located.is_end else f"{run}@{envelope.seq}"
+    named = run if located.is_end else checkpoint.place
     info, summary = checkpoint.recovery, checkpoint.summary
     lease = hf.store.leases.running(run)
     told = read_record(checkpoint.section(SECTION)) if SECTION in checkpoint.sections else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -10,11 +11,12 @@ from holdfast.errors import UsageError
 from holdfast.journal.call_record import is_inside
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Container, Iterable, Mapping
     from datetime import datetime
 
 Treatment = Literal["retry", "skip", "ask"]
 _SETTLED = frozenset({"done", "skipped"})
+_OPEN = frozenset({"started", "progress"})
 _KEPT = frozenset({"step", "input", "code", "idempotency", "effect", "phase"})
 
 
@@ -69,18 +71,44 @@ def unknown_steps(steps: Iterable[Any], decided: Mapping[str, Treatment]) -> tup
     return tuple(found)
 
 
+def open_calls(steps: Iterable[Any], decided: Container[str] = ()) -> dict[str, Mapping[str, Any]]:
+    """Return the calls that began and have no end here, with their last records, but those that somebody decided on.
+
+    Where a run goes back to, such a call is not of unknown outcome: it is closed there, and done again.
+    """
+    return {
+        name: record
+        for name, record in last_records(steps).items()
+        if record.get("event") in _OPEN and name not in decided
+    }
+
+
+def closing_records(steps: Iterable[Any], names: Container[str], at: datetime) -> list[dict[str, Any]]:
+    """Return what closes calls that are open where a run goes back to, or is forked: they are done again."""
+    return [
+        {name: value for name, value in record.items() if name in _KEPT or name == "kind"}
+        | {"at": at, "event": "withdrawn"}
+        for step, record in open_calls(steps).items()
+        if step in names
+    ]
+
+
 def repeated(kept: Iterable[Any], now: Iterable[Any]) -> tuple[str, ...]:
     """Return the steps that are done by now and will not be after going back: they run again."""
     stays = settled(kept)
     return tuple(name for name in settled(now) if name not in stays)
 
 
-def repeated_effects(kept: Iterable[Any], now: Iterable[Any]) -> tuple[str, ...]:
-    """Return, in words, the outside effects that have happened and will happen once more after going back."""
+def repeated_effects(
+    kept: Iterable[Any], now: Iterable[Any], closed: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+) -> tuple[str, ...]:
+    """Return, in words, the outside effects that have happened, or were under way, and will happen again."""
     stays = settled(kept)
     done = {name: record for name, record in settled(now).items() if name not in stays and record.get("effect")}
-    return tuple(
-        f"step {name} ({record['effect']}) has happened, and will happen again" for name, record in done.items()
+    began = {name: record for name, record in closed.items() if name not in done and record.get("effect")}
+    return (
+        *(f"step {name} ({record['effect']}) has happened, and will happen again" for name, record in done.items()),
+        *(f"step {name} ({record['effect']}) had begun, and will happen again" for name, record in began.items()),
     )
 
 

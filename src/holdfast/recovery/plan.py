@@ -21,6 +21,7 @@ from holdfast.recovery.outcomes import (
     Treatment,
     UnknownStep,
     decided_steps,
+    open_calls,
     repeated,
     repeated_effects,
     settled,
@@ -136,6 +137,8 @@ class RecoveryPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     checksum: str
     seq: int
     head: str | None
+    place: str | None = None
+    """The journal position, where records after the checkpoint are kept and later ones are not."""
     number: int
     """The journal number up to which what happened is kept."""
     end: int
@@ -155,6 +158,8 @@ class RecoveryPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     steps_done: int = 0
     rerun: tuple[str, ...] = ()
     unknown: tuple[UnknownStep, ...] = ()
+    closed: tuple[str, ...] = ()
+    """Calls that are open where it goes back to: their end is recorded there, and they are done again."""
     files: RestorePlan | None = None
     git: tuple[str, ...] = ()
     findings: tuple[PlanFinding, ...] = ()
@@ -198,7 +203,13 @@ class RecoveryPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         """Say it in words, a line each."""
         verb = "undo the last recovery: go" if self.kind == "undo" else "go"
         told = [f"run {self.run}: {verb} back to checkpoint {self.seq} ({self.checkpoint}) of {_time(self.created_at)}"]
-        if self.head == self.checkpoint:
+        if self.place is not None:
+            captured = f"checkpoint {self.seq} ({self.checkpoint}) of {_time(self.created_at)}"
+            told = [
+                f"run {self.run}: {verb} back to {self.place}",
+                f"  state, files and registered objects are those of {captured}",
+            ]
+        elif self.head == self.checkpoint:
             told = [f"run {self.run}: go on from checkpoint {self.seq} ({self.checkpoint}) of {_time(self.created_at)}"]
         told += [f"  damaged: {_shown(each)}" for each in self.damage]
         where = {"state": self.state, "phase": self.phase, "batch": self.batch, "task": self.task, "agent": self.agent}
@@ -213,6 +224,7 @@ class RecoveryPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             told.append(f"  keeps {self.steps_done:,} steps that are done")
         told += _listed("runs again", tuple(f"step {step}" for step in self.rerun))
         told += [_outcome(each) for each in self.unknown]
+        told += _listed("were open there, and are done again", self.closed)
         told += self._file_lines()
         told += [f"  git: {line}" for line in self.git]
         told += [f"  {_finding(each)}" for each in self.findings]
@@ -314,10 +326,12 @@ def make_plan(facts: Gathered, request: Request, *, now: datetime, kind: Kind = 
     """Return what a recovery would do; UsageError if what was asked for does not fit the checkpoint."""
     envelope = facts.record.envelope
     unknown = unknown_steps(facts.steps, request.unknown) if kind == "recover" else ()
+    closed = open_calls(facts.steps, request.unknown) if kind == "recover" and facts.number < facts.end else {}
+    unknown = tuple(each for each in unknown if each.step not in closed)
     before = facts.sections
     after = dict(before)
     if kind == "recover":
-        decided = decided_steps(unknown)
+        decided = (*decided_steps(unknown), *closed)
         check_state(before.get("workflow"), request.reset_to)
         after |= restored(before, Restoring.of(request, decided), at=now)
     blockers = (*(_blockers(facts, before, after) if kind == "recover" else ()), *facts.blockers)
@@ -325,9 +339,10 @@ def make_plan(facts: Gathered, request: Request, *, now: datetime, kind: Kind = 
     info = analyse(after)
     done = len(settled(facts.steps))
     is_head = facts.head == envelope.id and facts.number == facts.end
+    place = f"{envelope.run}#{facts.number}" if facts.record.number < facts.number < facts.end else None
     warnings = (*facts.warnings, *(info.warnings if kind == "recover" else ()))
     warnings += tuple(f"it needs {each}" for each in info.prerequisites) if kind == "recover" else ()
-    warnings += repeated_effects(facts.steps, facts.steps_now or ())
+    warnings += repeated_effects(facts.steps, facts.steps_now or (), closed)
     if facts.steps_now is None:
         warnings += ("which steps run again cannot be told: the newest checkpoint's record of them is damaged",)
     return RecoveryPlan(
@@ -353,20 +368,22 @@ def make_plan(facts: Gathered, request: Request, *, now: datetime, kind: Kind = 
         steps_done=done,
         rerun=repeated(facts.steps, facts.steps_now or ()),
         unknown=unknown,
+        closed=tuple(closed),
+        place=place,
         files=facts.files,
         git=facts.git,
         findings=facts.findings,
         subject=facts.subject,
         warnings=tuple(dict.fromkeys(warnings)),
         blockers=tuple(dict.fromkeys(blockers)),
-        suggestions=(*_suggested(info, envelope, is_head=is_head), *facts.suggestions),
+        suggestions=(*_suggested(info, envelope, place, is_head=is_head), *facts.suggestions),
         damage=facts.damage,
         verdict=_verdict(facts.findings, has_warnings=bool(warnings or facts.damage), is_blocked=bool(blockers)),
     )
 
 
-def _suggested(info: RecoveryInfo, envelope: Envelope, *, is_head: bool) -> tuple[str, ...]:
-    spec = envelope.run if is_head else f"{envelope.run}@{envelope.seq}"
+def _suggested(info: RecoveryInfo, envelope: Envelope, place: str | None, *, is_head: bool) -> tuple[str, ...]:
+    spec = envelope.run if is_head else place or f"{envelope.run}@{envelope.seq}"
     return tuple(str(each) for each in suggestions(info, spec=spec, checkpoint=envelope.id))
 
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import msgspec
 
-from holdfast.errors import Divergence, IntegrityError, NotFound, ReplayEnded
+from holdfast.errors import Divergence, IntegrityError, NotFound, PositionUnavailable, ReplayEnded
 from holdfast.model.checkpoint import CheckpointRecord
-from holdfast.recovery.find import locate
+from holdfast.recovery.find import find, locate, opened
 from holdfast.recovery.fork import fork
 from holdfast.recovery.gather import steps_of
 from holdfast.recovery.line import RunLine
@@ -40,15 +40,22 @@ class ReplayedStep(msgspec.Struct, frozen=True, kw_only=True):
     attempts: int = 1
     duration_s: float = 0.0
     phase: str | None = None
+    place: str = ""
+    """The position in the journal where it had just ended: RUN#812."""
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
-    """The checkpoint that shows a position; `note` says so where it shows a later moment, None where it is exact."""
+    """What shows a position: a checkpoint of that very moment, or the one before it and the journal up to there.
+
+    `note` says which state and files are shown where they are not of this very moment; None where they are.
+    """
 
     checkpoint: str
     seq: int
     steps: int
     note: str | None = None
+    place: str = ""
+    """What names it: RUN@7, or RUN#812 for a position in the journal."""
 
 
 class Readable(Protocol):
@@ -74,11 +81,11 @@ class Source(Protocol):
     def point(self, records: int) -> Point:
         """Return the first checkpoint of the line whose log has so many records."""
 
-    def open(self, checkpoint: str) -> Readable:
-        """Open a checkpoint."""
+    def open(self, point: Point) -> Readable:
+        """Open what shows a position."""
 
-    def fork(self, checkpoint: str, run: str) -> Any:
-        """Begin a new run from a checkpoint."""
+    def fork(self, point: Point, run: str) -> Any:
+        """Begin a new run from a position."""
 
     def same(self, record: dict[str, Any], call: Callable[..., Any], args: Any, named: Any) -> tuple[str, str] | None:
         """Return what was recorded and what is asked, None if they are the same."""
@@ -87,9 +94,12 @@ class Source(Protocol):
 class Replay:
     """A run's record, at a position between two of its steps: 0 is before the first."""
 
-    def __init__(self, run: str, records: Sequence[dict[str, Any]], source: Source) -> None:
+    def __init__(
+        self, run: str, records: Sequence[dict[str, Any]], source: Source, numbers: Sequence[int] = ()
+    ) -> None:
         self.run_id = run
         self._records = list(records)
+        self._numbers = numbers
         self._source = source
         self._ends = [i + 1 for i, record in enumerate(self._records) if record.get("event") in _SETTLED]
         self.position = 0
@@ -143,17 +153,17 @@ class Replay:
 
     @property
     def point(self) -> Point:
-        """Which checkpoint shows this position; `note` says if it is of a later moment, because others are gone."""
+        """What shows this position; `note` says whose state and files are shown where they are of another moment."""
         return self._source.point(self._ends[self.position - 1] if self.position else 0)
 
     @property
     def checkpoint(self) -> Readable:
         """The checkpoint that shows this position."""
-        return self._source.open(self.point.checkpoint)
+        return self._source.open(self.point)
 
     @property
     def note(self) -> str | None:
-        """Why state and files are of a later moment, None if they are of this one."""
+        """Which state and files are shown where they are of another moment, None if they are of this one."""
         return self.point.note
 
     @property
@@ -177,11 +187,12 @@ class Replay:
         return ReplayRun(self.run_id, self._records, self._source)
 
     def fork(self, run: str) -> Any:
-        """Go on live from here: begin a new run from this position's checkpoint, and return its first."""
-        return self._source.fork(self.point.checkpoint, run)
+        """Continue live from here: begin a new run from this position, and return its first checkpoint."""
+        return self._source.fork(self.point, run)
 
     def _step(self, number: int) -> ReplayedStep:
-        record = self._records[self._ends[number - 1] - 1]
+        end = self._ends[number - 1] - 1
+        record = self._records[end]
         error = record.get("error")
         return ReplayedStep(
             number=number,
@@ -193,6 +204,7 @@ class Replay:
             attempts=record.get("attempts", 1),
             duration_s=record.get("duration_s", 0.0),
             phase=record.get("phase"),
+            place=f"{self.run_id}#{self._numbers[end]}" if end < len(self._numbers) else "",
         )
 
 
@@ -229,47 +241,75 @@ _STEP = signature(Run.step).parameters.values()
 _OPTIONS = frozenset(each.name for each in _STEP if each.kind is Parameter.KEYWORD_ONLY)
 
 
+def _point(record: CheckpointRecord) -> Point:
+    envelope = record.envelope
+    place = f"{envelope.run}@{envelope.seq}"
+    return Point(checkpoint=envelope.id, seq=envelope.seq, steps=envelope.summary.steps, place=place)
+
+
 def replay(hf: Holdfast, spec: str) -> Replay:
     """Open the record of a run, or of the line that leads to a checkpoint, for stepping through it."""
-    found = locate(hf.store, spec)
-    record = found.record
-    checkpoint = hf.reached(record, None if found.is_end else record.number)
+    checkpoint = opened(hf, locate(hf.store, spec))
+    record = checkpoint.record
     records = [each for each in steps_of(checkpoint) if isinstance(each, dict) and "step" in each]
-    return Replay(record.envelope.run, records, _Recorded(hf, record, records))
+    return Replay(record.envelope.run, records, _Recorded(hf, checkpoint, records), checkpoint.call_numbers)
 
 
 class _Recorded:
-    """A line of checkpoints, by how many records the log of steps had in each."""
+    """A line of checkpoints, by how many records the log of steps had in each, and the journal between them."""
 
-    def __init__(self, hf: Holdfast, end: CheckpointRecord, records: list[dict[str, Any]]) -> None:
+    def __init__(self, hf: Holdfast, end: Checkpoint, records: list[dict[str, Any]]) -> None:
         self._hf = hf
-        self._end = end
+        self._last = end
+        self._end = end.record
         self._records = records
         self._line: list[CheckpointRecord] | None = None
 
     def point(self, records: int) -> Point:
-        """Return the first checkpoint of the line whose log has so many records, or the nearest later one."""
+        """Return the checkpoint whose log has so many records; without one, the position in the journal.
+
+        Where compaction took a part of the journal, it is the nearest later checkpoint.
+        """
+        later = self._from(records)
+        if later is not None and later.envelope.summary.steps == records:
+            return _point(later)
+        position = self._position(records)
+        if position is not None:
+            return position
+        if later is None:
+            return _point(self._end)
+        more = later.envelope.summary.steps - records
+        note = (
+            f"no checkpoint of this very moment is left: this is checkpoint {later.envelope.seq}, which has "
+            f"{more:,} more record{'s' * (more > 1)} of steps"
+        )
+        return msgspec.structs.replace(_point(later), note=note)
+
+    def _from(self, records: int) -> CheckpointRecord | None:
+        """Return the first checkpoint of the line whose log has at least so many records."""
         for record in self._oldest_first():
-            envelope = record.envelope
-            if envelope.summary.steps >= records and self._is_of_this_line(record):
-                note = None
-                if envelope.summary.steps > records:
-                    later = envelope.summary.steps - records
-                    note = (
-                        f"no checkpoint of this very moment is left: this is checkpoint {envelope.seq}, which has "
-                        f"{later:,} more record{'s' * (later > 1)} of steps"
-                    )
-                return Point(checkpoint=envelope.id, seq=envelope.seq, steps=envelope.summary.steps, note=note)
-        end = self._end.envelope
-        return Point(checkpoint=end.id, seq=end.seq, steps=end.summary.steps)
+            if record.envelope.summary.steps >= records and self._is_of_this_line(record):
+                return record
+        return None
 
-    def open(self, checkpoint: str) -> Checkpoint:
-        """Open a checkpoint."""
-        return self._hf.get(checkpoint)
+    def _position(self, records: int) -> Point | None:
+        """Return the position behind so many records of calls, None if the journal no longer leads there."""
+        numbers = self._last.call_numbers
+        if not 0 < records <= len(numbers):
+            return None
+        try:
+            shown = find(self._hf, f"{self._last.run}#{numbers[records - 1]}", sound=False)
+        except PositionUnavailable:
+            return None
+        return Point(checkpoint=shown.id, seq=shown.seq, steps=records, note=shown.capture_note, place=shown.place)
 
-    def fork(self, checkpoint: str, run: str) -> Checkpoint:
-        """Begin a new run from a checkpoint."""
-        return fork(self._hf, checkpoint, run)
+    def open(self, point: Point) -> Checkpoint:
+        """Open what shows a position."""
+        return find(self._hf, point.place, sound=False)
+
+    def fork(self, point: Point, run: str) -> Checkpoint:
+        """Begin a new run from a position."""
+        return fork(self._hf, point.place, run)
 
     def same(
         self, record: dict[str, Any], call: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any]

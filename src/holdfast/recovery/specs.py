@@ -11,12 +11,14 @@ from typing import Literal, NamedTuple
 from holdfast.errors import UsageError
 from holdfast.model.ids import checkpoint_of_name
 
-Kind = Literal["id", "latest", "seq", "before", "label", "prefix"]
+Kind = Literal["id", "latest", "seq", "position", "before", "label", "prefix"]
 SHORTEST_PREFIX = 4
 _ID = re.compile(r"cp_[0-9a-f]{32}\Z")
 _PREFIX = re.compile(r"(?:cp_)?([0-9a-f]{4,32})\Z", re.IGNORECASE)
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+=-]{0,199}\Z")
 _BACK = re.compile(r"(.*)~([0-9]{0,9})\Z", re.DOTALL)
+_NUMBERED: tuple[tuple[str, Kind], ...] = (("@", "seq"), ("#", "position"))
+_DIGITS = 19
 _LONGEST = 66_000  # a label may have 64 KiB
 
 
@@ -39,7 +41,9 @@ class Spec(NamedTuple):
 def parse(spec: str) -> Spec:
     """Return all readings of a spec; UsageError if it has none."""
     if not isinstance(spec, str) or not spec.strip() or len(spec) > _LONGEST:
-        raise UsageError(f"{spec!r:.80} names no checkpoint: give an id, a run, RUN@SEQ, RUN:label, latest or latest~3")
+        raise UsageError(
+            f"{spec!r:.80} names no checkpoint: give an id, a run, RUN@SEQ, RUN#NUMBER, RUN:label, latest or latest~3"
+        )
     found = _BACK.match(spec)
     readings = _readings(found[1], int(found[2] or "1")) if found else []
     return Spec(spec, tuple(dict.fromkeys([*readings, *_readings(spec, 0)])))
@@ -68,9 +72,10 @@ def _readings(text: str, back: int) -> list[Reading]:
 def _of_run(text: str, back: int) -> list[Reading]:
     """Return the readings that begin with a run's id."""
     readings: list[Reading] = []
-    run, at, seq = text.rpartition("@")
-    if at and seq.isascii() and seq.isdecimal() and len(seq) < len("9" * 19) and (not run or _NAME.match(run)):
-        readings.append(Reading("seq", run or None, seq, back))
+    for sign, kind in _NUMBERED:
+        run, at, number = text.rpartition(sign)
+        if at and number.isascii() and number.isdecimal() and len(number) < _DIGITS and (not run or _NAME.match(run)):
+            readings.append(Reading(kind, run or None, number, back))
     run, _, rest = text.partition(":")
     if not rest or not _NAME.match(run):
         return readings

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 IN_CHUNKS = "in chunks"
 """The key of records whose body is kept in chunks, so that a sweep finds them."""
+WENT_BACK = "went_back"
+"""Kind and key of the first record of a segment; its body holds the numbers that the line went back to."""
 _MOVED_EVERY_S = 5.0  # how exact the order of runs by their last move is; finer would cost a row and an index a commit
 
 
@@ -134,7 +136,8 @@ def prepare(commit: Commit, known: KnownLine, lines: LineReader, leases: Leases)
         raise HeadMoved(commit.run, f"{commit.run}#{commit.after}", f"{commit.run}#{line.number}")
     ranges = line.ranges if commit.back_to is None else _checked_ranges(commit.back_to, line)
     records, chain, number = [], line.chain, line.number
-    for draft in commit.records:
+    began = _began(line, ranges, now)
+    for draft in [*began, *commit.records]:
         number += 1
         record = Record(
             line=line.n, number=number, prev=chain, kind=draft.kind, path=draft.path, at=draft.at, key=draft.key,
@@ -153,7 +156,9 @@ def prepare(commit: Commit, known: KnownLine, lines: LineReader, leases: Leases)
             raise HeadMoved(commit.run, commit.expected_head, line.head)
         data, checksum = envelopes.seal(envelope)
         row_of = _checkpoint_row(commit, envelope, data, number, ranges)
-        made = CheckpointRecord(envelope, checksum, commit.marks, number, ranges, commit.key, row_of.attributes)
+        made = CheckpointRecord(
+            envelope, checksum, commit.marks, number, ranges, commit.key, row_of.attributes, commit.line
+        )
         batch.inserts.append((CHECKPOINT, codec.close(CHECKPOINT, row_of)))
         batch.shown = None if codec.mode == "encrypt" else ((row_of.run, row_of.line, row_of.seq), envelope)
         head, last_seq, checkpoints = envelope.id, envelope.seq, line.checkpoints + 1
@@ -181,7 +186,7 @@ def prepare(commit: Commit, known: KnownLine, lines: LineReader, leases: Leases)
         run, run_seal = changed, run_row[-1]
     _put_accounts(batch, commit, codec)
     return Prepared(
-        batch, Committed(moved, tuple(records), made), KnownLine(run, run_seal, moved, line_row[-1])
+        batch, Committed(moved, tuple(records[len(began) :]), made), KnownLine(run, run_seal, moved, line_row[-1])
     )  # fmt: skip
 
 
@@ -226,6 +231,13 @@ def _checkpoint_row(commit: Commit, envelope: Envelope, data: bytes, number: int
         phase=envelope.summary.phase, created_at=envelope.created_at.timestamp(), marks=commit.marks, number=number,
         key=commit.key, attributes=dict(commit.attributes or {}), ranges=ranges,
     )  # fmt: skip
+
+
+def _began(line: LineRow, ranges: Ranges, now: datetime) -> list[Draft]:
+    """Return the first record of a segment if these numbers leave some of the line's: where each came from is known."""
+    if ranges == line.ranges:
+        return []
+    return [Draft(WENT_BACK, "", now.timestamp(), msgspec.msgpack.encode(ranges), WENT_BACK)]
 
 
 def _checked_ranges(ranges: Ranges, line: LineRow) -> Ranges:

@@ -44,7 +44,7 @@ def open_checkpoint(row: CheckpointRow) -> CheckpointRecord:
     if (envelope.id, envelope.run, envelope.seq) != (row.id, row.run, row.seq):
         raise CheckpointCorrupt(f"its record belongs to {envelope.id!r}", row.id)
     return CheckpointRecord(
-        envelope, blake3(row.envelope).digest(), row.marks, row.number, row.ranges, row.key, row.attributes
+        envelope, blake3(row.envelope).digest(), row.marks, row.number, row.ranges, row.key, row.attributes, row.line
     )
 
 

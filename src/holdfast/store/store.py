@@ -319,6 +319,31 @@ class Store:
                 return None
         raise CheckpointCorrupt("it vanished from the store without having been deleted", f"{run}@{seq}")
 
+    def checkpoint_upto(self, run: str, number: int, *, line: str = MAIN) -> CheckpointRecord | None:
+        """Return the newest checkpoint at or before a journal number, of whatever segment; what is damaged is passed.
+
+        Numbers rise with the checkpoints, so it is found by halving, not by walking.
+        """
+        found: CheckpointRecord | None = None
+        with self.medium.read() as reader:
+            low, high = 1, self.line_reader.existing(reader, run, line)[1].last_seq
+            while low <= high:
+                middle = (low + high) // 2
+                record = self._first_readable(reader, run, line, middle, high)
+                if record is not None and record.number <= number:
+                    found, low = record, record.envelope.seq + 1
+                else:
+                    high = middle - 1
+        return found
+
+    def _first_readable(self, reader: Reader, run: str, line: str, low: int, high: int) -> CheckpointRecord | None:
+        while rows := reader.scan(CHECKPOINT, (run, line), low=low, high=high, limit=1):
+            try:
+                return envelopes.read_checkpoint(self.codec, rows[0])
+            except IntegrityError:
+                low = int(rows[0][2]) + 1  # type: ignore[arg-type]
+        return None
+
     def checkpoints(
         self, run: str, *, limit: int | None = None, before_seq: int | None = None, line: str = MAIN
     ) -> Listing[CheckpointRecord]:

@@ -12,6 +12,7 @@ import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from holdfast.encode.chunks import Chunk
@@ -26,7 +27,7 @@ from holdfast.errors import (
     NotFound,
     UsageError,
 )
-from holdfast.store.commit import Commit, Draft
+from holdfast.store.commit import WENT_BACK, Commit, Draft
 from holdfast.store.ranges import upto
 from holdfast.store.tables import AccountRow
 from holdfast.testing.line import NOON, Line, chunk_of
@@ -182,14 +183,20 @@ class JournalContract:
         """Proves D3."""
         append(store, "1", "2", "3", "4")
         went = store.write(Commit(run="run", back_to=upto(line_of(store), 2), records=[draft("5"), draft("6")]))
-        assert [record.number for record in went.records] == [5, 6]
+        assert [record.number for record in went.records] == [6, 7]
         line = line_of(store)
-        assert (line.ranges, line.number) == (((1, 2), (5, 6)), 6)
-        assert bodies(store) == ["1", "2", "3", "4", "5", "6"]
+        assert (line.ranges, line.number) == (((1, 2), (5, 7)), 7)
+        records = store.journal.records(line)
+        assert [record.body for record in records if record.kind != WENT_BACK] == [b"1", b"2", b"3", b"4", b"5", b"6"]
+        assert [(one.number, msgspec.msgpack.decode(one.body)) for one in records if one.kind == WENT_BACK] == [
+            (5, [[1, 2]])
+        ]
         with pytest.raises(NotFound):
             upto(line, 3)
-        store.write(Commit(run="run", back_to=upto(line, 5), records=[draft("7")]))
-        assert line_of(store).ranges == ((1, 2), (5, 5), (7, 7))
+        store.write(Commit(run="run", back_to=upto(line, 6), records=[draft("7")]))
+        assert line_of(store).ranges == ((1, 2), (5, 6), (8, 9))
+        store.write(Commit(run="run", back_to=line_of(store).ranges, records=[draft("8")]))
+        assert line_of(store).ranges == ((1, 2), (5, 6), (8, 10))  # nothing is left, so nothing begins
         assert broken_chain(store, line_of(store)) == []
         for never in (((1, 99),), ((3, 2),), ((2, 3), (1, 1))):
             with pytest.raises(NotFound):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import NotFound, UsageError
 from holdfast.model.sections import WORKSPACE
-from holdfast.recovery.compare import StateDiff, compare_sections
+from holdfast.recovery.compare import StateDiff, compare_places
 from holdfast.recovery.gather import file_capture
 from holdfast.web.history import ancestors, row_document
 from holdfast.web.site import found, short_place
@@ -55,16 +55,7 @@ class Pair:
         if later.id == self.old.id and later.number == self.old.number:
             return StateDiff(old=self.old.id, new=later.id)
         key = ("state", self.old.id, self.old.number, later.id, later.number)
-        found_state: StateDiff = self._site.looks.of(
-            key,
-            lambda: compare_sections(
-                self.old.record.envelope.sections,
-                later.record.envelope.sections,
-                self.old.section,
-                later.section,
-                names=(self.old.id, later.id),
-            ),
-        )
+        found_state: StateDiff = self._site.looks.of(key, lambda: compare_places(self.old, later))
         return found_state
 
     def trees(self) -> tuple[Tree, Tree] | None:

@@ -39,7 +39,7 @@ def execute(arguments: Namespace, session: Session) -> int:
             raise UsageError(
                 f"{spec!r} is a run: `--run {spec}` deletes all of it, {spec}@N or {spec}~0 one checkpoint"
             )
-    found = {one.id: one for one in map(session.find, arguments.checkpoints)}
+    found = {one.id: one for one in map(session.find_stored, arguments.checkpoints)}
     runs = [hf.store.run(session.run_id(run)) for run in dict.fromkeys(arguments.run)]
     for run in runs:
         _check_nobody_moves(run.id, session)

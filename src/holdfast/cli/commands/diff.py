@@ -1,4 +1,4 @@
-"""Compare two checkpoints, or one with now: state by structure, files as unified diffs.
+"""Compare two checkpoints or positions, or one with now: state, calls and notes, files as unified diffs.
 
 `diff A B` shows what became of A until B, `diff A` what became of it until now, `diff A --parent` what A changed.
 """
@@ -30,7 +30,11 @@ _LETTERS = {"created": "A", "modified": "M", "deleted": "D", "renamed": "R", "mo
 
 def configure(parser: CommandParser) -> None:
     """Say what the command takes."""
-    parser.add_argument("old", metavar="CHECKPOINT", help="the earlier one")
+    parser.add_argument(
+        "old",
+        metavar="CHECKPOINT",
+        help="the earlier one: an id, RUN@7, a label, or RUN#812, a position in its journal",
+    )
     parser.add_argument("new", metavar="CHECKPOINT", nargs="?", help="the later one; without it, the directory now")
     parser.add_argument("--parent", action="store_true", help="compare the checkpoint with the one it was taken on")
     parser.add_argument("--path", metavar="PATH", action="append", default=[], help="only these files; may be repeated")
@@ -55,10 +59,15 @@ def execute(arguments: Namespace, session: Session) -> int:
         {
             "old": old.id if old is not None else None,
             "new": new.id if new is not None else None,
+            "old_place": old.place if old is not None else None,
+            "new_place": new.place if new is not None else None,
             "state": state.to_json() if state is not None else None,
             "files": [_document(one) for one in found],
         }
     )
+    for side in (old, new):
+        if side is not None and side.capture_note:
+            out.note(f"{side.place}: {side.capture_note}.")
     with out.paged():
         if state is not None and state.sections and not arguments.names:
             _show_state(state, out, heads_only=arguments.stat)
@@ -85,7 +94,7 @@ def _state_diff(old: Checkpoint | None, new: Checkpoint | None, session: Session
     if old is None:
         return None
     until = new or session.hf.find(old.run, sound=False)
-    return session.hf.diff(old.id, until.id).state if until.id != old.id else None
+    return session.hf.diff(old, until).state if until.place != old.place else None
 
 
 def _show_state(state: StateDiff, out: Output, *, heads_only: bool) -> None:

@@ -24,7 +24,9 @@ _TYPES = {"file": "-", "directory": "d", "link": "l"}
 
 def configure(parser: CommandParser) -> None:
     """Say what the command takes."""
-    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="an id or a part of it, a label, RUN, RUN@7 or RUN~2")
+    parser.add_argument(
+        "checkpoint", metavar="CHECKPOINT", help="an id or a part of it, a label, RUN, RUN@7, RUN~2 or RUN#812"
+    )
     parser.add_argument("paths", metavar="PATH", nargs="*", help="only these, what is below them, or what fits *.py")
     parser.add_argument("-l", "--long", action="store_true", help="with mode, size and hash")
     parser.add_argument("--workspace", metavar="DIR", help="the directory that was captured (the project's folder)")

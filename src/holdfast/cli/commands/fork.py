@@ -1,4 +1,4 @@
-"""Begin a new run from a checkpoint, with changed sections if you like; the old run stays as it is."""
+"""Begin a new run from a checkpoint or a position, with changed sections if you like; the old run stays as it is."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 def configure(parser: CommandParser) -> None:
     """Say what the command takes."""
-    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="an id or a part of it, a label, RUN, RUN@7 or RUN~2")
+    parser.add_argument(
+        "checkpoint", metavar="CHECKPOINT", help="an id or a part of it, a label, RUN, RUN@7, RUN~2 or RUN#812"
+    )
     parser.add_argument("new", metavar="NEW", nargs="?", help="the new run (RUN-fork, RUN-fork-2 ...)")
     parser.add_argument("--state", metavar="FILE", help="another state section: a JSON file, or - for standard input")
     parser.add_argument(
@@ -50,14 +52,16 @@ def configure(parser: CommandParser) -> None:
 
 def execute(arguments: Namespace, session: Session) -> int:
     """Fork it."""
-    from holdfast.recovery.fork import fork_files  # noqa: PLC0415 - loaded when it is used
+    from holdfast.recovery.fork import fork_files, fork_warnings  # noqa: PLC0415 - loaded when it is used
 
     hf, out = session.hf, session.out
     sections = read_sections(arguments.state, arguments.section)
     origin = session.find(arguments.checkpoint)
+    if origin.capture_note:
+        out.note(f"{origin.place}: {origin.capture_note}.")
     name = arguments.new or next(one for one in _names(origin.run) if not hf.has(one))
     target = _target(origin, name, arguments, session)
-    first = hf.fork(origin.id, name, sections=sections, drop=arguments.drop, label=arguments.label)
+    first = hf.fork(origin.place, name, sections=sections, drop=arguments.drop, label=arguments.label)
     made = None
     try:
         if target is not None:
@@ -74,9 +78,11 @@ def execute(arguments: Namespace, session: Session) -> int:
         with suppress(HoldfastError):  # a fork without its files is taken back if that can be done; why is told first
             hf.delete_run(name)
         raise
-    document = {**checkpoint_document(first), "origin": origin.id}
+    document = {**checkpoint_document(first), "origin": origin.id, "origin_place": origin.place}
     out.document({**document, "files_written": made.written if made else None, "directory": made and made.directory})
-    out.line(Paint(name, "bold"), f" begins at {origin.run}@{origin.seq}")
+    out.line(Paint(name, "bold"), f" begins at {origin.place}")
+    for warning in fork_warnings(first):
+        out.warn(warning)
     if made is not None:
         _tell(first, made, session)
     return 0

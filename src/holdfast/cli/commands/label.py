@@ -22,7 +22,7 @@ def configure(parser: CommandParser) -> None:
 
 def execute(arguments: Namespace, session: Session) -> int:
     """Name it."""
-    found = session.find(arguments.checkpoint)
+    found = session.find_stored(arguments.checkpoint)
     marked = session.hf.mark(found.id, label=arguments.label or None)
     session.out.document(checkpoint_document(marked))
     name = f"is {marked.label!r}" if marked.label else "has no label"

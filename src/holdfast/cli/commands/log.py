@@ -30,6 +30,7 @@ def configure(parser: CommandParser) -> None:
     """Say what the command takes."""
     parser.add_argument("run", metavar="RUN", help="the run")
     parser.add_argument("-n", "--limit", type=int, metavar="N", help="show at most so many")
+    parser.add_argument("--positions", action="store_true", help="show the journal number of each, for RUN#NUMBER")
     parser.add_argument("-a", "--archived", action="store_true", help="show archived ones, too")
     parser.add_argument(
         "--trigger", metavar="NAME", choices=tuple(map(str, Trigger)), help="only those that this caused, no graph"
@@ -61,7 +62,7 @@ def execute(arguments: Namespace, session: Session) -> int:
             out.line(
                 lanes,
                 " ",
-                *_said(checkpoint, session, short, is_head=checkpoint.id == head),
+                *_said(checkpoint, session, short, is_head=checkpoint.id == head, positions=arguments.positions),
                 *_forked(checkpoint, forks),
             )
     return 0
@@ -91,8 +92,10 @@ def _parent_in_run(checkpoint: Checkpoint) -> str | None:
     return checkpoint.parent
 
 
-def _said(checkpoint: Checkpoint, session: Session, short: Short, *, is_head: bool) -> list[Part]:
+def _said(checkpoint: Checkpoint, session: Session, short: Short, *, is_head: bool, positions: bool) -> list[Part]:
     said: list[Part] = [Paint(short(checkpoint.id), "yellow"), f" @{checkpoint.seq} "]
+    if positions:
+        said.append(f"#{checkpoint.number} ")
     if is_head:
         said += [Paint("(head)", "cyan"), " "]
     said += [*marks(checkpoint), trigger(checkpoint.trigger), " "]

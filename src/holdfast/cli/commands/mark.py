@@ -24,7 +24,7 @@ def configure(parser: CommandParser) -> None:
 
 def execute(arguments: Namespace, session: Session) -> int:
     """Mark it."""
-    found = session.find(arguments.checkpoint)
+    found = session.find_stored(arguments.checkpoint)
     marked = session.hf.mark(found.id, status=arguments.status)
     session.out.document(checkpoint_document(marked))
     session.out.note(f"{Short()(found.id)} ({found.run}@{found.seq}) is {marked.status} now.")

@@ -22,7 +22,7 @@ def configure(parser: CommandParser) -> None:
 
 def execute(arguments: Namespace, session: Session) -> int:
     """Pin it."""
-    found = session.find(arguments.checkpoint)
+    found = session.find_stored(arguments.checkpoint)
     marked = session.hf.mark(found.id, pinned=not arguments.off)
     session.out.document(checkpoint_document(marked))
     word = "is kept by pin" if marked.pinned else "is not pinned"

@@ -28,7 +28,9 @@ _HELP = "next, back, to N or STEP, state [SECTION], files, cat PATH, fork NEW, q
 def configure(parser: CommandParser) -> None:
     """Say what the command takes."""
     parser.add_argument(
-        "checkpoint", metavar="RUN|CHECKPOINT", help="the run, or a checkpoint up to which it is replayed"
+        "checkpoint",
+        metavar="RUN|CHECKPOINT",
+        help="the run, or a checkpoint or position (RUN#812) up to which it is replayed",
     )
     parser.add_argument("--list", action="store_true", help="list every step, on a terminal, too")
 
@@ -40,7 +42,7 @@ def execute(arguments: Namespace, session: Session) -> int:
     if out.json or arguments.list or not (out.interactive and session.ask.can_ask):
         steps = [replay.next() for _ in range(len(replay))]
         out.document({"run": replay.run_id, "steps": [plain(one) for one in steps]})
-        out.table([_row(one) for one in steps], ("STEP", "", "TOOK", "RESULT"))
+        out.table([_row(one) for one in steps], ("STEP", "", "TOOK", "POSITION", "RESULT"))
         if not steps:
             out.note("No steps are recorded.")
         return 0
@@ -125,5 +127,6 @@ def _row(one: ReplayedStep) -> list[Cell]:
         Cell.of(Paint(one.step, "bold")),
         Cell.of(Paint(one.event, _COLOURS.get(one.event, ""))),
         Cell.of(duration(one.duration_s), right=True),
+        Cell.of(one.place),
         Cell.of(result if len(result) <= 200 else result[:197] + "..."),  # noqa: PLR2004
     ]

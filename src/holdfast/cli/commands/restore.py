@@ -42,7 +42,9 @@ _SHOWN = 200
 
 def configure(parser: CommandParser) -> None:
     """Say what the command takes."""
-    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="an id or a part of it, a label, RUN, RUN@7 or RUN~2")
+    parser.add_argument(
+        "checkpoint", metavar="CHECKPOINT", help="an id or a part of it, a label, RUN, RUN@7, RUN~2 or RUN#812"
+    )
     parser.add_argument("paths", metavar="PATH", nargs="*", help="only these files and what is below them")
     parser.add_argument("-n", "--dry-run", action="store_true", help="show the plan and do nothing")
     parser.add_argument("--into", metavar="DIR", help="restore into another directory")
@@ -78,6 +80,8 @@ def execute(arguments: Namespace, session: Session) -> int:
     out = session.out
     checkpoint = session.find(arguments.checkpoint)
     check_has_files(checkpoint)
+    if checkpoint.capture_note:
+        out.note(f"{checkpoint.place}: {checkpoint.capture_note}.")
     run = session.hf.run(checkpoint.run, workspace=session.directory_of(checkpoint.run, arguments.workspace))
     plan = _plan(run, checkpoint, arguments, arguments.choice)
     show_plan(plan, out)

@@ -48,7 +48,7 @@ def configure(parser: CommandParser) -> None:
         "checkpoint",
         metavar="RUN|CHECKPOINT",
         nargs="?",
-        help="a run, or a checkpoint of it; otherwise the run that moved last",
+        help="a run, a checkpoint of it, or a position (RUN#812); otherwise the run that moved last",
     )
     parser.add_argument("-n", "--dry-run", action="store_true", help="show the plan and do nothing")
     parser.add_argument("--afresh", action="store_true", help="set the run aside, and start from the beginning")

@@ -1,4 +1,4 @@
-"""Show a checkpoint: when and why it was taken, where the run stood, what is in it; or the content of sections."""
+"""Show a checkpoint or a position: when and why it was taken, where the run stood, what is in it; or sections."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from holdfast.cli.times import age, moment, number, size
 from holdfast.documents import checkpoint_document, plain
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.model.sections import WORKSPACE
+from holdfast.store.tables import MAIN
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -27,7 +28,9 @@ _PREVIEW = 60
 
 def configure(parser: CommandParser) -> None:
     """Say what the command takes."""
-    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="an id or a part of it, a label, RUN, RUN@7 or RUN~2")
+    parser.add_argument(
+        "checkpoint", metavar="CHECKPOINT", help="an id or a part of it, a label, RUN, RUN@7, RUN~2 or RUN#812"
+    )
     parser.add_argument("sections", metavar="SECTION", nargs="*", help="show the content of these sections instead")
 
 
@@ -52,7 +55,7 @@ def execute(arguments: Namespace, session: Session) -> int:
 def _facts(checkpoint: Checkpoint, session: Session) -> None:
     out, short = session.out, Short()
     out.line(Paint(checkpoint.id, "yellow"), " ", *marks(checkpoint))
-    out.fact("run", Paint(checkpoint.run, "bold"), f" @{checkpoint.seq}")
+    _place_facts(checkpoint, session)
     out.fact("taken", f"{moment(checkpoint.created_at)} ({age(checkpoint.created_at, session.now())})")
     out.fact("trigger", trigger(checkpoint.trigger))
     if checkpoint.reason:
@@ -77,6 +80,15 @@ def _facts(checkpoint: Checkpoint, session: Session) -> None:
         out.fact("kept out", f"{number(checkpoint.redacted_count, 'secret')} ({', '.join(rules)})")
     out.fact("size", f"{size(checkpoint.size_bytes)}, of which {size(checkpoint.stored_bytes)} new in the store")
     _workspace_facts(checkpoint, session)
+
+
+def _place_facts(checkpoint: Checkpoint, session: Session) -> None:
+    out = session.out
+    out.fact("run", Paint(checkpoint.run, "bold"), f" @{checkpoint.seq}")
+    if checkpoint.line != MAIN:
+        out.fact("line", checkpoint.line)
+    if checkpoint.capture_note:
+        out.fact("position", Paint(checkpoint.place, "bold"), f": {checkpoint.capture_note}")
 
 
 def _recovery_facts(checkpoint: Checkpoint, session: Session) -> None:
