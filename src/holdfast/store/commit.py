@@ -135,19 +135,11 @@ def prepare(commit: Commit, known: KnownLine, lines: LineReader, leases: Leases)
     if commit.after is not None and commit.after != line.number:
         raise HeadMoved(commit.run, f"{commit.run}#{commit.after}", f"{commit.run}#{line.number}")
     ranges = line.ranges if commit.back_to is None else _checked_ranges(commit.back_to, line)
-    records, chain, number = [], line.chain, line.number
     began = _began(line, ranges, now)
-    for draft in [*began, *commit.records]:
-        number += 1
-        record = Record(
-            line=line.n, number=number, prev=chain, kind=draft.kind, path=draft.path, at=draft.at, key=draft.key,
-            body=draft.body, chunks=draft.chunks,
-        )  # fmt: skip
-        row = codec.close(RECORD, record)
-        chain = row[-1]
-        batch.inserts.append((RECORD, row))
-        records.append(record)
-        ranges = extended(ranges, number)
+    records, chain = _add_records(batch, [*began, *commit.records], line, codec)
+    for record in records:
+        ranges = extended(ranges, record.number)
+    number = line.number + len(records)
     made: CheckpointRecord | None = None
     head, last_seq, checkpoints = line.head, line.last_seq, line.checkpoints
     if commit.checkpoint is not None:
@@ -188,6 +180,22 @@ def prepare(commit: Commit, known: KnownLine, lines: LineReader, leases: Leases)
     return Prepared(
         batch, Committed(moved, tuple(records[len(began) :]), made), KnownLine(run, run_seal, moved, line_row[-1])
     )  # fmt: skip
+
+
+def _add_records(batch: Batch, drafts: Sequence[Draft], line: LineRow, codec: RowCodec) -> tuple[list[Record], bytes]:
+    """Add records to a batch, each after the one before it; return them and the seal of the last."""
+    records: list[Record] = []
+    chain = line.chain
+    for number, draft in enumerate(drafts, line.number + 1):
+        record = Record(
+            line=line.n, number=number, prev=chain, kind=draft.kind, path=draft.path, at=draft.at, key=draft.key,
+            body=draft.body, chunks=draft.chunks,
+        )  # fmt: skip
+        row = codec.close(RECORD, record)
+        chain = row[-1]
+        batch.inserts.append((RECORD, row))
+        records.append(record)
+    return records, chain
 
 
 def _put_accounts(batch: Batch, commit: Commit, codec: RowCodec) -> None:
