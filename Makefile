@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
 
-.PHONY: demo test quick test-adapters test-web test-package web lint docs bench bench-quick torture fuzz release-checks requirements clean
+.PHONY: demo test quick test-adapters test-web test-package web lint docs bench bench-quick bench-langgraph torture fuzz release-checks requirements clean
 
 demo: $(VENV)/ready
 	$(RUN)/python examples/demo.py
@@ -54,6 +54,11 @@ bench: $(VENV)/bench-ready
 
 bench-quick: $(VENV)/bench-ready
 	$(VENV)/bench/bin/python -m benchmarks conversation --quick
+
+# LangGraph's own savers beside ours, at 1,000 messages: on SQLite and on a real PostgreSQL.
+bench-langgraph: $(VENV)/bench-ready
+	$(VENV)/bench/bin/python -m benchmarks.langgraph
+	$(VENV)/bench/bin/python -m benchmarks.langgraph --postgres
 
 # Each decoder under atheris for FUZZ_SECONDS; skipped, and said so, where atheris cannot be installed.
 FUZZ_SECONDS ?= 60

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+import random
 import sqlite3
 
 import pytest
@@ -160,6 +161,53 @@ def test_a_growing_list_costs_what_is_added(local):
         parent = key_of(stored)
     added = [one.envelope.stored_bytes for one in local.holdfast.store.checkpoints("thread")]
     assert sum(added) < 3 * 300 * 2000
+
+
+def _conversation():
+    """Messages of every size and kind: some end in the middle of a chunk, one is larger than a chunk may be."""
+    chance = random.Random(3)
+    for number in range(160):
+        text = chance.randbytes(chance.choice((0, 40, 900, 9_000))).hex()
+        yield (
+            HumanMessage(text, id=f"h{number}", extra_field={"n": [number]}) if number % 7 == 0 else HumanMessage(text)
+        )
+        if number % 5 == 0:
+            call = {"name": "search", "args": {"q": [number, None, 0.5]}, "id": f"c{number}", "type": "tool_call"}
+            yield AIMessage(
+                "", tool_calls=[call], usage_metadata={"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}
+            )
+            yield ToolMessage([{"type": "text", "text": text}], tool_call_id=f"c{number}", artifact={"at": (number,)})
+    yield HumanMessage("x" * 2_500_000)
+    yield AIMessage("the last")
+
+
+def test_messages_of_every_kind_and_size_come_back_from_a_cold_store_and_a_list(place):
+    """Proves X6."""
+    messages = list(_conversation())
+    lengths = [*range(1, 12), *range(20, len(messages), 40), len(messages) - 1, len(messages)]
+    with HoldfastSaver.open(place) as saver:
+        parent, stored = None, []
+        for number, length in enumerate(lengths):
+            values = {"messages": messages[:length], "mixed": [*messages[:3], {"a": 1}, "b"] * 200}
+            stored.append(put(saver, values, parent=parent, versions=dict.fromkeys(values, number + 1)))
+            parent = key_of(stored[-1])
+    for one, length in zip(stored, lengths, strict=True):
+        with HoldfastSaver.open(place) as cold:
+            assert values_of(cold, one)["messages"] == messages[:length]
+    with HoldfastSaver.open(place) as saver:
+        listed = list(saver.list(config()))
+        assert [one.checkpoint["channel_values"]["messages"] for one in listed] == [
+            messages[:length] for length in reversed(lengths)
+        ]
+        for one in listed:
+            assert one.checkpoint["channel_values"]["mixed"] == [*messages[:3], {"a": 1}, "b"] * 200
+            for message in one.checkpoint["channel_values"]["messages"]:
+                message.content = "changed"
+                message.additional_kwargs["changed"] = message.response_metadata["changed"] = True
+                message.__pydantic_extra__["n"] = 1
+        again = next(saver.list(config())).checkpoint["channel_values"]["messages"]
+        assert again == messages
+        assert saver.holdfast.verify().sound
 
 
 def test_what_is_handed_out_is_the_callers_own(saver):

@@ -11,7 +11,7 @@ from holdfast.encode.tree import LEAF, NODE, Ref
 from holdfast.errors import ChunkCorrupt, LimitExceeded
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from holdfast.encode.chunks import ChunkReader
     from holdfast.encode.tree import Entry
@@ -34,6 +34,12 @@ class ContentReader:
 
     def read(self, roots: Sequence[Ref]) -> list[bytes]:
         """Return the bytes below each root, in order."""
+        parts = self.parts(roots)
+        leaves = self.leaves(part for row in parts for part in row if isinstance(part, Ref))
+        return [joined(row, leaves) for row in parts]
+
+    def parts(self, roots: Sequence[Ref]) -> list[list[Entry]]:
+        """Return what stands below each root, in order: its leaves, and what its nodes hold themselves."""
         for root in roots:
             if root.size > self._max_bytes:
                 raise LimitExceeded(
@@ -47,8 +53,7 @@ class ContentReader:
                 raise ChunkCorrupt(f"has more than {_MAX_DEPTH} levels below it", roots[0].id.hex())
             nodes = self._entries(list(wanted))
             parts = [_widened(row, nodes) for row in parts]
-        leaves = self._bytes(list({part for row in parts for part in row if isinstance(part, Ref)}))
-        return [b"".join([leaves[part.id] if isinstance(part, Ref) else part for part in row]) for row in parts]
+        return parts
 
     def _entries(self, refs: list[Ref]) -> dict[bytes, list[Entry]]:
         known = self._nodes
@@ -62,26 +67,40 @@ class ContentReader:
             known.update(found)
         return found
 
-    def _bytes(self, refs: list[Ref]) -> dict[bytes, bytes]:
+    def leaves(self, refs: Iterable[Ref]) -> dict[bytes, bytes]:
+        """Return the bytes of leaves by their id; they are kept for a while."""
+        wanted = set(refs)
         with self._lock:
-            found = {ref.id: self._leaves[ref.id] for ref in refs if ref.id in self._leaves}
+            found = {ref.id: self._leaves[ref.id] for ref in wanted if ref.id in self._leaves}
             for name in found:
                 self._leaves.move_to_end(name)
-        missing = [ref for ref in refs if ref.id not in found]
-        stored = self._reader.stored([ref.id for ref in missing]) if missing else {}
-        for ref in missing:
+        for ref, data in self.each([ref for ref in wanted if ref.id not in found]):
+            found[ref.id] = data
+            self.keep(ref, data)
+        return found
+
+    def each(self, refs: Sequence[Ref]) -> Iterator[tuple[Ref, bytes]]:
+        """Yield leaves with their bytes, fetched together and unpacked one by one; none is kept."""
+        stored = self._reader.stored([ref.id for ref in refs]) if refs else {}
+        for ref in refs:
             data = verified(LEAF, ref.id, stored.get(ref.id))
             if len(data) != ref.size:
                 raise ChunkCorrupt(f"holds {len(data):,} bytes, its node says {ref.size:,}", ref.id.hex())
-            found[ref.id] = data
+            yield ref, data
+
+    def keep(self, ref: Ref, data: bytes) -> None:
+        """Keep the bytes of a leaf for a while."""
         with self._lock:
-            for ref in missing:
-                if ref.id not in self._leaves:
-                    self._leaves[ref.id] = found[ref.id]
-                    self._kept += ref.size
+            if ref.id not in self._leaves:
+                self._leaves[ref.id] = data
+                self._kept += ref.size
             while self._kept > _KEPT_BYTES:
                 self._kept -= len(self._leaves.popitem(last=False)[1])
-        return found
+
+
+def joined(parts: Sequence[Entry], leaves: dict[bytes, bytes]) -> bytes:
+    """Return the bytes of parts, one after the other."""
+    return b"".join([leaves[part.id] if isinstance(part, Ref) else part for part in parts])
 
 
 def _widened(row: list[Entry], nodes: dict[bytes, list[Entry]]) -> list[Entry]:

@@ -432,6 +432,12 @@ class FrameworkLine:
         for record in self._store.journal.of_path(row, path, reverse=reverse) if row is not None else ():
             yield record, body_of(record, self._store)
 
+    def records_of(self, paths: Sequence[str]) -> dict[str, list[tuple[Record, bytes]]]:
+        """Return the records of several paths with their bodies, in order."""
+        row = self._store.line(self.run, line=self.name)
+        found = self._store.journal.of_paths(row, paths) if row is not None else {}
+        return {path: [(record, body_of(record, self._store)) for record in found.get(path, ())] for path in paths}
+
     def clear(self) -> None:
         """Remove all records of the line."""
         with self.lock:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from heapq import merge
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from langgraph.checkpoint.base import (
@@ -164,7 +165,7 @@ class HoldfastSaver(RunsOwner, BaseCheckpointSaver[int]):
         thread, namespace = str(configurable["thread_id"]), configurable.get("checkpoint_ns", "")
         line = self._runs.line(thread, namespace)
         record = _found(line, config)
-        return None if record is None else self._tuple(thread, line, record)
+        return None if record is None else next(self._tuples([(thread, line, record)]))
 
     def list(
         self,
@@ -176,17 +177,16 @@ class HoldfastSaver(RunsOwner, BaseCheckpointSaver[int]):
     ) -> Iterator[CheckpointTuple]:
         """Yield checkpoints, greatest id first; a paused iterator holds nothing open."""
         below = get_checkpoint_id(before) if before else None
-        found = 0
         if limit is not None and limit <= 0:
             return
         page = _PAGE if limit is None or filter else min(limit, _PAGE)
-        for thread, line, record in self._listed(config, below, page):
-            if filter and not self._matches(record, filter):
-                continue
-            yield self._tuple(thread, line, record)
-            found += 1
-            if found == limit:
-                return
+        found = self._listed(config, below, page)
+        matching = (one for one in found if not filter or self._matches(one[2], filter))
+        left, size = limit, 1
+        while some := list(islice(matching, size if left is None else min(size, left))):
+            yield from self._tuples(some)
+            left = None if left is None else left - len(some)
+            size = min(_PAGE, size * 4)  # who wants but the first pays for no more; all others are read together
 
     def _listed(
         self, config: RunnableConfig | None, below: str | None, page: int
@@ -230,30 +230,39 @@ class HoldfastSaver(RunsOwner, BaseCheckpointSaver[int]):
         metadata = self._codec.control(record)["metadata"]
         return all(value == metadata.get(name) for name, value in others.items())
 
-    def _tuple(self, thread: str, line: FrameworkLine, record: CheckpointRecord) -> CheckpointTuple:
-        control, values = self._codec.decode(record)
-        namespace, parent = control.pop("namespace", ""), control.pop("parent", None)
-        metadata = {**control.pop("metadata", {}), **record.attributes}
-        del control["sections"], control["values"]
-        return CheckpointTuple(
-            config=_config(thread, namespace, control["id"]),
-            checkpoint={**control, "channel_values": values},  # type: ignore[typeddict-item]
-            metadata=metadata,  # type: ignore[arg-type]
-            parent_config=_config(thread, namespace, parent) if parent else None,
-            pending_writes=[(write.task, write.channel, write.value) for write in self._writes(line, control["id"])],
-        )
+    def _tuples(self, found: Sequence[tuple[str, FrameworkLine, CheckpointRecord]]) -> Iterator[CheckpointTuple]:
+        """Yield checkpoints as LangGraph has them; what they share is read once."""
+        writes = {
+            line: self._writes(line, [str(record.key) for _, own, record in found if own is line])
+            for line in dict.fromkeys(line for _, line, _ in found)
+        }
+        decoded = self._codec.decode_all([record for _, _, record in found])
+        for (thread, line, record), (control, values) in zip(found, decoded, strict=True):
+            namespace, parent = control.pop("namespace", ""), control.pop("parent", None)
+            metadata = {**control.pop("metadata", {}), **record.attributes}
+            del control["sections"], control["values"]
+            yield CheckpointTuple(
+                config=_config(thread, namespace, control["id"]),
+                checkpoint={**control, "channel_values": values},  # type: ignore[typeddict-item]
+                metadata=metadata,  # type: ignore[arg-type]
+                parent_config=_config(thread, namespace, parent) if parent else None,
+                pending_writes=[(write.task, write.channel, write.value) for write in writes[line][str(record.key)]],
+            )
 
-    def _writes(self, line: FrameworkLine, key: str) -> Sequence[Written]:
-        """Return the writes under a checkpoint in LangGraph's order; ordinary ones count once, special ones last."""
-        found: dict[tuple[str, int], Written] = {}
-        for record, body in line.records(key):
-            if record.kind != _WRITES:
-                continue
-            for write in self._codec.unpack_writes(body):
-                key_of = write.task, write.place
-                if write.place < 0 or key_of not in found:
-                    found[key_of] = write
-        return sorted(found.values(), key=lambda write: (write.path, write.task, write.place))
+    def _writes(self, line: FrameworkLine, keys: Sequence[str]) -> dict[str, Sequence[Written]]:
+        """Return the writes under checkpoints in LangGraph's order; ordinary ones count once, special ones last."""
+        ordered: dict[str, Sequence[Written]] = {}
+        for key, records in line.records_of(keys).items():
+            found: dict[tuple[str, int], Written] = {}
+            for record, body in records:
+                if record.kind != _WRITES:
+                    continue
+                for write in self._codec.unpack_writes(body):
+                    place = write.task, write.place
+                    if write.place < 0 or place not in found:
+                        found[place] = write
+            ordered[key] = sorted(found.values(), key=lambda write: (write.path, write.task, write.place))
+        return ordered
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
@@ -270,7 +279,7 @@ class HoldfastSaver(RunsOwner, BaseCheckpointSaver[int]):
             ancestor = line.by_key(parent)
             if ancestor is None:
                 break
-            for write in reversed(self._writes(line, parent)):
+            for write in reversed(self._writes(line, [parent])[parent]):
                 if write.channel in remaining:
                     writes[write.channel].append((write.task, write.channel, write.value))
             control = self._codec.control(ancestor)

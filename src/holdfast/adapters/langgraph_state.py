@@ -10,33 +10,35 @@ import gc
 import threading
 from collections import OrderedDict
 from contextlib import contextmanager
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blake3 import blake3
 
-from holdfast.adapters.content_reader import ContentReader
+from holdfast.adapters.content_reader import ContentReader, joined
 from holdfast.adapters.langgraph_types import (
     Serialized,
     SerializedTypes,
     SerializerOnly,
     look,
-    maker_of,
-    unpack_list,
+    make_messages,
+    stored_messages,
 )
 from holdfast.adapters.packing import Packed, SectionMemory, ValuePacker, section_record
-from holdfast.encode.rope import NotPlainError
 from holdfast.encode.tree import Ref
 from holdfast.encode.values import Packer, array_header, map_header
 from holdfast.errors import IntegrityError, InvalidId
 from holdfast.model.ids import check_section_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
+    from holdfast.adapters.langgraph_types import StoredMessage
     from holdfast.capture.tools import Tools
     from holdfast.encode.chunks import Writer
+    from holdfast.encode.tree import Entry
     from holdfast.model.checkpoint import CheckpointRecord, SectionRecord
     from holdfast.model.redaction import Redaction
 
@@ -44,8 +46,10 @@ CONTROL = "langgraph"
 _CHANNEL = "channel:"
 _INLINE = 512
 _FIXMAP, _MAP16, _MAP32 = 0x80, 0xDE, 0xDF
-_FIXARRAY, _ARRAY16, _ARRAY32 = 0x90, 0xDC, 0xDD
-_KEPT_LISTS = 16
+_FIXARRAY, _FIXSTR = 0x90, 0xA0
+_ARRAY_WIDTHS = {0xDC: 2, 0xDD: 4}
+_KEPT_BYTES = 16 * 1024 * 1024
+_READ_AHEAD = 8 * 1024 * 1024
 
 
 class StoredChannel(NamedTuple):
@@ -86,7 +90,8 @@ class StateCodec:
         self._plain = Packer(types)
         self._max_bytes = tools.max_section_bytes
         self._reader = ContentReader(tools.reader, max_bytes=tools.max_section_bytes)
-        self._lists: OrderedDict[str, _KnownList] = OrderedDict()
+        self._groups: OrderedDict[bytes, tuple[int, Sequence[StoredMessage]]] = OrderedDict()
+        self._kept = 0
         self._lock = threading.RLock()
 
     def clean(self, metadata: dict[str, Any]) -> dict[str, Any]:
@@ -157,57 +162,115 @@ class StateCodec:
 
     def control(self, record: CheckpointRecord) -> dict[str, Any]:
         """Return what a checkpoint keeps beside its large channels."""
-        return self._control(record, self._read([_section_of(record, CONTROL)])[0])
+        return self._control(record, self._reader.read([_section_of(record, CONTROL)])[0])
 
     def decode(self, record: CheckpointRecord) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return what a checkpoint keeps beside its values, and the values of all channels."""
-        names = [section.name for section in record.envelope.sections]
-        wanted = [name for name in names if name == CONTROL or name.startswith(_CHANNEL)]
-        data = dict(zip(wanted, self._read([_section_of(record, name) for name in wanted]), strict=True))
-        control = self._control(record, data[CONTROL])
+        return next(self.decode_all([record]))
+
+    def decode_all(self, records: Sequence[CheckpointRecord]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+        """Yield what `decode` returns for each of these checkpoints; what they share is read and decoded once."""
+        wanted = [
+            [
+                section
+                for section in record.envelope.sections
+                if section.name == CONTROL or section.name.startswith(_CHANNEL)
+            ]
+            for record in records
+        ]
+        roots = [Ref(section.kind, section.size, section.root) for row in wanted for section in row]
+        parts = iter(self._reader.parts(roots))
+        below = [{section.name: next(parts) for section in row} for row in wanted]
+        self._read_ahead([part for row in below for entries in row.values() for part in entries])
+        for record, sections in zip(records, below, strict=True):
+            yield self._decode(record, sections)
+
+    def _read_ahead(self, parts: Sequence[Entry]) -> None:
+        """Read leaves together, as many as can be kept for a while; messages are kept decoded."""
+        some: list[Ref] = []
+        size = 0
+        for part in dict.fromkeys(part for part in parts if isinstance(part, Ref) and part.id not in self._groups):
+            size += part.size
+            if size > _READ_AHEAD:
+                break
+            some.append(part)
+        with _collector_paused():
+            for ref, data in self._reader.each(some):
+                if self._kept_group(ref, data) is None:
+                    self._reader.keep(ref, data)
+
+    def _decode(
+        self, record: CheckpointRecord, sections: dict[str, list[Entry]]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        if CONTROL not in sections:
+            raise IntegrityError(f"checkpoint {record.envelope.id}: section {CONTROL!r} is missing")
+        control = self._control(record, self._joined(sections[CONTROL]))
         values = control["values"]
         for channel, name in control["sections"].items():
-            if name not in data:
+            if name not in sections:
                 raise IntegrityError(
                     f"checkpoint {record.envelope.id}: section {name!r} of channel {channel!r} is missing"
                 )
-            values[channel] = self._decode_section(f"{record.envelope.run}/{name}", data[name])
+            with _collector_paused():
+                messages = self._messages(sections[name])
+            values[channel] = (
+                messages if messages is not None else self._packer.unpack(self._joined(sections[name]), channel)
+            )
         return control, values
+
+    def _joined(self, parts: Sequence[Entry]) -> bytes:
+        return joined(parts, self._reader.leaves(part for part in parts if isinstance(part, Ref)))
+
+    def _messages(self, parts: Sequence[Entry]) -> list[Any] | None:
+        """Return a list of messages; None if the value is anything else. A group of them is decoded once."""
+        if len(parts) == 1:
+            data = self._joined(parts)
+            count, start = _list_head(data)
+            short = stored_messages(data[start:]) if count else None
+            return make_messages(short) if short is not None and len(short) == count else None
+        head = parts[0] if parts and isinstance(parts[0], bytes) else b""
+        count, start = _list_head(head)
+        if not count or start != len(head):
+            return None
+        groups: list[Sequence[StoredMessage]] = []
+        for place, part in enumerate(parts[1:], 1):
+            if not isinstance(part, Ref):
+                return None
+            group = self._group(part)
+            if group is None:  # a piece of the open end of a list, which is not cut between messages
+                rest = stored_messages(self._joined(parts[place:]))
+                if rest is None:
+                    return None
+                groups.append(rest)
+                break
+            groups.append(group)
+        found = make_messages(chain.from_iterable(groups))
+        return found if len(found) == count else None
+
+    def _group(self, ref: Ref) -> Sequence[StoredMessage] | None:
+        """Return the messages of one leaf, None if it is anything but whole messages."""
+        with self._lock:
+            known = self._groups.get(ref.id)
+            if known is not None:
+                self._groups.move_to_end(ref.id)
+                return known[1]
+        return self._kept_group(ref, self._reader.leaves([ref])[ref.id])
+
+    def _kept_group(self, ref: Ref, data: bytes) -> Sequence[StoredMessage] | None:
+        found = stored_messages(data)
+        if found is not None:
+            with self._lock:
+                self._kept += ref.size if ref.id not in self._groups else 0
+                self._groups[ref.id] = ref.size, found
+                while self._kept > _KEPT_BYTES:
+                    self._kept -= self._groups.popitem(last=False)[1][0]
+        return found
 
     def _control(self, record: CheckpointRecord, data: bytes) -> dict[str, Any]:
         control = self._packer.unpack(data, CONTROL)
         if not isinstance(control, dict) or not {"id", "channel_versions", "values", "sections"} <= control.keys():
             raise IntegrityError(f"checkpoint {record.envelope.id}: its section {CONTROL!r} is not one of LangGraph's")
         return control
-
-    def _read(self, roots: list[Ref]) -> list[bytes]:
-        return self._reader.read(roots)
-
-    def _decode_section(self, place: str, data: bytes) -> Any:
-        """Return the value of a section; of a list, only what the last one at this place did not have is decoded."""
-        head = _array_head(data)
-        if head is None:
-            return self._packer.unpack(data, place)
-        count, body = head
-        with self._lock, _collector_paused():
-            known = self._lists.get(place)
-            if known is None:  # most are read once: nothing is copied for a second time that never comes
-                self._lists[place] = _KnownList(b"", [])
-                while len(self._lists) > _KEPT_LISTS:
-                    self._lists.popitem(last=False)
-                return unpack_list(self._packer, data, place)
-            self._lists.move_to_end(place)
-            if not known.begins_with(count, body):
-                done = len(known.makers) if count >= len(known.makers) and body.startswith(known.body) else 0
-                rest = body[len(known.body) :] if done else body
-                new = unpack_list(self._packer, array_header(count - done) + rest, place)
-                try:
-                    makers = [*known.makers[:done], *map(maker_of, new)]
-                except NotPlainError:
-                    del self._lists[place]
-                    return new if not done else self._packer.unpack(data, place)
-                known = self._lists[place] = _KnownList(body, makers)
-            return [make() for make in known.makers[:count]]
 
     def pack_writes(self, task_path: str, task: str, writes: Sequence[tuple[int, str, Any]]) -> bytes:
         """Return the body of a record of writes."""
@@ -241,18 +304,6 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-class _KnownList(NamedTuple):
-    """A list as it was last decoded: what makes each of its items again."""
-
-    body: bytes
-    makers: list[Callable[[], Any]]
-
-    def begins_with(self, count: int, body: bytes) -> bool:
-        """Tell whether a list of so many items is the beginning of this one."""
-        is_whole = len(body) == len(self.body)
-        return count <= len(self.makers) and (count == len(self.makers)) == is_whole and self.body.startswith(body)
-
-
 def _section_of(record: CheckpointRecord, name: str) -> Ref:
     for section in record.envelope.sections:
         if section.name == name:
@@ -281,13 +332,10 @@ def _with_field(fields: bytes, name: bytes, header: bytes, parts: list[bytes]) -
     return b"".join([map_header(count + 1), fields[start:], name, header, *parts])
 
 
-def _array_head(data: bytes) -> tuple[int, bytes] | None:
-    """Return the number of items of a packed list, and their bytes; None for anything else."""
+def _list_head(data: bytes) -> tuple[int, int]:
+    """Return the number of items of a packed list, and where the first begins; no items for anything else."""
     first = data[0] if data else 0
-    if _FIXARRAY <= first < 0xA0:  # noqa: PLR2004 - the format's own bounds
-        return first & 0x0F, data[1:]
-    if first == _ARRAY16:
-        return int.from_bytes(data[1:3], "big"), data[3:]
-    if first == _ARRAY32:
-        return int.from_bytes(data[1:5], "big"), data[5:]
-    return None
+    if _FIXARRAY <= first < _FIXSTR:
+        return first & 0x0F, 1
+    start = 1 + _ARRAY_WIDTHS.get(first, 0)
+    return int.from_bytes(data[1:start], "big"), start

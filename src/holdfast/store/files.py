@@ -465,12 +465,13 @@ class _Transaction(_Reader):
     def lock(self, run: str) -> None:
         """Do nothing: a transaction is alone."""
 
-    def insert(self, table: Table, row: Row) -> None:
-        """Add a row; StaleError if there is one with its key."""
-        self._turn_to(table, row)
-        if self._image.get(table, row[: len(table.key)]) is not None:
-            raise StaleError(table.name)
-        self._put(table, row)
+    def insert(self, table: Table, *rows: Row) -> None:
+        """Add rows; StaleError if there is one with the key of one of them."""
+        for row in rows:
+            self._turn_to(table, row)
+            if self._image.get(table, row[: len(table.key)]) is not None:
+                raise StaleError(table.name)
+            self._put(table, row)
 
     def put(self, table: Table, row: Row) -> None:
         """Add a row, or replace the one with its key."""

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from holdfast.store.codec import RowCodec
     from holdfast.store.medium import Transaction
     from holdfast.store.store import Store
+    from holdfast.store.tables import Row
 
 
 class Import(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,6 +71,9 @@ def import_rows(store: Store, given: Import) -> LineRow:
     HeadMoved if the line is not where the sender believes, LeaseHeld if somebody writes it, RunDiffers if a
     checkpoint or inbox entry is here already, IntegrityError if the rows do not follow each other.
     """
+    for one in given.history:
+        if isinstance(one, CheckpointRow):
+            open_checkpoint(one)
     try:
         with store.medium.write() as transaction:
             transaction.lock(given.run.id)
@@ -118,16 +122,23 @@ def import_line(store: Store, transaction: Transaction, given: Import) -> LineRo
 
 def _import_journal(transaction: Transaction, codec: RowCodec, line: LineRow, given: Import) -> LineRow:
     number, chain = line.number, line.chain
+    records: list[Row] = []
+    gaps: list[Row] = []
     for piece in given.pieces:
         first, last = (piece.first, piece.last) if isinstance(piece, GapRow) else (piece.number, piece.number)
         if first != number + 1 or last < first:
             raise RunCorrupt(f"record #{first} of its journal comes after #{number}", line.run)
         moved = msgspec.structs.replace(piece, line=line.n, prev=chain)
-        table = GAP if isinstance(piece, GapRow) else RECORD
-        row = codec.close(table, moved)
-        transaction.insert(table, row)
-        chain = piece.seal if isinstance(piece, GapRow) else row[-1]
+        if isinstance(piece, GapRow):
+            gaps.append(codec.close(GAP, moved))
+            chain = piece.seal
+        else:
+            row = codec.close(RECORD, moved)
+            records.append(row)
+            chain = row[-1]
         number = last
+    transaction.insert(RECORD, *records)
+    transaction.insert(GAP, *gaps)
     if not are_ordered(given.line.ranges, given.line.number):
         raise RunCorrupt("the ranges of its journal are out of order", line.run)
     if number > given.line.number:
@@ -141,19 +152,22 @@ def _import_journal(transaction: Transaction, codec: RowCodec, line: LineRow, gi
 
 def _import_history(transaction: Transaction, codec: RowCodec, line: LineRow, given: Import) -> LineRow:
     seq, head, checkpoints = line.last_seq, line.head, line.checkpoints
+    stored: list[Row] = []
+    tombstones: list[Row] = []
     for one in given.history:
         if one.seq != seq + 1:
             raise CheckpointCorrupt(f"it comes after number {seq}", f"{line.run}@{one.seq}")
         seq = one.seq
         if isinstance(one, TombstoneRow):
             left = msgspec.structs.replace(one, run=line.run, line=line.name)
-            transaction.insert(TOMBSTONE, codec.close(TOMBSTONE, left))
+            tombstones.append(codec.close(TOMBSTONE, left))
             continue
         if (one.run, one.line) != (line.run, line.name) or one.number > line.number:
             raise CheckpointCorrupt(f"it belongs to {one.run}/{one.line} at #{one.number}", one.id)
         if not are_ordered(one.ranges, one.number):
             raise CheckpointCorrupt("the ranges of its journal are out of order", one.id)
-        open_checkpoint(one)
-        transaction.insert(CHECKPOINT, codec.close(CHECKPOINT, one))
+        stored.append(codec.close(CHECKPOINT, one))
         head, checkpoints = one.id, checkpoints + 1
+    transaction.insert(CHECKPOINT, *stored)
+    transaction.insert(TOMBSTONE, *tombstones)
     return msgspec.structs.replace(line, last_seq=seq, head=head, checkpoints=checkpoints)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -13,7 +14,7 @@ from holdfast.store.repeat import repeated
 from holdfast.store.tables import GAP, LINE, MAIN, RECORD, GapRow, LineRow, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from holdfast.store.codec import RowCodec
     from holdfast.store.line_reader import LineReader
@@ -116,27 +117,37 @@ class LineJournal:
         """Yield the records of a path on the line's present segments, in order."""
         return self._by("path", line, path, upto=upto, reverse=reverse)
 
-    def _by(self, column: str, line: LineRow, text: str, *, upto: int | None, reverse: bool) -> Iterator[Record]:
+    @repeated
+    def of_paths(self, line: LineRow, paths: Iterable[str]) -> dict[str, list[Record]]:
+        """Return the records of several paths, each in order, all as of one moment."""
+        with self._medium.read() as reader:
+            return {path: list(self._by("path", line, path, reader=reader)) for path in paths}
+
+    def _by(
+        self, column: str, line: LineRow, text: str, *, upto: int | None = None, reverse: bool = False,
+        reader: Reader | None = None,
+    ) -> Iterator[Record]:  # fmt: skip
         cell = self._codec.cell(RECORD, column, text)
         last = line.number if upto is None else upto
         ranges = cut(line.ranges, last)
+        most = 1 if reverse else 256
         for first, end in reversed(ranges) if reverse else ranges:
             low, high = first, end
             while low <= high:
-                with self._medium.read() as reader:
-                    rows = reader.scan(
+                with self._medium.read() if reader is None else nullcontext(reader) as moment:
+                    rows = moment.scan(
                         RECORD, (cell, line.n), index=f"record_{column}", low=low, high=high, reverse=reverse,
-                        limit=1 if reverse else 256,
+                        limit=most,
                     )  # fmt: skip
-                if not rows:
-                    break
                 for row in rows:
                     record = open_record(self._codec, line, row)
                     if getattr(record, column) == text:
                         yield record
-                number = int(rows[-1][1])  # type: ignore[arg-type]
+                number = int(rows[-1][1]) if rows else low  # type: ignore[arg-type]
                 if not low <= number <= high:
                     raise RunCorrupt(f"the index of its journal leads from #{low} to #{number}", line.run)
+                if len(rows) < most:
+                    break
                 low, high = (low, number - 1) if reverse else (number + 1, high)
 
     @repeated

@@ -86,8 +86,8 @@ class Transaction(Reader, Protocol):
     def lock(self, run: str) -> None:
         """Let no other transaction that locks this run proceed until this one has ended."""
 
-    def insert(self, table: Table, row: Row) -> None:
-        """Add a row; StaleError if there is one with its key."""
+    def insert(self, table: Table, *rows: Row) -> None:
+        """Add rows; StaleError if there is one with the key of one of them."""
 
     def put(self, table: Table, row: Row) -> None:
         """Add a row, or replace the one with its key."""

@@ -146,11 +146,12 @@ class MemoryTables:
     def lock(self, run: str) -> None:
         """Do nothing: a transaction is alone."""
 
-    def insert(self, table: Table, row: Row) -> None:
-        """Add a row; StaleError if there is one with its key."""
-        if row[: len(table.key)] in self.tables[table.name].rows:
-            raise StaleError(table.name)
-        self.put(table, row)
+    def insert(self, table: Table, *rows: Row) -> None:
+        """Add rows; StaleError if there is one with the key of one of them."""
+        for row in rows:
+            if row[: len(table.key)] in self.tables[table.name].rows:
+                raise StaleError(table.name)
+            self.put(table, row)
 
     def put(self, table: Table, row: Row) -> None:
         """Add a row, or replace the one with its key."""

@@ -64,6 +64,7 @@ _Q = queries("postgres.sql")
 _READ = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _WRITE = b"BEGIN"
 _TRUE = b"\1"
+_ROWS_AT_ONCE = 500  # in one statement: at most 32 MB of records
 
 
 class PostgresMedium:
@@ -416,9 +417,11 @@ class PostgresTransaction(PostgresReader):
         """Let no other transaction that locks this run, and no commit to it, proceed until this one has ended."""
         self.run((_Q["lock"], {"key": Int8(self._medium.lock_key(run))}), *self._counted())
 
-    def insert(self, table: Table, row: Row) -> None:
-        """Add a row; StaleError if there is one with its key."""
-        self.run(postgres_rows.write(self._tenant, table, [row], replace=False))
+    def insert(self, table: Table, *rows: Row) -> None:
+        """Add rows; StaleError if there is one with the key of one of them."""
+        for start in range(0, len(rows), _ROWS_AT_ONCE):
+            some = rows[start : start + _ROWS_AT_ONCE]
+            self.run(postgres_rows.write(self._tenant, table, some, replace=False))
 
     def put(self, table: Table, row: Row) -> None:
         """Add a row, or replace the one with its key."""

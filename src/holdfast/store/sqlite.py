@@ -595,11 +595,9 @@ class _Reader:
     def fetch(self, ids: Sequence[bytes]) -> dict[bytes, Chunk]:
         """Return those of these chunks that are there, as they are stored."""
         found: dict[bytes, Chunk] = {}
-        for start in range(0, len(ids), _FETCH_AT_ONCE):
-            some = ids[start : start + _FETCH_AT_ONCE]
-            marks = ",".join("?" * len(some))
-            query = f"SELECT {_CHUNK} FROM chunk WHERE id IN ({marks})"  # noqa: S608 - only ? marks
-            for row in self.execute(query, tuple(some)):
+        for some in _parts(ids):
+            query = f"SELECT {_CHUNK} FROM chunk WHERE id IN ({_marks(some)})"  # noqa: S608 - only ? marks
+            for row in self.execute(query, some):
                 found[row[0]] = Chunk(*row)
         return found
 
@@ -646,11 +644,12 @@ class _Transaction(_Reader):
         self.execute(sql.update, given)
         return bool(self._changes())
 
-    def insert(self, table: Table, row: Row) -> None:
-        """Add a row; StaleError if there is one with its key."""
+    def insert(self, table: Table, *rows: Row) -> None:
+        """Add rows; StaleError if there is one with the key of one of them."""
         sql = _sql(table.name)
         try:
-            self.execute(sql.insert, sql.values(row))
+            for row in rows:
+                self.execute(sql.insert, sql.values(row))
         except apsw.ConstraintError:
             raise StaleError(table.name) from None
 
@@ -701,18 +700,20 @@ class _Transaction(_Reader):
 
     def hold_ids(self, run: int, ids: Collection[bytes]) -> None:
         """Let a run hold chunks that are there."""
-        names = list(ids)
-        for start in range(0, len(names), _FETCH_AT_ONCE):
-            some = names[start : start + _FETCH_AT_ONCE]
-            marks = ",".join("?" * len(some))
+        found: list[int] = []
+        for some in _parts(list(ids)):
+            query = f"SELECT n FROM chunk WHERE id IN ({_marks(some)})"  # noqa: S608 - only ? marks
+            found += [number for (number,) in self.execute(query, some)]
+        for some in _parts(sorted(found)):  # in the order of the rows, so that each page is changed once
             new = self.execute(
-                f"INSERT OR IGNORE INTO hold (run, chunk) SELECT ?, n FROM chunk WHERE id IN ({marks}) RETURNING chunk",  # noqa: S608 - only ? marks
+                f"INSERT OR IGNORE INTO hold (run, chunk) SELECT ?, n FROM chunk WHERE n IN ({_marks(some)}) "  # noqa: S608
+                "RETURNING chunk",
                 (run, *some),
             ).fetchall()
-            marks = ",".join("?" * len(new))
+            numbers = [number for (number,) in new]
             self.execute(
-                f"UPDATE chunk SET holders = holders + 1 WHERE n IN ({marks})",  # noqa: S608 - only ? marks
-                tuple(number for (number,) in new),
+                f"UPDATE chunk SET holders = holders + 1 WHERE n IN ({_marks(numbers)})",  # noqa: S608 - only ? marks
+                numbers,
             )
 
     def release(self, run: int, ids: Collection[bytes] | None) -> None:
@@ -734,3 +735,12 @@ class _Transaction(_Reader):
                     "AND NOT EXISTS (SELECT 1 FROM hold WHERE chunk = ?1)",
                     (number,),
                 )
+
+
+def _parts(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    for start in range(0, len(items), _FETCH_AT_ONCE):
+        yield items[start : start + _FETCH_AT_ONCE]
+
+
+def _marks(items: Sequence[Any]) -> str:
+    return ",".join("?" * len(items))

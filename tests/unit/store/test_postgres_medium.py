@@ -25,6 +25,7 @@ from holdfast.store.inspection import Inspection
 from holdfast.store.medium import Batch, StaleError
 from holdfast.store.postgres import PostgresMedium
 from holdfast.store.repair import Repair
+from holdfast.store.run_copy import copy_run
 from holdfast.store.store import Store
 from holdfast.store.tables import INBOX, LEASE, META, RECORD, TABLES, AccountRow, LeaseRow, MetaRow
 from holdfast.testing.contract import NOON, Line, chunk_of
@@ -85,6 +86,22 @@ def test_an_append_is_one_round_trip(store, tmp_path):
             store.write(commit)
         assert waits == [1]
     assert len(store.journal.records(store.line("run"))) == 132
+
+
+def test_copying_a_run_takes_hardly_more_round_trips_when_it_is_long(store, tmp_path):
+    """Proves X6: a thread of a framework is copied in no time that its length decides."""
+    line, taken = Line(store), []
+    for length in (10, 200):
+        while line.seq < length:
+            line.commit(chunk_of(f"chunk {line.seq}"))
+            store.write(Commit(run="run", records=[noted(f"path {line.seq}")]))
+        with counting(store, tmp_path) as waits:
+            copy_run(store, "run", f"copy {length}")
+        taken += waits
+        assert len(store.journal.records(store.line(f"copy {length}"))) == length
+    assert taken[1] < taken[0] + 20
+    assert store.held("copy 200") == store.held("run")
+    assert list(Inspection(store).check()) == []
 
 
 def test_a_commit_with_chunks_a_checkpoint_records_and_a_budget_is_one_round_trip(store, tmp_path):
