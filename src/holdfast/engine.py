@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from holdfast.run import Run
     from holdfast.runtime.audit import Event, Savings
     from holdfast.runtime.cost import RunCost
-    from holdfast.runtime.lease import LeaseKeeper
+    from holdfast.runtime.lease import LeaseKeeper, LeaseRenewer
     from holdfast.runtime.waits import Waiting
     from holdfast.store.api import StoreStats
     from holdfast.store.keys import StoreKeys
@@ -395,8 +395,19 @@ class Holdfast(RecoveryFacade):
 
         now = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="seconds")
         return LeaseKeeper(
-            self.store, run, owner=owner_name(now, self._entropy), ttl_s=self.settings.lease_s, lost=lost
+            self.store,
+            run,
+            owner=owner_name(now, self._entropy),
+            renewer=self._renewer,
+            ttl_s=self.settings.lease_s,
+            lost=lost,
         )
+
+    @cached_property
+    def _renewer(self) -> LeaseRenewer:
+        from holdfast.runtime.lease import LeaseRenewer  # noqa: PLC0415 - loaded when it is used
+
+        return LeaseRenewer(has_deadlines=self.store.traits.many_machines)
 
     @cached_property
     def tools(self) -> Tools:

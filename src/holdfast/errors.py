@@ -497,7 +497,7 @@ class RunPaused(Unprotected):
 
     def sentence(self) -> str:
         """Say how to go on."""
-        return f"{Unprotected.sentence(self)}. It is paused: mend the cause, then call run.checkpoint() to go on"
+        return f"{Unprotected.sentence(self)}. It is paused: fix the cause, then call run.checkpoint() to go on"
 
 
 @dataclass(eq=False)
@@ -506,7 +506,7 @@ class RunStopped(Unprotected):
 
     def sentence(self) -> str:
         """Say from where to go on."""
-        return f"{Unprotected.sentence(self)}. It is stopped: mend the cause, then open the run again"
+        return f"{Unprotected.sentence(self)}. It is stopped: fix the cause, then open the run again"
 
 
 @dataclass(eq=False)

@@ -353,7 +353,7 @@ class Run:
         return self.host.part("gates", lambda: Gates(self.host))
 
     def complete(self, detail: str = "") -> None:
-        """Say that the run has reached its end: nothing is left to resume."""
+        """Say that the run has reached its end: nothing is left to resume. RunStopped if that cannot be stored."""
         self.host.complete(detail)
 
     @property

@@ -94,17 +94,32 @@ class RunHost:
         """Return seconds by a clock that never jumps."""
         return self._services.monotonic()
 
-    def save(self, trigger: Trigger, reason: str = "", *, phase: str | None = None, files: bool | None = None) -> bool:
+    def save(
+        self,
+        trigger: Trigger,
+        reason: str = "",
+        *,
+        phase: str | None = None,
+        files: bool | None = None,
+        required: bool = False,
+    ) -> bool:
         """Make durable what changed, with a checkpoint if one is due, and let a pause or cancellation in.
 
-        False if it could not be stored and the settings say to continue all the same.
+        False if it could not be stored and the settings say to continue all the same, which they do not decide where
+        something rests on it (`required`): that is RunStopped.
         """
         self.check_open(f"{reason or trigger} was not saved")
         if self._is_over and trigger is not Trigger.SHUTDOWN:
             self.status.set("running", "after it was completed")
         if trigger not in _UNNOTED:
             self.note(trigger.value, reason, phase=phase or self.current_phase)
-        is_saved = self._watch.record(trigger, reason, phase=phase or self.current_phase, files=files)
+        is_saved = self._watch.record(
+            trigger,
+            reason,
+            phase=phase or self.current_phase,
+            files=files,
+            on_failure="stop" if required else None,
+        )
         self._boundary()
         return is_saved
 
@@ -266,11 +281,11 @@ class RunHost:
             status.set("ended", "" if error is None else f"interrupted ({type(error).__name__})")
 
     def complete(self, detail: str = "") -> None:
-        """Say that the run has reached its end: nothing is left to resume."""
+        """Say that the run has reached its end: nothing is left to resume. RunStopped if that cannot be stored."""
         self.status.set("completed", detail)
         self.note("completed", detail)
-        if self.save(Trigger.SHUTDOWN, "the run is complete"):
-            self._recorder.is_ended = True
+        self.save(Trigger.SHUTDOWN, "the run is complete", required=True)
+        self._recorder.is_ended = True
 
     def attach(self, section: str, live: L, *, journaled: bool = False) -> L:
         """Register an object as a section, with its state from the head if that has one; return it.

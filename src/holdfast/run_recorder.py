@@ -18,7 +18,7 @@ from holdfast.capture.protection import Protection, reason_of
 from holdfast.capture.sections import gather, is_runs_own
 from holdfast.capture.writer import RecordDraft
 from holdfast.checkpoint import Checkpoint, NotSaved
-from holdfast.errors import UsageError
+from holdfast.errors import Conflict, UsageError
 from holdfast.journal.entry import NOTED, SAVED, body_of, make_entry
 from holdfast.model.checkpoint import Marks
 from holdfast.model.ids import check_section_name
@@ -83,6 +83,11 @@ class Recorder:
         self._had_calls: bool | None = None
         self._calls_since = 0
         self._known_present: Checkpoint | None = None
+
+    @property
+    def has_unstored(self) -> bool:
+        """Whether something could not be stored and waits for the next commit."""
+        return bool(self._added) or self.protection.since is not None
 
     @property
     def is_enabled(self) -> bool:
@@ -216,7 +221,9 @@ class Recorder:
         self.is_ended = False
 
     def _failed(self, error: Exception) -> None:
-        """Note what could not be stored."""
+        """Note what could not be stored; another writer's move is no failure of the store, and its caller is told."""
+        if isinstance(error, Conflict):
+            return
         clean = getattr(self.packer, "text", str)
         now = datetime.fromtimestamp(self._services.clock(), UTC)
         self.protection = self.protection.failed(clean(reason_of(error)), now)

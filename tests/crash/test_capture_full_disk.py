@@ -55,10 +55,10 @@ def test_work_goes_on_over_a_full_disk_and_the_run_shows_it(disk, tmp_path):
         assert [cp.section("state") for cp in hf.checkpoints("r")] == [4, 0]
 
 
-def test_a_block_that_ends_on_a_full_disk_ends_well(disk, tmp_path, caplog):
-    """Proves A14: that the lease cannot be given back is no reason for finished work to fail."""
+def test_a_block_that_ends_on_a_full_disk_says_so_and_keeps_what_was_stored(disk, tmp_path, caplog):
+    """Proves A14: the last position is not stored, so the block does not end as if it were."""
     with opened(disk, tmp_path) as hf:
-        with pytest.warns(UnprotectedWarning), hf.run("r") as run:  # noqa: PT031 - what happens in the block is the test
+        with pytest.raises(RunStopped), hf.run("r") as run:  # noqa: PT012 - what happens in the block is the test
             assert run.step("a", lambda: 1) == 1
             disk.arm(FULL)
         assert "its lease could not be ended, and lapses by itself" in caplog.text
@@ -123,7 +123,8 @@ def test_a_real_limit_of_the_operating_system_is_met_the_same_way(tmp_path):
         check=False,
         timeout=60,
     )
-    assert child.returncode == 0, child.stderr
+    assert child.returncode == 1, "the end of the block says that the last position is not stored"
+    assert child.stderr.strip().splitlines()[-1].startswith("holdfast.errors.RunStopped: ")
     assert child.stdout.strip() == "worked 40 unprotected True"
     assert "UnprotectedWarning" in child.stderr
     with Holdfast(SQLiteStore(tmp_path / "holdfast.db")) as hf:

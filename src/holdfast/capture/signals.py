@@ -57,12 +57,14 @@ class SignalGuard:
         self._first: _Save | None = None
         self._second: BaseException | None = None
         self._is_hurried = False
+        self._thread: threading.Thread | None = None
 
     def install(self) -> None:
         """Take the signals over, remembering who had them; ignored ones stay ignored (nohup)."""
         if threading.current_thread() is not threading.main_thread():
             return
-        threading.Thread(target=self._work, name="holdfast-signals", daemon=True).start()
+        self._thread = threading.Thread(target=self._work, name="holdfast-signals", daemon=True)
+        self._thread.start()
         for number in _HANDLED:
             previous = signal.getsignal(number)
             if previous is not signal.SIG_IGN:
@@ -76,6 +78,10 @@ class SignalGuard:
                 signal.signal(number, previous if previous is not None else signal.SIG_DFL)
         self._previous.clear()
         self._jobs.put(None)
+        thread = self._thread
+        # One that serves a signal while we hold the lock that it needs ends by itself, later.
+        if thread is not None and thread.is_alive() and not self._is_pending():
+            thread.join()
 
     def rearm(self) -> None:
         """Note that a checkpoint succeeded: the next signal is a first one again, unless one is being served."""

@@ -53,6 +53,10 @@ class Recording(Protocol):
         """Whether anything is stored at all."""
 
     @property
+    def has_unstored(self) -> bool:
+        """Whether something could not be stored and waits for the next commit."""
+
+    @property
     def head_record(self) -> CheckpointRecord | None:
         """The record of the head."""
 
@@ -193,10 +197,11 @@ class Watch:
         phase: str | None = None,
         files: bool | None = None,
         details: Mapping[str, Any] | None = None,
+        on_failure: OnFailure | None = None,
     ) -> bool:
         """Make durable what changed: with a checkpoint where one is due, else in the journal alone.
 
-        False if it failed and the work continues all the same.
+        False if it failed and the work continues all the same; `on_failure` says otherwise than the settings.
         """
         if not self._recorder.is_enabled:
             return True
@@ -204,12 +209,13 @@ class Watch:
         event = Event(trigger=trigger, reason=reason, phase=phase, details=dict(details or {}))
         why = self._why(event, asked=bool(files))
         if why is None:
-            return self.append(trigger, reason, phase=phase)
-        return self._attempt(trigger, why, phase=phase, files=files) is not None
+            return self.append(trigger, reason, phase=phase, on_failure=on_failure)
+        return self._attempt(trigger, why, phase=phase, files=files, on_failure=on_failure) is not None
 
-    def append(self, trigger: Trigger, reason: str, *, phase: str | None) -> bool:
+    def append(self, trigger: Trigger, reason: str, *, phase: str | None, on_failure: OnFailure | None = None) -> bool:
         """Make durable what changed in the journal alone; False if it failed and the work continues all the same."""
-        return self._attempt(trigger, reason, phase=phase, do=self._recorder.append) is not None
+        stored = self._attempt(trigger, reason, phase=phase, do=self._recorder.append, on_failure=on_failure)
+        return stored is not None
 
     def _why(self, event: Event, *, asked: bool) -> str | None:
         """Return why a checkpoint is due for an event, None if none is: the one place that decides it."""
@@ -313,6 +319,7 @@ class Watch:
             self._check = None
 
     def _final(self, error: BaseException | None) -> None:
+        """Save last; what cannot be stored even now is raised, for nobody would store it later."""
         trigger, why = _ending(error)
         if not self._has_something() or (self._recorder.is_ended and error is None):
             return
@@ -321,13 +328,21 @@ class Watch:
         if is_due and trigger is Trigger.ERROR_OCCURRED and error is not None:
             given["error"] = failure_of(error)
         try:
-            self._attempt(trigger, why, **given)
-        except (Unprotected, Conflict, UnprotectedWarning):
+            self._attempt(trigger, why, on_failure="stop", **given)
+        except (Unprotected, Conflict):
             if error is None:
-                raise  # where warnings are errors, the one that ended the run must still be the one that is seen
+                raise  # the one that ended the run must still be the one that is seen
             _log.exception("run %s: its last position could not be saved", self.run)
 
-    def _attempt(self, trigger: Trigger, why: str, *, do: Callable[..., Any] | None = None, **given: Any) -> Any:
+    def _attempt(
+        self,
+        trigger: Trigger,
+        why: str,
+        *,
+        do: Callable[..., Any] | None = None,
+        on_failure: OnFailure | None = None,
+        **given: Any,
+    ) -> Any:
         """Store it; if that fails the work continues, pauses or stops, but never in silence."""
         try:
             return (do or self._take)(trigger=trigger, reason=why, **given)
@@ -335,7 +350,7 @@ class Watch:
             raise  # another writer has the run: going on would be in vain
         except Exception as error:
             _log.error("%s", self._recorder.protection.sentence(self.run))
-            refusal = self._recorder.protection.error(self.run, self._options.on_failure)
+            refusal = self._recorder.protection.error(self.run, on_failure or self._options.on_failure)
             if refusal is not None:
                 raise refusal from error
             warnings.warn(self._recorder.protection.sentence(self.run), UnprotectedWarning, stacklevel=4)
@@ -343,7 +358,10 @@ class Watch:
 
     def _has_something(self) -> bool:
         """Tell whether anything was ever given to save."""
-        return bool(len(self._recorder.live)) or self._has_workspace or self._recorder.head_record is not None
+        recorder = self._recorder
+        return (
+            len(recorder.live) > 0 or self._has_workspace or recorder.head_record is not None or recorder.has_unstored
+        )
 
     def _aside(self, trigger: Trigger, why: str, **given: Any) -> bool:
         """Take a checkpoint from a thread of ours; what goes wrong is raised in the user's own next call."""

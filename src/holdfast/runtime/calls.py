@@ -332,7 +332,7 @@ class Calls:
                 return call
             ticket = self._add("started", call.path, self._made(call, version=self._make_key()))
         try:
-            self._store(call, "started", ticket, Trigger.STEP_COMPLETE, files=False)
+            self._store(call, "started", ticket, Trigger.STEP_COMPLETE, files=False, required=True)
         except BaseException:
             self.withdraw(call)
             raise
@@ -523,18 +523,27 @@ class Calls:
         return self._host.add_record(event, stored_path(path), encode_call(record))
 
     def _store(
-        self, call: Call, event: str, ticket: int, trigger: Trigger, *, files: bool | None, why: str = ""
+        self,
+        call: Call,
+        event: str,
+        ticket: int,
+        trigger: Trigger,
+        *,
+        files: bool | None,
+        why: str = "",
+        required: bool = False,
     ) -> None:
         """Return when a record is stored; records of other threads go with the same commit."""
         what = call.path if ":" in call.name else f"{call.kind} {call.path}"
         said = call.options.reasons.get(event) or f"{what} {event}"
         reason = reason_of(said + (f": {why}" if why else ""))
+        save = partial(self._host.save, trigger, reason, phase=call.options.phase, files=files, required=required)
         if self._host.lock.is_mine():  # to wait for one's turn inside the run's lock would be for ever
-            self._host.save(trigger, reason, phase=call.options.phase, files=files)
+            save()
             return
         with self._turn:
             if self._host.records_stored < ticket or files or trigger is not Trigger.STEP_COMPLETE:
-                self._host.save(trigger, reason, phase=call.options.phase, files=files)
+                save()
 
 
 class _Attempts:

@@ -63,10 +63,18 @@ class Host(Protocol):
     def sleep(self, seconds: float) -> None:
         """Wait; a pause, a cancellation or the end of the run ends it early."""
 
-    def save(self, trigger: Trigger, reason: str = "", *, phase: str | None = None, files: bool | None = None) -> bool:
+    def save(
+        self,
+        trigger: Trigger,
+        reason: str = "",
+        *,
+        phase: str | None = None,
+        files: bool | None = None,
+        required: bool = False,
+    ) -> bool:
         """Take a checkpoint of everything that is registered, and let a pause or cancellation from outside in.
 
-        False if it could not be stored and the run goes on all the same.
+        False if it could not be stored and the run continues all the same; RunStopped where something rests on it.
         """
 
     def offer(self, trigger: Trigger, reason: str = "", *, phase: str | None = None, **details: Any) -> None:

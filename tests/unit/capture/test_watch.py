@@ -322,7 +322,7 @@ def test_a_last_checkpoint_that_fails_does_not_hide_what_ended_the_run():
         store.refuses = True
         1 / 0  # noqa: B018
     assert run.unprotected_since is not None
-    with pytest.warns(UnprotectedWarning), run:
+    with pytest.raises(RunStopped), run:
         pass
 
 
