@@ -97,6 +97,18 @@ class Heads:
                 kind = StoreFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else StoreUnavailable
                 raise kind(str(self.path), f"the disk refused ({error.strerror}); nothing was changed") from error
 
+    def recreate(self) -> None:
+        """Write the file again, which was deleted while it was open, from what is still open here."""
+        before, self._descriptor = self._descriptor, None
+        if before is None:
+            return
+        with suppress(OSError):
+            data = os.pread(before, SLOTS * SLOT_BYTES, 0)
+            descriptor = self._open(os.O_CREAT) if self._is_written else None
+            if descriptor is not None:
+                os.pwrite(descriptor, data, 0)
+        os.close(before)
+
     def close(self) -> None:
         """Let the file go."""
         descriptor, self._descriptor = self._descriptor, None

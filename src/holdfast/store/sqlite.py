@@ -6,6 +6,7 @@ connection that met an I/O error is thrown away: what the operating system holds
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -24,7 +25,16 @@ from holdfast.store.api import StoreTraits
 from holdfast.store.bell import CountedBell
 from holdfast.store.heads import Heads
 from holdfast.store.medium import Batch, MediumSizes, StaleError
-from holdfast.store.sqlite_file import Durability, connect, is_same_file, translated, translation
+from holdfast.store.sqlite_file import (
+    Durability,
+    connect,
+    is_deleted,
+    is_same_file,
+    leave_log,
+    recreate,
+    translated,
+    translation,
+)
 from holdfast.store.store import Store
 from holdfast.store.tables import RUN, Table
 
@@ -57,6 +67,11 @@ _PARTIAL = (
 _SPOILING = (apsw.IOError, apsw.FullError, apsw.CorruptError)
 """After these a connection is thrown away."""
 
+_REPLACED = (
+    "its file was deleted or replaced while it was open, so what is written would be lost. Stop what replaces it (rm, "
+    "git stash, git checkout), bring the file back or start the run again"
+)
+_log = logging.getLogger("holdfast")
 _media: WeakSet[SQLiteMedium] = WeakSet()
 
 
@@ -101,7 +116,6 @@ class SQLiteMedium:
         self._vfs = vfs
         # With durability="process" a power cut may take commits that were witnessed, and that would be no damage.
         self.heads = Heads(self.own_paths[-1], is_written=durability == "power" and not read_only)
-        self._refuse_emptied()
         self._reads = _Connection(self)
         self._writes = _Connection(self)
         self._applied: list[int] = []
@@ -115,6 +129,7 @@ class SQLiteMedium:
         """Return a new connection; the first one makes or migrates the file."""
         if self._closed:
             raise UsageError(f"store {self.url} is closed; open it again")
+        self._refuse_emptied()
         connection, applied = connect(self.path, durability=self._durability, read_only=self._read_only, vfs=self._vfs)
         self._applied += applied
         return connection
@@ -162,6 +177,7 @@ class SQLiteMedium:
     def write(self, *, erase: bool = False) -> Iterator[_Transaction]:
         """Begin a transaction; the end of the block commits it, synced before it returns."""
         self._refuse_read_only()
+        self._recreate_deleted()
         with translated(self.url), self._writes.use() as connection:
             execute = connection.execute
             if erase:
@@ -181,6 +197,7 @@ class SQLiteMedium:
     def apply(self, batch: Batch) -> None:
         """Check the guards and write everything in one transaction."""
         self._refuse_read_only()
+        self._recreate_deleted()
         writes = self._writes
         try:
             with writes.lock:  # as `write` does it, without its context managers: they cost 10 us in every commit
@@ -201,13 +218,34 @@ class SQLiteMedium:
             raise StoreUnavailable(self.url, "it was opened read-only; open it without read_only to write")
 
     def _check_file(self) -> None:
-        """Refuse to write into a file that nobody will find again: it was deleted or replaced while it was open."""
+        """Refuse to write into a file that nobody will find again: it was replaced while it was open."""
         if self._vfs is None and not is_same_file(self._file, self._writes.identity):
-            raise StoreUnavailable(
-                self.url,
-                "its file was deleted or replaced while it was open, so what is written would be lost. Stop what "
-                "deletes it (git clean, rm), bring the file back or start the run again",
-            )
+            raise StoreUnavailable(self.url, _REPLACED)
+
+    def _recreate_deleted(self) -> None:
+        """Put back a store that was deleted while it is open here (rm, git clean): the open file still has all of it.
+
+        One that another took the place of is refused, by whoever writes to it next.
+        """
+        if self._vfs is not None or os.path.lexists(self._file):
+            return
+        with self._writes.lock, self._reads.lock, translated(self.url):
+            opened = [one for one in (self._writes.connection, self._reads.connection) if one is not None]
+            identity = self._writes.identity or self._reads.identity
+            if not opened or not all(one.get_autocommit() for one in opened) or not is_deleted(identity):
+                raise StoreUnavailable(self.url, _REPLACED)
+            recreate(self.path, opened[0], self.url, close=self._drop)
+            self.heads.recreate()
+        _log.warning(
+            "store %s was deleted while it was open, and is back: nothing that was stored is lost. Keep what deletes "
+            "it (rm, git clean -x) away from %s, or put the store elsewhere",
+            self.url,
+            self.folder,
+        )
+
+    def _drop(self) -> None:
+        self._reads.drop()
+        self._writes.drop()
 
     def now(self) -> float:
         """Return the time."""
@@ -332,8 +370,7 @@ class SQLiteMedium:
         """Close the connections; the last one to close merges the log into the file."""
         self._closed = True
         with self._writes.lock, self._reads.lock:
-            self._reads.drop()
-            self._writes.drop()
+            self._drop()
             self.heads.close()
 
     def lock_for_fork(self) -> None:
@@ -412,6 +449,8 @@ class _Connection:
         connection, self.connection = self.connection, None
         if connection is not None and self._process == os.getpid():
             try:
+                if not is_same_file(self._medium._file, self.identity):  # noqa: SLF001
+                    leave_log(connection)
                 connection.close(True)
             except apsw.Error as error:
                 if self._medium._closed:  # noqa: SLF001

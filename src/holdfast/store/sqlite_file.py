@@ -5,11 +5,12 @@ Knows nothing of runs or checkpoints; refuses symbolic links, other owners' file
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import stat
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -28,7 +29,7 @@ from holdfast.errors import (
 from holdfast.store.private_folder import PROJECT_FOLDER, check_private_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 APPLICATION_ID = 0x484F4C32  # "HOL2": format 2; the first format had another
 OLDEST_SQLITE = 3_051_003  # before it two connections that checkpoint at once could corrupt the file
@@ -100,6 +101,40 @@ def connect(
                 raise
             else:
                 return connection, applied
+
+
+def recreate(path: Path, source: apsw.Connection, store: str, *, close: Callable[[], object]) -> None:
+    """Put a store that was deleted back under its name, whole and durable, from a connection that still has it open.
+
+    Its own connections are closed by `close` before the name is there.
+    StoreUnavailable if another file has taken the name meanwhile; nothing is replaced.
+    """
+    _make_private_file(path.with_suffix(f".{os.getpid()}"), store)
+    copy = path.with_suffix(f".{os.getpid()}")
+    try:
+        target = apsw.Connection(str(copy), flags=apsw.SQLITE_OPEN_READWRITE)
+        try:
+            with target.backup("main", source, "main") as backup:
+                backup.step(-1)
+            target.execute("PRAGMA journal_mode = DELETE").fetchall()
+        finally:
+            target.close()
+        close()
+        descriptor = os.open(copy, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        if path.parent.name == PROJECT_FOLDER:
+            _hide_from_git(path.parent)
+        for end in ("-wal", "-shm"):  # of the deleted file: who has that open still writes to them without a name
+            Path(f"{path}{end}").unlink(missing_ok=True)
+        os.link(copy, path)
+        _sync_ancestors(path)
+    except OSError as error:
+        raise StoreUnavailable(store, f"it was deleted while it was open, and cannot be put back ({error})") from error
+    finally:
+        copy.unlink(missing_ok=True)
 
 
 def fold_log(path: Path) -> None:
@@ -301,6 +336,30 @@ def is_same_file(path: str, identity: tuple[int, int] | None) -> bool:
     except OSError:
         return False
     return (status.st_dev, status.st_ino) == identity
+
+
+def leave_log(connection: apsw.Connection) -> None:
+    """Let a connection leave the log alone when it closes: its name may be another file's by now.
+
+    The last connection to close removes the log by its name. If the store was deleted or replaced under it, that name
+    is the new store's, and what its writers had committed would be gone.
+    """
+    wanted = ctypes.c_int(1)
+    connection.file_control("main", apsw.SQLITE_FCNTL_PERSIST_WAL, ctypes.addressof(wanted))
+
+
+def is_deleted(identity: tuple[int, int] | None) -> bool:
+    """Tell whether a file that this process has open has no name left; False if it was moved, or nobody can tell.
+
+    The file is not opened for it: closing it again would end the locks that SQLite holds.
+    """
+    with suppress(OSError):
+        for number in os.listdir("/proc/self/fd"):  # noqa: PTH208 - numbers, not paths
+            with suppress(OSError):
+                status = os.stat(f"/proc/self/fd/{number}")  # noqa: PTH116
+                if (status.st_dev, status.st_ino) == identity:
+                    return status.st_nlink == 0
+    return False
 
 
 def _make_durable(connection: apsw.Connection, durability: Durability, store: str) -> None:

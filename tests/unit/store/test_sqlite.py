@@ -5,6 +5,7 @@ import shutil
 import stat
 import subprocess
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
 import apsw
@@ -310,7 +311,9 @@ def append(store, run="run", **given):
     return store.write(Commit(run=run, records=[Draft("k", "path", 0.0, b"body")], **given))
 
 
-@pytest.mark.parametrize("command", ["rm {db}", "mv {db} {db}.away", "cp {db} {db}.copy && mv {db}.copy {db}"])
+@pytest.mark.parametrize(
+    "command", ["mv {db} {db}.away", "cp {db} {db}.copy && mv {db}.copy {db}", "rm {db}; touch {db}"]
+)
 @pytest.mark.parametrize("write", [append, lambda store: store.leases.take("run", owner="me", ttl_s=1)])
 def test_a_file_that_was_deleted_or_replaced_is_noticed_by_the_next_commit(path, command, write):
     """Proves D11: what is written into a file that has no name any more would be lost."""
@@ -321,6 +324,59 @@ def test_a_file_that_was_deleted_or_replaced_is_noticed_by_the_next_commit(path,
         with pytest.raises(StoreUnavailable, match="deleted or replaced while it was open"):
             write(store)
     store.close()
+
+
+@pytest.mark.parametrize("command", ["rm {db}", "rm -rf {folder}", "rm {db} {db}-wal {db}-shm {db}-heads"])
+@pytest.mark.parametrize("write", [append, lambda store: store.leases.take("third", owner="me", ttl_s=1)])
+def test_a_store_deleted_while_it_is_open_is_put_back_whole(path, command, write, caplog):
+    """Proves F8."""
+    store = SQLiteStore(path)
+    append(store, "other")
+    append(store)
+    subprocess.run(command.format(db=path, folder=path.parent), shell=True, check=True)
+    write(store)
+    assert "deleted while it was open" in caplog.text
+    append(store)
+    assert path.stat().st_mode & 0o777 == 0o600
+    with closing(SQLiteStore(path)) as again:  # beside the first
+        assert again.line("run").number == store.line("run").number == (3 if write is append else 2)
+        assert again.line("other").number == 1
+        append(again, "other")
+        assert list(Inspection(again).check()) == []
+    assert store.line("other").number == 2
+    store.close()
+    assert sorted(one.name for one in path.parent.iterdir()) == ["x.db", "x.db-heads"]
+
+
+def test_of_two_processes_whose_store_was_deleted_one_puts_it_back(path):
+    """Proves F8."""
+    first, second = SQLiteStore(path), SQLiteStore(path)
+    append(first, "one")
+    append(second, "two")
+    path.unlink()
+    append(first, "one")
+    with pytest.raises(StoreUnavailable, match="deleted or replaced"):
+        append(second, "two")
+    second.close()
+    append(first, "one")
+    with closing(SQLiteStore(path)) as again:
+        assert (again.line("one").number, again.line("two").number) == (3, 1)
+    first.close()
+
+
+def test_closing_a_store_that_was_replaced_leaves_the_new_ones_log_alone(path):
+    """Proves D11: the last to close would remove the log by its name, which is the new store's."""
+    old = SQLiteStore(path)
+    append(old)
+    for end in ("", "-wal", "-shm", "-heads"):
+        path.with_name(path.name + end).unlink()
+    new = SQLiteStore(path)
+    append(new, "new")
+    old.close()
+    append(new, "new")
+    with closing(SQLiteStore(path)) as again:
+        assert again.line("new").number == 2
+    new.close()
 
 
 def test_a_file_that_is_brought_back_is_written_again(path):

@@ -1,0 +1,79 @@
+"""The store survives the agents of a running flow: git's cleaning commands and rm, each for real."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BIN = Path(sys.executable).parent
+FLOW = """\
+flow: work
+phases:
+  one: echo one >> ../paid; echo one > one.txt
+  agent: {run: sh ../agent.sh}
+  three: {run: echo three >> ../paid, approve: "go on?"}
+"""
+
+
+@pytest.fixture
+def repository(project):
+    for line in ("init -q -b main", "config user.email ann@example.org", "config user.name Ann"):
+        subprocess.run(["git", *line.split()], cwd=project, check=True)
+    (project / "work.yaml").write_text(FLOW)
+    (project / ".gitignore").write_text("*.log\n")
+    subprocess.run(["git", "add", "."], cwd=project, check=True)
+    subprocess.run(["git", "commit", "-q", "-m", "start"], cwd=project, check=True)
+    return project
+
+
+def holdfast(place, *words):
+    return subprocess.run(
+        [BIN / "holdfast", *words], cwd=place, env=os.environ, capture_output=True, text=True, check=False, timeout=120
+    )
+
+
+def paid(place):
+    return (place.parent / "paid").read_text().split()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git clean -fdq",
+        "git clean -fdxq",
+        "git add -A && git commit -qm all",
+        "git stash -u -q && git stash pop -q",
+        "git stash -u -a -q",
+        "git add -A && git reset -q --hard",
+        "rm -rf .holdfast",
+        "rm .holdfast/holdfast.db",
+    ],
+)
+def test_an_agents_command_neither_deletes_commits_nor_rolls_back_the_store(repository, command):
+    """Proves F8."""
+    (repository.parent / "agent.sh").write_text(command)
+    first = holdfast(repository, "run", "work.yaml", "--no-wait")
+    assert first.returncode == 9, first.stderr
+    assert ("deleted while it was open" in first.stderr) == any(one in command for one in ("rm ", "-fdx", "-u -a"))
+    line = ["git", "log", "--name-only", "--format="]
+    assert b"holdfast.db" not in subprocess.run(line, cwd=repository, capture_output=True, check=True).stdout
+    assert holdfast(repository, "verify").returncode == 0
+    assert holdfast(repository, "approve", "work").returncode == 0
+    again = holdfast(repository, "run", "work.yaml", "--no-wait")
+    assert (again.returncode, paid(repository)) == (0, ["one", "three"]), again.stderr
+    assert holdfast(repository, "status", "work", "--json").stdout.count('"completed"') >= 1
+
+
+def test_a_store_that_another_took_the_place_of_is_refused_and_never_completed(repository):
+    """Proves F8."""
+    (repository.parent / "agent.sh").write_text("cp -r .holdfast x; rm -rf .holdfast; mv x .holdfast")
+    (repository / "work.yaml").write_text(FLOW.replace(', approve: "go on?"', ""))
+    done = holdfast(repository, "run", "work.yaml", "--no-wait")
+    assert done.returncode == 7
+    assert "deleted or replaced while it was open" in done.stderr
+    assert "completed" not in done.stdout
+    assert holdfast(repository, "status", "work", "--json").stdout.count('"status": "completed"') <= 1
