@@ -20,6 +20,7 @@ from holdfast.checkpoint import Checkpoint
 from holdfast.control import Control
 from holdfast.encode.chunks import ChunkReader
 from holdfast.encode.compress import CodecName, Compressor
+from holdfast.encode.footprint import check_footprint
 from holdfast.encode.types import TypeRegistry
 from holdfast.encode.values import Packer
 from holdfast.errors import (
@@ -131,7 +132,8 @@ class Holdfast(RecoveryFacade):
         self.enabled = self.settings.enabled
         self._strategy = strategy
         self._monotonic = monotonic
-        self._packer = Packer(self.types)
+        self._max_section_bytes = max_section_bytes or self.settings.max_section_bytes
+        self._packer = Packer(self.types, bound=self._check_size)
         self._is_reversible = self.settings.redaction.reversible
         register_markers(
             self.types,
@@ -140,7 +142,6 @@ class Holdfast(RecoveryFacade):
         )
         self._compressor = Compressor(self.settings.compression)
         self._reader = ChunkReader(store.fetch)
-        self._max_section_bytes = max_section_bytes or self.settings.max_section_bytes
         self._clock = clock
         self._entropy = entropy
         self._open_runs: WeakSet[Run] = WeakSet()
@@ -331,7 +332,13 @@ class Holdfast(RecoveryFacade):
         """Return what packs a run's journal: without secrets, where these are taken out."""
         from holdfast.capture.redact import RedactingPacker  # noqa: PLC0415 - loaded when it is used
 
-        return self._packer if self._rules is None else RedactingPacker(self.types, self._rules)
+        if self._rules is None:
+            return self._packer
+        return RedactingPacker(self.types, self._rules, bound=self._check_size)
+
+    def _check_size(self, where: str, data: bytes) -> None:
+        """Raise LimitExceeded for a value of the journal that takes more memory than a section may."""
+        check_footprint(where, data, max_bytes=self._max_section_bytes, stored_bytes=0)
 
     def present(self, run: str, head: CheckpointRecord | None) -> Checkpoint:
         """Return a run's head with what its journal has since; a run without a checkpoint has an empty one below."""

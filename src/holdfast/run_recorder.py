@@ -234,7 +234,7 @@ class Recorder:
             begin = getattr(self.packer, "begin", None)
             if begin is not None:
                 begin("steps")
-            return self.packer.pack(value, what)
+            return self.packer.pack_bounded(value, what)
 
     def add_record(self, kind: str, path: str, body: bytes) -> int:
         """Let the journal get a record with the next commit; return how many there are with it."""

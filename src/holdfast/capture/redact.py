@@ -84,8 +84,10 @@ _HARMLESS = _Judged(None)
 class RedactingPacker(Packer):
     """Packs without secrets, and remembers for each section what was taken out where."""
 
-    def __init__(self, types: TypeRegistry, rules: RedactionRules) -> None:
-        super().__init__(types)
+    def __init__(
+        self, types: TypeRegistry, rules: RedactionRules, *, bound: Callable[[str, bytes], None] | None = None
+    ) -> None:
+        super().__init__(types, bound=bound)
         self._rules = rules
         self._keys = keys_pattern(tuple(key for key in rules.keys if key in SECRET_KEYS))
         self._own_keys = keys_pattern(tuple(key for key in rules.keys if key not in SECRET_KEYS))

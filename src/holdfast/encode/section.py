@@ -11,13 +11,14 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from holdfast.encode.cuts import Cut, recut
+from holdfast.encode.footprint import check_footprint
 from holdfast.encode.rope import Rope
 from holdfast.encode.tree import Ref
 from holdfast.encode.values import array_header, below, is_utf8, map_header
 from holdfast.errors import LimitExceeded
 
 if TYPE_CHECKING:
-    from holdfast.encode.chunks import ChunkReader, Content, Writer
+    from holdfast.encode.chunks import ChunkReader, Writer
     from holdfast.encode.tree import Entry
     from holdfast.encode.values import Packer
 
@@ -26,9 +27,6 @@ _LONG_BYTES = 32 * 1024
 _LONG_COUNT = 8
 _LITERAL = 128
 _HEADER_LENGTHS = {0xDE: 3, 0xDF: 5}
-_SUSPICIOUS_RATIO = 16
-_BYTES_PER_CONTAINER = 8  # on average, in a section of the largest size allowed
-_NO_CONTAINERS = bytes(byte for byte in range(256) if not (0x80 <= byte <= 0x9F or 0xDC <= byte <= 0xDF))  # noqa: PLR2004
 
 # Where the long lists are: a list itself (LONG), or a mapping from keys to what is below them.
 _LONG = "long"
@@ -79,7 +77,7 @@ class SectionEncoder:
             if memo.ropes:
                 return [part] if part else []
             return [self._writer.leaf(part)]
-        _check_containers("a section", part, self._max_bytes)  # what could not be read by the same caller
+        check_footprint("a section", part, max_bytes=self._max_bytes)  # what could not be read by the same caller
         cuts = memo.blobs[index] = recut(part, memo.blobs.get(index, ()), self._writer)
         return [cut.ref for cut in cuts]
 
@@ -159,25 +157,8 @@ def _paths(path: tuple[str, ...], shape: Shape | None) -> set[tuple[str, ...]]:
 def decode_section(name: str, root: Ref, packer: Packer, reader: ChunkReader, *, max_bytes: int) -> Any:
     """Return the section's value, every chunk of it verified."""
     content = reader.load(root, limit=max_bytes)
-    _refuse_bomb(name, content, max_bytes)
-    return packer.unpack(content.data, name)
-
-
-def _refuse_bomb(name: str, content: Content, max_bytes: int) -> None:
-    """Refuse bytes that shrank suspiciously well and would unfold into more containers than memory should hold.
-
-    An empty mapping is one byte when stored and 72 when decoded. Bytes that only look like containers count too: text
-    outside ASCII has them, but then it takes tens of megabytes of it that shrink to a sixteenth.
-    """
-    if len(content.data) > _SUSPICIOUS_RATIO * content.stored_bytes:
-        _check_containers(name, content.data, max_bytes)
-
-
-def _check_containers(name: str, data: bytes, max_bytes: int) -> None:
-    limit = max_bytes // _BYTES_PER_CONTAINER
-    containers = len(data.translate(None, _NO_CONTAINERS)) if len(data) > limit else 0
-    if containers > limit:
-        raise LimitExceeded("raise max_section_bytes to use it", f"lists and mappings in {name}", containers, limit)
+    check_footprint(name, content.data, max_bytes=max_bytes, stored_bytes=content.stored_bytes)
+    return packer.unpack(content.data, name, is_bounded=True)
 
 
 class _ShapeChangedError(Exception):

@@ -67,8 +67,10 @@ class Ext(IntEnum):
 class Packer:
     """Packs and unpacks values with the types that the caller registered."""
 
-    def __init__(self, types: TypeRegistry | None = None) -> None:
+    def __init__(self, types: TypeRegistry | None = None, *, bound: Callable[[str, bytes], None] | None = None) -> None:
+        """Take types, and `bound`, which raises for bytes that take too much memory when they are decoded."""
         self._types = types or TypeRegistry()
+        self._bound = bound
         self._calls = _Calls()
 
     def pack(self, value: Any, where: str) -> bytes:
@@ -82,8 +84,17 @@ class Packer:
             # The native encoder cannot say where it stopped, and takes neither odd keys nor lone surrogates.
             return ormsgpack.packb(self._plain(value, where, 0), option=_STRICT)
 
-    def unpack(self, data: bytes, where: str) -> Any:
+    def pack_bounded(self, value: Any, where: str) -> bytes:
+        """Return the value's bytes; LimitExceeded, too, if they could not be read again for their size in memory."""
+        data = self.pack(value, where)
+        if self._bound is not None:
+            self._bound(where, data)
+        return data
+
+    def unpack(self, data: bytes, where: str, *, is_bounded: bool = False) -> Any:
         """Return the value; UnknownType or IntegrityError if the bytes are not one of ours."""
+        if self._bound is not None and not is_bounded:
+            self._bound(where, data)
         reviver = _Reviver(self._types, where)
         try:
             value = ormsgpack.unpackb(data, ext_hook=reviver.revive)

@@ -50,6 +50,8 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     """Whether it tells all that its commit changed about the parts; if not, only its checkpoint has it."""
 
 
+_LARGEST_BODY = 128 << 20
+"""What a body may unfold to where it is stored in less; a section's usual limit twice."""
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Entry).decode
 
@@ -74,7 +76,7 @@ def make_entry(
         if begin is not None:
             begin(section)
         for path, kind, *value in made:
-            packed = packer.pack(plain_value(value[0]), reduce(below, path, section)) if value else None
+            packed = packer.pack_bounded(plain_value(value[0]), reduce(below, path, section)) if value else None
             changes.append(PartChange(section, packer.pack(path, section), kind, packed))
     return _encode(Entry(trigger, reason, phase, packed_notes, changes, is_whole))
 
@@ -92,6 +94,11 @@ def body_of(record: Record, store: Store) -> bytes:
     if not record.chunks:
         return record.body
     stored = store.fetch(record.chunks)
+    stored_bytes = sum(len(chunk.data) for chunk in stored.values())
+    size = sum(stored[name].size for name in record.chunks if name in stored)
+    if size > max(_LARGEST_BODY, stored_bytes):
+        detail = f"names {size:,} bytes that are stored in {stored_bytes:,}"
+        raise IntegrityError(f"record {record.number} {detail}: it was not written by this program")
     return b"".join(verified(LEAF, name, stored.get(name)) for name in record.chunks)
 
 

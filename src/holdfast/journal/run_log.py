@@ -118,7 +118,7 @@ class RunLog(LogItems):
         begin = getattr(self._packer, "begin", None)
         if begin is not None:
             begin(self.name)
-        packed = [self._packer.pack(item, f"{self.name}[{number}]") for number, item in enumerate(items)]
+        packed = [self._packer.pack_bounded(item, f"{self.name}[{number}]") for number, item in enumerate(items)]
         if packed:
             self._add(
                 APPENDED,
