@@ -28,12 +28,19 @@ class Control:
     """The outside of all runs of one store."""
 
     def __init__(
-        self, store: Store, packer: Packer, present: Callable[[str], Checkpoint], writer: Callable[[], Packer]
+        self,
+        store: Store,
+        packer: Packer,
+        present: Callable[[str], Checkpoint],
+        writer: Callable[[], Packer],
+        wake: Callable[[str, int], object] | None = None,
     ) -> None:
+        """Speak to the runs of a store; `wake` hears the number of each entry that is left for a run."""
         self._store = store
         self._packer = packer
         self._present = present
         self._writer = writer  # takes secrets out, like the journal's
+        self._wake = wake or (lambda _run, _number: None)
 
     def reader(self, run: str) -> Callable[[int], Sequence[Item]]:
         """Return what reads a run's inbox behind a number, and behind what the run has taken in for good."""
@@ -157,6 +164,7 @@ class Control:
         clean = writer.text if isinstance(writer, RedactingPacker) else str
         texts = {name: clean(text) for name, text in given.items() if name != "value" and text}
         row = self._store.post(run, kind, pack_item(writer, **given | texts))
+        self._wake(run, row.number)
         return read_item(row, self._packer)
 
     def _check_alive(self, run: str) -> None:

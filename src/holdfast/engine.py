@@ -147,7 +147,7 @@ class Holdfast(RecoveryFacade):
         self._open_runs: WeakSet[Run] = WeakSet()
         self._retention: WeakSet[RetentionWorker] = WeakSet()
         self._freshness: WeakKeyDictionary[Run, Freshness] = WeakKeyDictionary()
-        self.control = Control(store, self._packer, self._present_of, self.journal_packer)
+        self.control = Control(store, self._packer, self._present_of, self.journal_packer, self._wake_queue)
         """Answers, signals, pause and cancel for runs that other processes move."""
         self.waiting = self.control.waiting
         self.answer = self.control.answer
@@ -327,6 +327,13 @@ class Holdfast(RecoveryFacade):
         from holdfast.capture.redact import RedactingPacker  # noqa: PLC0415 - loaded when it is used
 
         return text if self._rules is None else RedactingPacker(self.types, self._rules).text(text)
+
+    def _wake_queue(self, run: str, number: int) -> None:
+        """Wake a run that was submitted to workers; only a store that they share has such runs."""
+        if self.store.url.startswith("postgresql:"):
+            from holdfast.worker.wake import wake_queue  # noqa: PLC0415 - a local store does without
+
+            wake_queue(self.store, run, number)
 
     def journal_packer(self) -> Packer:
         """Return what packs a run's journal: without secrets, where these are taken out."""

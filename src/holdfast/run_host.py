@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext, suppress
+import threading
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from holdfast.errors import RunCancelled, RunClosed, RunWaiting, SessionOver, StoreError
+from holdfast.errors import LeaseLost, RunCancelled, RunClosed, RunWaiting, SessionOver, StoreError
 from holdfast.model.runtime_sections import Wait
 from holdfast.model.triggers import Trigger
 from holdfast.run_recorder import CommitFacts
@@ -15,8 +16,7 @@ from holdfast.runtime.keep import ATOMS
 from holdfast.runtime.patience import at_most_s, is_given_up
 
 if TYPE_CHECKING:
-    import threading
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from holdfast.capture.lock import RunLock
     from holdfast.capture.watch import Watch
     from holdfast.checkpoint import Checkpoint
-    from holdfast.errors import LeaseLost
     from holdfast.model.runtime_sections import Reply
     from holdfast.run_recorder import Recorder, Services
     from holdfast.runtime.budget import Budget
@@ -63,6 +62,7 @@ class RunHost:
         self._looked_at = float("-inf")
         self.is_closed = False
         self._lost: LeaseLost | None = None
+        self._stop: threading.Event | None = None
         self._cancel_watch = CancelWatch(self._is_cancelled)
         self.on_wait: Callable[[Wait, Reply | None], object] | None = None
         """Hears of each wait that is stored and has no answer yet, and of its answer."""
@@ -232,8 +232,36 @@ class RunHost:
             self.waits.look()
         raise RunCancelled(self.id, "")
 
+    def leave_when(self, stop: threading.Event | None) -> None:
+        """Leave the run at the first boundary after an event: SessionOver; its position is saved."""
+        self._stop = stop
+
+    @contextmanager
+    def stopped_when(self, lost: threading.Event | None) -> Iterator[None]:
+        """End the commands of this process when an event is set: another one may move the run by then."""
+        if lost is None:
+            yield
+            return
+        over = threading.Event()
+
+        def watch() -> None:
+            while not over.is_set():
+                if lost.wait(_LOOK_EVERY_S):
+                    self.lease_lost(LeaseLost(self.id, 0))
+                    return
+
+        thread = threading.Thread(target=watch, name=f"holdfast-claim-{self.id}", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
     def _boundary(self) -> None:
         """Let in what came from outside, now and then."""
+        if self._stop is not None and self._stop.is_set() and not self.lock.is_mine() and not self._is_over:
+            raise SessionOver(self.id, "it was asked to leave")
         now = self.monotonic()
         if now - self._looked_at < _LOOK_EVERY_S or self.lock.is_mine() or self._is_over:
             return

@@ -114,6 +114,14 @@ class Session:
             )
         return found
 
+    def handle(self, **changes: Any) -> Holdfast:
+        """Open the store that is meant once more, with some settings changed; the caller closes it."""
+        from holdfast.engine import open as open_holdfast  # noqa: PLC0415
+        from holdfast.settings.values import Settings, merged  # noqa: PLC0415
+
+        settings = merged(self.place.settings or Settings(), **changes)
+        return open_holdfast(self.place.url, settings=settings, reveal=True)
+
     def find(self, spec: str) -> Checkpoint:
         """Return the checkpoint that a person means; one that is damaged and was passed over is warned about."""
         from holdfast.cli.locate import find  # noqa: PLC0415 - needs the engine

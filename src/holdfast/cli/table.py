@@ -18,6 +18,7 @@ LOOK = "Look"
 KEEP = "Save and restore"
 RUNS = "Runs"
 SCRIPTS = "For scripts"
+MACHINES = "Many machines"
 STORES = "Stores"
 SETUP = "Set up"
 HIDDEN = ""
@@ -60,6 +61,10 @@ COMMANDS = (
     Command("answer", "answer", RUNS, "answer what a run waits for"),
     Command("signal", "signal", RUNS, "send a run a signal"),
     Command("budget", "budget", RUNS, "add to the limits of a run's budgets, or set them"),
+    Command("submit", "submit", MACHINES, "hand a flow to workers on other machines"),
+    Command("worker", "worker", MACHINES, "advance submitted runs on this machine"),
+    Command("queue", "queue", MACHINES, "list the runs of a queue, try one again, take one out"),
+    Command("advance", "advance", MACHINES, "advance one run by hand, as a worker would"),
     Command("begin", "begin", SCRIPTS, "begin the run of a plan file, or carry it on"),
     Command("phase", "phase", SCRIPTS, "a phase starts, is done, failed, is skipped"),
     Command("replan", "replan", SCRIPTS, "a phase is planned anew, within its limit"),

@@ -15,11 +15,10 @@ from holdfast.flow.load import flow_from
 from holdfast.flow.position import DEFINITION, FlowRecord
 from holdfast.flow.result import FlowResult
 from holdfast.flow.runner import run_flow
-from holdfast.model.sections import WORKSPACE
-from holdfast.workspace.decide import Decisions
 
 if TYPE_CHECKING:
     import os
+    import threading
     from collections.abc import Callable, Mapping
 
     from holdfast.engine import Holdfast
@@ -42,20 +41,6 @@ def stored_flow(hf: Holdfast, run: str) -> tuple[Flow, dict[str, Any]]:
         ) from None
 
 
-def _bring_files(hf: Holdfast, run: str, workspace: Path) -> None:
-    """Fill a directory that is empty or not there with the run's files: it is carried on on another machine."""
-    head = hf.latest(run, required=True)
-    if WORKSPACE not in head.sections or (workspace.exists() and any(workspace.iterdir())):
-        return
-    workspace.mkdir(parents=True, exist_ok=True)
-    opened = hf.run(run, workspace=workspace)
-    try:
-        with opened.held():
-            opened.workspace.restore(opened.workspace.plan(head, decisions=Decisions(edits="take")))
-    finally:
-        opened.close()
-
-
 def advance(
     hf: Holdfast,
     run: str,
@@ -63,15 +48,19 @@ def advance(
     workspace: str | os.PathLike[str] | None = None,
     functions: Mapping[str, Callable[..., Any]] | None = None,
     observer: Observer | None = None,
+    stop: threading.Event | None = None,
+    lost: threading.Event | None = None,
 ) -> FlowResult:
-    """Carry a run on; `elsewhere` if another process moves it now. Its functions are those that are given.
+    """Advance a run until it ends, waits or fails; `elsewhere` if another process moves it now.
 
-    Into a workspace that is empty or not there, the run's files are brought first.
+    Its functions are those that are given. Into a workspace that is empty or not there, the run's files are brought
+    first. When `stop` is set the run is left at its next boundary (`left`), when `lost` is set its commands are ended
+    at once: another worker may have it.
     """
     flow, params = stored_flow(hf, run)
+    if workspace is not None:
+        Path(workspace).mkdir(parents=True, exist_ok=True)
     try:
-        if workspace is not None:
-            _bring_files(hf, run, Path(workspace))
         return run_flow(
             hf,
             flow,
@@ -82,6 +71,8 @@ def advance(
             waiting="leave",
             functions=functions,
             trusted=False,
+            stop=stop,
+            lost=lost,
         )
     except LeaseHeld as held:
         return FlowResult(run=run, flow=flow.name, status="elsewhere", detail=str(held))

@@ -8,11 +8,14 @@ import msgspec
 
 from holdfast.flow.digests import FlowChanges
 
-Ending = Literal["completed", "failed", "waiting", "cancelled", "elsewhere"]
+Ending = Literal["completed", "failed", "waiting", "cancelled", "elsewhere", "left"]
 
 
 class FlowResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the run stands now; `elsewhere` means that another process moves it, and nothing was done here."""
+    """Where the run stands now.
+
+    `elsewhere` means that another process moves it, and nothing was done here; `left` that this one was asked to stop.
+    """
 
     run: str
     flow: str

@@ -20,6 +20,7 @@ from holdfast.errors import (
     NotFound,
     RunCancelled,
     RunWaiting,
+    SessionOver,
     SubjectUnavailable,
     UsageError,
 )
@@ -53,6 +54,7 @@ from holdfast.settings.values import RedactionSettings
 
 if TYPE_CHECKING:
     import os
+    import threading
     from collections.abc import Callable, Mapping, Sequence
 
     from holdfast.engine import Holdfast
@@ -80,6 +82,8 @@ def run_flow(
     from_phase: str | None = None,
     redo: Sequence[str] = (),
     project: str | None = None,
+    stop: threading.Event | None = None,
+    lost: threading.Event | None = None,
 ) -> FlowResult:
     """Begin a flow, or carry it on from where its run stands, until it ends, waits or fails; return how it ended.
 
@@ -103,25 +107,56 @@ def run_flow(
     hooks = HookSender(run, flow, Path(workspace or ".")) if flow.hooks != Hooks() else None
     report = Reporter(run, observer, outputs.take if outputs else None, hooks.take if hooks else None)
     run.host.on_wait = report.tell_wait  # before it is entered: one that is paused waits there
+    run.host.leave_when(stop)
     runner: Runner | None = None
     try:
-        with run:
+        with run.host.stopped_when(lost), run:
             runner = Runner(run, flow, values, functions=calls, report=report, file=file, project=project, again=again)
             runner.carry_on()
     except RunWaiting as wait:
         return _ended(run, flow, runner, "waiting", wait.question, waits_for=wait.wait)
+    except SessionOver as over:
+        if stop is None or not stop.is_set():
+            raise
+        return _ended(run, flow, runner, "left", str(over))
     except RunCancelled as cancelled:
         return _ended(run, flow, runner, "cancelled", str(cancelled))
     except (FlowStopped, BudgetExhausted, EffectUncertain) as stopped:
         return _ended(run, flow, runner, "failed", str(stopped))
-    except (LeaseLost, HeadMoved) as lost:
-        return _ended(run, flow, runner, "elsewhere", str(lost))
+    except (LeaseLost, HeadMoved) as taken:
+        return _ended(run, flow, runner, "elsewhere", str(taken))
     finally:
         if outputs is not None:
             outputs.close()
         for failure in hooks.close() if hooks is not None else ():
             report("hook_failed", text=failure)
     return _ended(run, flow, runner, "completed", "")
+
+
+def store_flow(
+    hf: Holdfast,
+    flow: Flow,
+    *,
+    run_id: str | None = None,
+    workspace: str | os.PathLike[str] | None = None,
+    params: dict[str, Any] | None = None,
+    file: str | None = None,
+    project: str | None = None,
+) -> str:
+    """Store a run of a flow with its files and do nothing of it: `advance` begins it, here or elsewhere.
+
+    A run that is there already is left as it is; FlowInvalid or UsageError if it could not be followed.
+    """
+    flow = check_flow(flow, file)
+    name = run_id or run_name(flow, params)
+    known = _stored(hf, name)
+    values = _bound(name, flow, known, params)
+    if known is not None:
+        return name
+    run = hf.run(name, workspace=workspace)
+    with run:
+        Runner(run, flow, values, functions={}, report=Reporter(run, None), file=file, project=project)
+    return name
 
 
 def run_name(flow: Flow, params: dict[str, Any] | None) -> str:

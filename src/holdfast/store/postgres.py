@@ -91,6 +91,8 @@ class PostgresMedium:
         self.tenant = check_run_id(tenant or place.tenant)
         self.schema = postgres_schema.check_schema_name(schema or place.schema)
         self.url = place.shown
+        self.conninfo = url
+        """The whole URL, with its password: for who connects to the same database for itself."""
         settings = Settings(
             place.conninfo,
             schema=self.schema,

@@ -96,7 +96,7 @@ def execute(arguments: Namespace, session: Session) -> int:
 
     session.reveals = True
     file = Path(arguments.flow)
-    params = _params(arguments.param)
+    params = params_of(arguments.param)
     flow, run = _read(file, arguments, params, session)
     _import(arguments.modules, beside=file)
     if file.suffix.lower() not in _PLANS:
@@ -181,7 +181,7 @@ def default_run(file: str | Path, flow: str, session: Session) -> str:
     return plan_run_id(file, root=session.root) if Path(file).suffix.lower() in _PLANS else flow
 
 
-def _params(given: list[str]) -> dict[str, Any]:
+def params_of(given: list[str]) -> dict[str, Any]:
     """Return parameters; a value that is no JSON is text."""
     found: dict[str, Any] = {}
     for one in given:

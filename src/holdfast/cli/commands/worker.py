@@ -1,0 +1,78 @@
+"""Advance submitted runs on this machine until Ctrl+C or SIGTERM: then runs are left at their next boundary.
+
+Each run works in a directory of its own below --root, brought to where the run stands. Other workers take over what
+this one had when it dies; what it leaves is free at once.
+"""
+
+from __future__ import annotations
+
+import importlib
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from holdfast.cli.queue_engine import engine_of
+from holdfast.errors import UsageError
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable
+
+    from holdfast.cli.parser import CommandParser
+    from holdfast.cli.session import Session
+
+
+def configure(parser: CommandParser) -> None:
+    """Say what the command takes."""
+    parser.add_argument("--queue", metavar="NAME", default="default", help="the queue to serve (default)")
+    parser.add_argument("--slots", metavar="N", type=int, default=4, help="runs at once (4)")
+    parser.add_argument("--root", metavar="DIR", required=True, help="where the runs' directories are made")
+    parser.add_argument("--lease", metavar="SECONDS", type=float, default=10.0, help="how long a claim holds (10)")
+    parser.add_argument(
+        "--functions", metavar="MODULE", action="append", default=[], help="a module whose functions runs may call"
+    )
+    parser.add_argument("--drain", action="store_true", help="leave when no run is due")
+
+
+def execute(arguments: Namespace, session: Session) -> int:
+    """Serve the queue."""
+    from holdfast.worker.delivery import Worker  # noqa: PLC0415 - help does without
+
+    if arguments.slots < 1 or not arguments.lease >= 1:
+        raise UsageError("--slots and --lease: give 1 or more")
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda _number, _frame: stop.set())
+    worker = Worker(
+        lambda: session.handle(lease_s=arguments.lease),
+        Path(arguments.root).absolute(),
+        functions=functions_of(arguments.functions),
+        stop=stop,
+    )
+    engine = engine_of(session)
+    session.out.note(f"Serving queue {arguments.queue} with {arguments.slots} slots in {arguments.root}.")
+    session.out.flush()
+    try:
+        engine.serve(
+            worker.handle, queue=arguments.queue, slots=arguments.slots, lease_s=arguments.lease, stop=stop,
+            drain=arguments.drain,
+        )  # fmt: skip
+    finally:
+        engine.close()
+    return 0
+
+
+def functions_of(modules: list[str]) -> dict[str, Callable[..., Any]]:
+    """Return the functions of modules by `module:name`; they may lie in this directory."""
+    if modules and "" not in sys.path:
+        sys.path.insert(0, "")
+    found: dict[str, Callable[..., Any]] = {}
+    for name in modules:
+        try:
+            module = importlib.import_module(name)
+        except ImportError as error:
+            raise UsageError(f"--functions {name}: {error}") from error
+        found |= {f"{name}:{key}": value for key, value in vars(module).items() if callable(value) and key[0] != "_"}
+    return found

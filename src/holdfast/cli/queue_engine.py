@@ -1,0 +1,23 @@
+"""The engine behind a store's queues."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.errors import UsageError
+
+if TYPE_CHECKING:
+    from holdfast.cli.session import Session
+    from holdfast.worker.port import Engine
+
+
+def engine_of(session: Session) -> Engine:
+    """Return the engine of the store that is meant; UsageError if workers cannot share it."""
+    url = session.place.url
+    if not url.startswith(("postgresql:", "postgres:")):
+        raise UsageError(
+            f"{url} is a store of this machine alone: workers need one that they all reach, --store postgresql://..."
+        )
+    from holdfast.worker.absurd import AbsurdEngine  # noqa: PLC0415 - help does without
+
+    return AbsurdEngine(url)

@@ -1,0 +1,194 @@
+"""From a delivery to its outcome: bring the run's files here, advance it, say what it waits for.
+
+A directory below the worker's root belongs to a run. Entering the run brings it to the run's head, by difference where
+it stood at an earlier one. Where nothing can be done here (an invalid flow, a function that is not here, three crashes
+in the same call) the run is parked: it asks a person, and is not tried again until somebody answers.
+"""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from holdfast.errors import (
+    CannotResume,
+    IntegrityError,
+    LeaseHeld,
+    LeaseLost,
+    NotFound,
+    RunWaiting,
+    SessionOver,
+    StoreError,
+    UsageError,
+)
+from holdfast.flow.advance import advance
+from holdfast.model.runtime_sections import Wait
+from holdfast.store.commit import Commit
+from holdfast.worker.port import LONGEST_WAIT_S, Again, Delivery, Done, Later, Outcome, Until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from holdfast.engine import Holdfast
+    from holdfast.flow.result import FlowResult
+
+ENTRY = "entry"
+"""The attribute of a run that names its program, if it is not a flow."""
+_DELIVERED, _PARKED = "delivered", "parked"
+_CRASHES = 3
+_PAUSE_S = 5.0  # after what may be over by itself
+_LOOK_S = 1.0  # while another process has the run: its lease may lapse
+
+
+class Worker:
+    """Carries deliveries out, each with a handle of its own; safe for several threads."""
+
+    def __init__(
+        self,
+        open_store: Callable[[], Holdfast],
+        root: str | Path,
+        *,
+        functions: Mapping[str, Callable[..., Any]] | None = None,
+        stop: threading.Event | None = None,
+    ) -> None:
+        """Begin with nothing open; `functions` are what flows may call, and the programs of runs by `module:name`."""
+        self._open = open_store
+        self._root = Path(root)
+        self._functions = dict(functions or {})
+        self._stop = stop or threading.Event()
+
+    def handle(self, delivery: Delivery) -> Outcome:
+        """Advance a run as far as it goes; whatever happens there is an outcome for it."""
+        try:
+            with self._open() as hf:
+                return self._advanced(hf, delivery)
+        except LeaseHeld as held:
+            return Again(_LOOK_S, str(held))
+        except LeaseLost as lost:
+            return Again(_PAUSE_S, str(lost))
+        except NotFound:
+            return Done("deleted")
+        except StoreError as error:
+            return Again(_PAUSE_S, str(error))
+
+    def _advanced(self, hf: Holdfast, delivery: Delivery) -> Outcome:
+        while True:
+            last = _last_entry(hf, delivery.run)
+            try:
+                outcome = self._once(hf, delivery)
+            except (UsageError, CannotResume, IntegrityError) as error:
+                outcome = _park(hf, delivery.run, str(error))
+            if not isinstance(outcome, Until):
+                return outcome
+            if _last_entry(hf, delivery.run) == last:
+                return Until(last + 1, outcome.at_most_s)
+            # Something was said to the run meanwhile: maybe after it last looked.
+
+    def _once(self, hf: Holdfast, delivery: Delivery) -> Outcome:
+        run = delivery.run
+        attributes = hf.store.row_of(run).attributes
+        parked = attributes.get(_PARKED)
+        if parked and not _unparked(hf, run, str(parked)):
+            return Until(0)
+        crashes = _count_crashes(hf, delivery)
+        if crashes >= _CRASHES:
+            return _park(hf, run, f"its worker died {crashes} times in the same call")
+        directory = self._root / quote(run, safe="")
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        entry = attributes.get(ENTRY)
+        if entry is not None:
+            return self._program(hf, delivery, str(entry), directory)
+        result = advance(hf, run, workspace=directory, functions=self._functions, stop=self._stop, lost=delivery.lost)
+        return _outcome_of(hf, result)
+
+    def _program(self, hf: Holdfast, delivery: Delivery, entry: str, directory: Path) -> Outcome:
+        """Run a program of this worker's own: `function(run)`."""
+        function = self._functions.get(entry)
+        if function is None:
+            raise UsageError(f"this worker has no program {entry!r}: start it with --functions MODULE")
+        run = hf.run(delivery.run, workspace=directory, waiting="leave")
+        try:
+            run.host.leave_when(self._stop)
+            with run.host.stopped_when(delivery.lost), run:
+                function(run)
+        except RunWaiting:
+            return _waiting(hf, delivery.run)
+        except SessionOver as over:
+            return Again(0.0, str(over))
+        status = hf.latest(delivery.run, required=True).summary.status or "ended"
+        return Done(status)
+
+
+def _outcome_of(hf: Holdfast, result: FlowResult) -> Outcome:
+    if result.status == "waiting":
+        return _waiting(hf, result.run)
+    if result.status in ("elsewhere", "left"):
+        return Again(0.0 if result.status == "left" else _LOOK_S, result.detail)
+    return Done(result.status)
+
+
+def _waiting(hf: Holdfast, run: str) -> Outcome:
+    """Return until when a run waits: for a time if only that can end its waits, else for an entry of its inbox."""
+    waits = hf.control.waiting(run)
+    times = [wait.until for wait in waits if wait.until is not None]
+    at = min(times) if times else None
+    if at is not None and all(wait.kind in ("time", "cooldown") for wait in waits):
+        return Later(at)
+    left_s = LONGEST_WAIT_S if at is None else (at - datetime.now(UTC)).total_seconds()
+    return Until(0, min(LONGEST_WAIT_S, max(1.0, left_s)))
+
+
+def _last_entry(hf: Holdfast, run: str) -> int:
+    entries = hf.store.inbox(run)
+    return entries[-1].number if entries else 0
+
+
+def change_attributes(hf: Holdfast, run: str, **changes: Any) -> None:
+    """Change attributes of a run; None removes one."""
+    attributes = {**hf.store.row_of(run).attributes, **changes}
+    kept = {name: value for name, value in attributes.items() if value is not None}
+    hf.store.write(Commit(run=run, run_changes={"attributes": kept}))
+
+
+def _count_crashes(hf: Holdfast, delivery: Delivery) -> int:
+    """Return how often in a row a worker died with this run before any call of it ended; counted in the store."""
+    head = hf.latest(delivery.run)
+    steps = head.summary.steps if head is not None else 0
+    before = str(hf.store.row_of(delivery.run).attributes.get(_DELIVERED, "1:0:0")).split(":")
+    attempt, known, crashes = (int(part) for part in before)
+    if delivery.attempt <= attempt and known == steps:
+        return crashes
+    crashes = 0 if delivery.attempt <= attempt else crashes + 1 if known == steps else 1
+    change_attributes(hf, delivery.run, **{_DELIVERED: f"{delivery.attempt}:{steps}:{crashes}"})
+    return crashes
+
+
+def _park(hf: Holdfast, run: str, why: str) -> Outcome:
+    """Let a run ask a person what is to become of it; nothing of it is done until then."""
+    number = hf.store.run(run).number
+    wait = f"parked:{number}"
+    change_attributes(hf, run, **{_PARKED: wait})
+    question = f"it cannot be advanced: {why}"[:2_000]
+    opened = hf.run(run, waiting="leave")
+    try:
+        with opened.held():
+            opened.host.waits.wait_for(Wait(id=wait, kind="uncertain", question=question, options=("retry", "cancel")))
+    except RunWaiting:
+        pass
+    finally:
+        opened.close()
+    return Until(0)
+
+
+def _unparked(hf: Holdfast, run: str, wait: str) -> bool:
+    """Tell whether a person let a parked run be tried again; `cancel` ends it."""
+    if any(one.id == wait for one in hf.control.waiting(run)):
+        return False
+    answers = [item for item in hf.control.reader(run)(0) if item.kind == "answer" and item.target == wait]
+    if answers and answers[-1].choice == "cancel":
+        hf.control.cancel(run, by=answers[-1].by)
+    change_attributes(hf, run, **{_PARKED: None, _DELIVERED: None})
+    return True

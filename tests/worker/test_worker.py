@@ -1,0 +1,187 @@
+"""Runs on several machines: delivered, taken over, woken, parked, left (issue of many machines; proves X8)."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import holdfast
+from worker.conftest import until
+
+
+def flow(fleet, name, **phases):
+    lines = "\n".join(f"  {phase}: {command}" for phase, command in phases.items())
+    return f"flow: {name}\nphases:\n{lines}\n"
+
+
+def say(fleet, text):
+    return f"echo {text} >> {fleet.log}"
+
+
+def test_a_submitted_run_is_advanced_by_a_worker_with_its_files(fleet):
+    """Proves X8."""
+    (fleet.project / "notes.txt").write_text("from the laptop\n")
+    fleet.submit(
+        flow(fleet, "trip", read=f'"cat notes.txt >> {fleet.log}; echo made > out.txt"', last=say(fleet, "end"))
+    )
+    assert fleet.said() == []  # nothing is done where it is submitted
+    fleet.start("one")
+    fleet.until_status("trip", "completed")
+    assert fleet.said() == ["from the laptop", "end"]
+    assert (fleet.folder / "one" / "trip" / "out.txt").read_text() == "made\n"
+    with holdfast.open(fleet.url, settings=holdfast.Settings()) as hf:
+        assert hf.latest("trip").read("out.txt") == b"made\n"
+
+
+def test_the_same_run_submitted_twice_is_delivered_once(fleet):
+    text = flow(fleet, "once", one=say(fleet, "one"))
+    fleet.submit(text)
+    fleet.submit(text)
+    assert fleet.cli("queue").count("once") == 1
+    fleet.start("one", "--drain").wait(60)
+    assert fleet.said() == ["one"]
+
+
+def test_a_run_killed_with_its_machine_continues_elsewhere_and_repeats_nothing(fleet):
+    """Proves X8: no finished call again, files equal."""
+    slow = f'"echo b >> work.txt; {say(fleet, "two")}; test -e {fleet.folder}/go || sleep 600"'
+    fleet.submit(
+        flow(fleet, "long", one=f'"echo a > work.txt; {say(fleet, "one")}"', two=slow, three=say(fleet, "three"))
+    )
+    first = fleet.start("one")
+    fleet.until_said("two")
+    fleet.kill(first)
+    (fleet.folder / "go").touch()
+    fleet.start("two")
+    fleet.until_status("long", "completed")
+    assert fleet.said() == ["one", "two", "two", "three"]  # what was under way began again, what was done did not
+    assert (fleet.folder / "two" / "long" / "work.txt").read_text() == "a\nb\n"
+
+
+def test_a_run_that_comes_back_to_a_machine_finds_the_other_ones_files(fleet):
+    """Gap G2: one, then two, then one again."""
+    waits = f'"test -e {fleet.folder}/go-%s || sleep 600"'
+    fleet.submit(
+        flow(
+            fleet,
+            "there",
+            a=f'"echo one >> where.txt; {say(fleet, "a")}"',
+            b=f'"{say(fleet, "b")}; test -e {fleet.folder}/go-b || sleep 600; echo two >> where.txt"',
+            c=f'"{say(fleet, "c")}; test -e {fleet.folder}/go-c || sleep 600; cat where.txt >> {fleet.log}"',
+        )
+    )
+    del waits
+    first = fleet.start("one")
+    fleet.until_said("b")
+    fleet.kill(first)
+    (fleet.folder / "go-b").touch()
+    second = fleet.start("two")
+    fleet.until_said("c")
+    fleet.kill(second)
+    (fleet.folder / "go-c").touch()
+    fleet.start("one")
+    fleet.until_status("there", "completed")
+    assert fleet.said()[-2:] == ["one", "two"]
+
+
+def test_an_answer_wakes_a_run_that_occupies_no_worker(fleet):
+    text = (
+        f"flow: ask\nphases:\n  build: {say(fleet, 'built')}\n"
+        f"  ship: {{approve: 'Push?', run: '{say(fleet, 'shipped')}'}}\n"
+    )
+    fleet.submit(text)
+    fleet.start("one", "--drain").wait(60)  # it leaves: a waiting run is not due
+    fleet.until_status("ask", "waiting")
+    assert "asleep" in fleet.cli("queue")
+    assert "Push?" in fleet.cli("queue")
+    fleet.start("two")
+    fleet.cli("approve", "ask")
+    fleet.until_status("ask", "completed")
+    assert fleet.said() == ["built", "shipped"]
+
+
+def test_sigterm_hands_a_run_over_at_its_next_boundary(fleet):
+    wait = f'"{say(fleet, "first")}; while [ ! -e {fleet.folder}/go ]; do sleep 0.1; done"'
+    fleet.submit(flow(fleet, "hand", first=wait, second=say(fleet, "second")))
+    worker = fleet.start("one")
+    fleet.until_said("first")
+    worker.send_signal(signal.SIGTERM)
+    (fleet.folder / "go").touch()
+    assert worker.wait(60) == 0
+    assert fleet.said() == ["first"]
+    fleet.start("two", "--drain").wait(60)
+    assert fleet.said() == ["first", "second"]
+    assert fleet.status("hand") == "completed"
+
+
+def test_a_run_that_no_worker_can_follow_is_parked_with_the_reason(fleet):
+    (fleet.project / "mine.py").write_text("def work(call):\n    return 1\n")
+    fleet.submit("flow: odd\nphases:\n  one: {call: 'mine:work'}\n")
+    fleet.start("one", "--drain").wait(60)
+    shown = fleet.cli("queue")
+    assert "cannot be advanced" in shown
+    assert "mine" in shown
+
+
+def test_a_run_that_kills_its_worker_is_parked_after_three_times(fleet):
+    fleet.submit(flow(fleet, "poison", one=say(fleet, "one"), two=f'"{say(fleet, "two")}; kill -9 $PPID"'))
+    for number in range(12):  # one that comes before the dead one's lease lapsed leaves again
+        if "cannot be advanced" in fleet.cli("queue"):
+            break
+        until(lambda: _lapsed(fleet))
+        fleet.start(f"host-{number}", "--drain").wait(60)
+    assert "died 3 times" in fleet.cli("queue")
+    assert fleet.said().count("one") == 1
+    assert fleet.said().count("two") == 3
+
+
+def _lapsed(fleet):
+    """Tell whether the claim of the dead worker has lapsed, by asking the database's clock."""
+    import psycopg  # noqa: PLC0415
+
+    with psycopg.connect(fleet.url) as connection:
+        row = connection.execute(
+            "SELECT count(*) FROM absurd.r_default WHERE state = 'running' AND claim_expires_at > clock_timestamp()"
+        ).fetchone()
+    return row[0] == 0
+
+
+def test_cancel_ends_a_run_that_waits_in_the_queue(fleet):
+    fleet.submit("flow: never\nphases:\n  ship: {approve: 'Push?', run: 'true'}\n")
+    fleet.start("one", "--drain").wait(60)
+    fleet.cli("queue", "cancel", "never")
+    fleet.start("two", "--drain").wait(60)
+    assert fleet.status("never") == "cancelled"
+
+
+def test_a_program_of_the_workers_own_is_a_run_too(fleet):
+    (fleet.folder / "jobs.py").write_text(
+        "def count(run):\n"
+        f"    run.step('one', lambda: open({str(fleet.log)!r}, 'a').write('one\\n'))\n"
+        "    run.approve('more?')\n"
+        f"    run.step('two', lambda: open({str(fleet.log)!r}, 'a').write('two\\n'))\n"
+        "    run.complete()\n"
+    )
+    source = (
+        "import holdfast, sys\nfrom holdfast.worker.absurd import AbsurdEngine\n"
+        "from holdfast.worker.submit import submit_program\n"
+        "with holdfast.open(sys.argv[1]) as hf:\n"
+        "    submit_program(hf, 'count', 'jobs:count', AbsurdEngine(sys.argv[1]))\n"
+    )
+    subprocess.run([sys.executable, "-c", source, fleet.url], check=True)
+    fleet.start("one", "--functions", "jobs", "--drain").wait(60)
+    fleet.cli("approve", "count")
+    fleet.start("two", "--functions", "jobs", "--drain").wait(60)
+    assert fleet.said() == ["one", "two"]
+    assert fleet.status("count") == "completed"
+
+
+def test_a_store_of_one_machine_is_refused(tmp_path):
+    (tmp_path / "flow.yaml").write_text("flow: x\nphases: {one: 'true'}\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "holdfast", "submit", "flow.yaml"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "postgresql://" in done.stderr
