@@ -115,7 +115,7 @@ def test_completion_offers_commands_options_runs_and_checkpoints(hf, story):
     short = hf("log", "issue-42").out.split()[1]
     assert offered(hf, "show", short[:3]) == [short]
     assert offered(hf, "cat", "issue-42:s") == ["issue-42:src/main.py"]
-    assert offered(hf, "store", "") == ["migrate", "key"]
+    assert offered(hf, "store", "") == ["migrate", "role", "key"]
     assert offered(hf, "store", "key", "r") == ["remove"]
     assert offered(hf, "completion", "") == ["bash", "zsh", "fish"]
     assert "archived" in offered(hf, "mark", "good", "a")
