@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from holdfast.run_files import RunFiles
     from holdfast.runtime.agents import Agents
     from holdfast.runtime.budget import Budget
-    from holdfast.runtime.calls import Calls, OnUnknown
+    from holdfast.runtime.calls import Calls, OnInterrupt, OnUnknown
     from holdfast.runtime.context import Context
     from holdfast.runtime.gates import Gates
     from holdfast.runtime.graph import TaskGraph
@@ -177,6 +177,7 @@ class Run:
         timeout_s: float | None = None,
         effect: str | bool | None = None,
         on_unknown: OnUnknown | None = None,
+        on_interrupt: OnInterrupt | None = None,
         wrote_files: bool = False,
         store: Callable[[T], Any] | None = None,
         version: str = "",
@@ -198,6 +199,7 @@ class Run:
             timeout_s=timeout_s,
             effect=effect,
             on_unknown=on_unknown,
+            on_interrupt=on_interrupt,
             wrote_files=wrote_files,
             store=store,
             phase=self.host.current_phase,

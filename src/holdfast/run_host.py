@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from holdfast.model.runtime_sections import Reply
     from holdfast.run_recorder import Recorder, Services
     from holdfast.runtime.budget import Budget
-    from holdfast.runtime.calls import Calls
+    from holdfast.runtime.calls import Calls, OnInterrupt
     from holdfast.runtime.status import RunStatus
     from holdfast.runtime.waits import Waiting, Waits
 
@@ -423,6 +423,10 @@ class RunHost:
     def calls_under_way(self) -> dict[str, int]:
         """Return the calls whose work runs at this moment, each with its start."""
         return dict(self._calls.under_way) if self._calls is not None else {}
+
+    def policies_under_way(self) -> dict[str, OnInterrupt]:
+        """Return what is to become of half-written files, of the calls under way that say so."""
+        return dict(self._calls.policies) if self._calls is not None else {}
 
     @property
     def budget(self) -> Budget:

@@ -29,7 +29,7 @@ Will = Literal["kept", "runs", "again", "gates", "conditions", "goes_on", "faile
 
 _NOT_DECIDING = {
     "retries", "backoff", "timeout", "max_fixes", "approve", "artifacts", "summary", "writes", "needs", "gates", "fix",
-    "inputs",
+    "inputs", "on_interrupt",
 }  # fmt: skip
 _GATE_DECIDES = {"run", "env", "cwd"}
 _FLEETING = {"budget", "run"}

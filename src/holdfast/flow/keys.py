@@ -59,6 +59,7 @@ KEYS = {
     "backoff": "The pause before the first retry; it doubles with each.",
     "effect": "What it changes outside: recorded before it begins, and asked about if its end is not known.",
     "on_unknown": "What to do if it began and its end is not known.",
+    "on_interrupt": "What becomes of files that it had half written when its process was killed.",
     "destructive": "The operation before which a checkpoint is taken: git_push, deploy, ...",
     "approve": "A question to a person before it begins.",
     "artifacts": "Files that it makes, below the workspace; one that is missing is a failure, and if one is lost later "

@@ -190,6 +190,7 @@ class Work(Action, frozen=True):
     backoff: Pause = 1.0
     effect: Text | None = None
     on_unknown: Literal["retry", "skip", "ask"] | None = None
+    on_interrupt: Literal["keep", "roll_back", "ask"] | None = None
     destructive: Name | None = None
     approve: Approve | None = None
     artifacts: list[Text] = []

@@ -182,6 +182,7 @@ class Tasks:
             retry_on=retried,
             effect=definition.effect,
             on_unknown=definition.on_unknown,
+            on_interrupt=definition.on_interrupt,
             wrote_files=definition.writes and self._run.has_workspace,
         )
         return done if isinstance(done, dict) else {"result": done}  # of a skipped one, what the person gave

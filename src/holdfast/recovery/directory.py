@@ -9,6 +9,7 @@ import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.errors import IntegrityError, NotFound
+from holdfast.model.runtime_sections import Wait
 from holdfast.model.triggers import Trigger
 from holdfast.recovery.files import is_empty
 from holdfast.run_files import life_file, ownership_of, side_lock, stamped
@@ -59,7 +60,10 @@ class OpenDirectory:
         self._root = str(run.workspace.path)
         self._file = life_file(hf.store, run.id, self._root)
         self._side = side_lock(hf.store)
-        self.heartbeat = Heartbeat(self._file, run.id, self._root, calls=calls, lock=self._side.lock)
+        self.heartbeat = Heartbeat(
+            self._file, run.id, self._root, calls=calls, policies=run.host.policies_under_way, lock=self._side.lock
+        )
+        run.calls.told_policy = self.heartbeat.beat
 
     def life(self) -> Life | None:
         """Return the process that worked here last."""
@@ -146,7 +150,7 @@ class OpenDirectory:
         if not found.by_owner and not why:
             return
         interrupted = found.by_owner.get("interrupted", [])
-        is_rolled_back = bool(interrupted) and self._hf.settings.recovery.interrupted == "roll_back"
+        is_rolled_back = bool(interrupted) and self._policy(found, interrupted) == "roll_back"
         if interrupted:
             done = "rolled back" if is_rolled_back else "kept"
             what = found.ownership.interrupted
@@ -158,6 +162,19 @@ class OpenDirectory:
         if is_rolled_back:
             files = self._run.workspace
             files.restore(files.plan_of(found.last, found.last, Decisions(interrupted="roll_back"), found.ownership))
+
+    def _policy(self, found: Changes, interrupted: list[str]) -> str:
+        """Return what becomes of half-written files: as the calls say, or else the settings; a person may be asked."""
+        life = found.ownership.life
+        policy = life.policy if life is not None else None
+        if policy != "ask":
+            return policy or self._hf.settings.recovery.interrupted
+        assert life is not None
+        question = (
+            f"{life.interrupted} was interrupted and had changed {_named(interrupted)}: keep that, or roll it back?"
+        )
+        wait = Wait(id=f"interrupted:{life.last_ns}", kind="approval", question=question, options=("keep", "roll_back"))
+        return self._run.host.wait_for(wait).choice
 
     def _warn(self, text: str) -> None:
         _log.warning("run %s: %s", self._run.id, text)

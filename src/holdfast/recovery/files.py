@@ -43,8 +43,10 @@ def plan_files(
     taken, since the present ones are kept in the undo point.
     """
     decisions = request.decisions
+    said = ownership.life.policy if ownership.life is not None and not request.is_interrupted_asked else None
+    interrupted = said or request.interrupted
     if decisions is not None and decisions.interrupted == "ask":
-        decisions = msgspec.structs.replace(decisions, interrupted=request.interrupted)
+        decisions = msgspec.structs.replace(decisions, interrupted=interrupted)
     place = request.into if request.into is not None else workspace.root if workspace is not None else ""
     check_named(reader, checkpoint.root, request.paths, place, last=last.root if last is not None else None)
     if request.into is not None:
@@ -54,7 +56,7 @@ def plan_files(
         return _plan_anew(reader, workspace, checkpoint, request, decisions or Decisions())
     if decisions is None:
         edits: Literal["keep", "take"] = "take" if request.paths or last is None else "keep"
-        decisions = Decisions(edits=edits, interrupted=request.interrupted)
+        decisions = Decisions(edits=edits, interrupted=interrupted)
     return plan_restore(
         reader,
         workspace,

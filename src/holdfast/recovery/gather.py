@@ -64,6 +64,7 @@ def plan_recovery(hf: Holdfast, spec: str, options: PlanOptions, *, run: str | N
         git=git,
         decisions=asked.get("decisions"),
         interrupted=_checked_policy(asked.get("interrupted")) or hf.settings.recovery.interrupted,
+        is_interrupted_asked=asked.get("interrupted") is not None,
         unknown=_checked_unknown(asked.get("unknown")),
         into=os.path.abspath(os.fspath(into)) if into is not None else None,  # noqa: PTH100 - not there yet
         allow_outside_links=asked.get("allow_outside_links", False),

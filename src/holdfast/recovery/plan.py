@@ -72,6 +72,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     decisions: Decisions | None = None
     interrupted: Interrupted = "ask"
     """What becomes of files that an interrupted call had changed; undecided they are kept, and warned about."""
+    is_interrupted_asked: bool = False
+    """Whether that was asked for: otherwise the calls that were interrupted may say it."""
     unknown: dict[str, Treatment] = {}
     workspace: str | None = None
     into: str | None = None

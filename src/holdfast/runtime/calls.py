@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 OnUnknown = Literal["retry", "skip", "ask"]
+OnInterrupt = Literal["keep", "roll_back", "ask"]
 
 _LONGEST_NAME = 200
 _SETTLED = frozenset({"done", "skipped"})
@@ -83,6 +84,8 @@ class CallOptions(NamedTuple):
     timeout_s: float | None = None
     effect: str | None = None
     on_unknown: OnUnknown | None = None
+    on_interrupt: OnInterrupt | None = None
+    """What becomes of files that it has half written when its process is killed; by default the settings decide."""
     wrote_files: bool | None = False
     store: Callable[[Any], Any] | None = None
     """Makes of a result what is kept of it."""
@@ -167,6 +170,10 @@ class Calls:
         self._unstored: dict[str, Any] = {}
         self.under_way: dict[str, int] = {}
         """The calls whose work runs at this moment, each with its start in nanoseconds."""
+        self.policies: dict[str, OnInterrupt] = {}
+        """What is to become of half-written files of those that say so."""
+        self.told_policy: Callable[[], object] = _nothing
+        """Called when one of them begins: a process that is killed the next moment has said it."""
 
     def record(self, path: str) -> dict[str, Any] | None:
         """Return the newest record of a call as plain data, None if it was never begun."""
@@ -446,11 +453,15 @@ class Calls:
         """Let the code of a call know what it is."""
         token = _running.set(_Frame(call, number))
         self.under_way[call.path] = time.time_ns()
+        if call.options.on_interrupt is not None:
+            self.policies[call.path] = call.options.on_interrupt
+            self.told_policy()
         try:
             with _charging(call):
                 yield
         finally:
             self.under_way.pop(call.path, None)
+            self.policies.pop(call.path, None)
             _running.reset(token)
 
     def _settle_unknown(self, call: Call, event: str, last: CallRecord) -> Kept | Call:
@@ -612,4 +623,6 @@ def check_options(options: CallOptions) -> None:
     """Raise UsageError unless these can be followed."""
     if options.on_unknown not in (None, "retry", "skip", "ask"):
         raise UsageError(f"on_unknown={options.on_unknown!r}: use 'retry', 'skip' or 'ask'")
+    if options.on_interrupt not in (None, "keep", "roll_back", "ask"):
+        raise UsageError(f"on_interrupt={options.on_interrupt!r}: use 'keep', 'roll_back' or 'ask'")
     check_retry(options.retry, options.timeout_s)

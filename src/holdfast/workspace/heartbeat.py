@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -33,6 +33,8 @@ class Life(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     entered_ns: int
     calls: dict[str, int] = {}
     """The start of each call that was under way."""
+    policies: dict[str, Literal["keep", "roll_back", "ask"]] = {}
+    """What is to become of half-written files of those that say so."""
     has_ended: bool = False
     """Whether it left the run by itself: nothing was interrupted then."""
     last_ns: int = 0
@@ -47,6 +49,25 @@ class Life(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         """What was interrupted, for people: the calls under way, or the process."""
         return ", ".join(sorted(self.calls)) or "the run's process"
 
+    @property
+    def policy(self) -> Literal["keep", "roll_back", "ask"] | None:
+        """What is to become of files that were half written, None if no call says so.
+
+        Whose a file is among several calls nobody can tell: they are rolled back only if all want that.
+        """
+        wanted = {self._policy_of(call) for call in self.calls or self.policies}
+        if "ask" in wanted:
+            return "ask"
+        if wanted <= {None}:
+            return None
+        return "roll_back" if wanted == {"roll_back"} else "keep"
+
+    def _policy_of(self, call: str) -> Literal["keep", "roll_back", "ask"] | None:
+        """Return the policy of a call, or of the nearest around it."""
+        parts = call.split("/")
+        around = ("/".join(parts[:end]) for end in range(len(parts), 0, -1))
+        return next((self.policies[name] for name in around if name in self.policies), None)
+
 
 class Heartbeat:
     """Keeps the sign of life of this process while a run is open."""
@@ -58,6 +79,7 @@ class Heartbeat:
         directory: str,
         *,
         calls: Callable[[], Mapping[str, int]],
+        policies: Callable[[], Mapping[str, Any]] = dict,
         beat_s: float = BEAT_S,
         lock: Callable[[bytes], bytes] = bytes,
     ) -> None:
@@ -65,6 +87,7 @@ class Heartbeat:
         self._run = run
         self._directory = directory
         self._calls = calls
+        self._policies = policies
         self._beat_s = beat_s
         self._locked = lock
         self._over = threading.Event()
@@ -92,6 +115,7 @@ class Heartbeat:
             process=this_process(),
             entered_ns=self._entered_ns,
             calls=calls,
+            policies=dict(self._policies()),
             has_ended=has_ended,
         )
         with self._lock, suppress(OSError):
