@@ -11,10 +11,11 @@ import asyncio
 import contextvars
 import inspect
 import threading
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from concurrent import futures
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from holdfast import engine
 from holdfast.errors import StepTimeout, UsageError
@@ -23,29 +24,85 @@ from holdfast.runtime.calls import Call, Kept
 from holdfast.runtime.leaving import is_leaving
 from holdfast.runtime.patience import watch_for
 from holdfast.runtime.steps import bare, prepared, step_options
+from holdfast.runtime.waits import Pause, approval, signal_wait, time_wait
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+    from datetime import datetime
     from types import TracebackType
 
     from holdfast.engine import Holdfast
+    from holdfast.model.runtime_sections import Reply, Wait
     from holdfast.run import Run
     from holdfast.runtime.calls import Calls
+    from holdfast.runtime.waits import Steps
 
 T = TypeVar("T")
 
-# Not the loop's own threads: those are few, and calls that wait for people would take them all.
-_THREADS = ThreadPoolExecutor(max_workers=1000, thread_name_prefix="holdfast-aio")
-_HELD = frozenset({"settings", "store", "types", "enabled", "control"})
+_IDLE_S = 1.0
+
+
+class _Threads:
+    """Threads for calls that block: as many as there are calls, for one may wait for another; idle ones end.
+
+    Not the loop's own, which are few.
+    """
+
+    def __init__(self) -> None:
+        self._work: SimpleQueue[Callable[[], object]] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._idle = 0
+
+    def submit(self, call: Callable[[], T]) -> futures.Future[T]:
+        future: futures.Future[T] = futures.Future()
+
+        def work() -> None:
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(call())
+                except BaseException as error:  # noqa: BLE001 - handed to who awaits it
+                    future.set_exception(error)
+
+        with self._lock:
+            is_taken = self._idle > 0
+            self._idle -= is_taken
+            if is_taken:
+                self._work.put(work)
+        if not is_taken:
+            threading.Thread(target=self._run, args=(work,), name="holdfast-aio", daemon=True).start()
+        return future
+
+    def _run(self, work: Callable[[], object] | None) -> None:
+        while work is not None:
+            work()
+            work = None  # what it holds must not outlive it
+            with self._lock:
+                self._idle += 1
+            work = self._next()
+
+    def _next(self) -> Callable[[], object] | None:
+        try:
+            return self._work.get(timeout=_IDLE_S)
+        except Empty:
+            with self._lock:
+                if self._idle > 0:
+                    self._idle -= 1
+                    return None
+        return self._work.get()  # somebody counted on this thread meanwhile
+
+
+_THREADS = _Threads()
+_HELD = frozenset({"settings", "store", "types", "enabled"})
 _RUN_VALUES = frozenset({"id", "lock", "head", "last_checkpoint_at", "protection", "unprotected_since", "triggers"})
 _RUN_PARTS = frozenset(
     {"status", "waits", "calls", "phases", "agents", "context", "knowledge", "mailbox", "team", "subject", "budget",
      "gates"}
 )  # fmt: skip
 _RUN_MAKES = frozenset({"phase", "declare_phases", "graph", "machine", "destructive"})  # each returns a part or block
-_PARTS = "holdfast.runtime."
+_PARTS = ("holdfast.runtime.", "holdfast.control")
 AWAITED: dict[str, frozenset[str]] = {
     "Agents": frozenset({"call", "skip"}),
+    "Control": frozenset({"waiting", "answer", "signal", "pause", "unpause", "cancel", "raise_budget", "set_limits"}),
     "Phases": frozenset({"begin", "complete", "fail", "skip", "retry", "replan", "add_artifact"}),
     "Phase": frozenset({"call", "add_artifact"}),
     "StateMachine": frozenset({"to", "request", "advance", "reset"}),
@@ -68,7 +125,7 @@ async def settled(call: Callable[..., T], /, *args: Any, **named: Any) -> T:
     loop = asyncio.get_running_loop()
     context.run(watch_for, gone)
     context.run(call_home, loop)
-    task = loop.run_in_executor(_THREADS, partial(context.run, call, *args, **named))
+    task = asyncio.wrap_future(_THREADS.submit(partial(context.run, call, *args, **named)), loop=loop)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
@@ -102,7 +159,7 @@ class AsyncHoldfast:
     def __getattr__(self, name: str) -> Any:
         """Return a method of the synchronous class that is awaited, or one of its values."""
         found = getattr(self.sync, name)
-        return found if name in _HELD or not callable(found) else partial(settled, found)
+        return _for_asyncio(found) if name in _HELD or not callable(found) else partial(settled, found)
 
     async def __aenter__(self) -> Self:
         return self
@@ -225,6 +282,52 @@ class AsyncRun(_Block):
         done: T = await self._done(begun, step.work)
         return done
 
+    async def approve(
+        self,
+        question: str,
+        *,
+        options: Sequence[str] = ("approve", "reject"),
+        name: str | None = None,
+        until: datetime | None = None,
+        **details: Any,
+    ) -> Reply:
+        """Wait for a person's decision, as `Run.approve` does; no thread waits with it."""
+        return await self._waited(approval(question, options=options, name=name, until=until, **details))
+
+    async def wait_signal(self, name: str, *, until: datetime | None = None) -> Reply:
+        """Wait for a named signal, as `Run.wait_signal` does; no thread waits with it."""
+        return await self._waited(signal_wait(name, until=until))
+
+    async def sleep_until(
+        self, when: datetime, *, name: str | None = None, kind: Literal["time", "cooldown"] = "time"
+    ) -> Reply:
+        """Wait for a time, as `Run.sleep_until` does; no thread waits with it."""
+        return await self._waited(time_wait(when, name=name, kind=kind))
+
+    async def _waited(self, wait: Wait) -> Reply:
+        """Do what a wait does on threads, and sleep in its pauses on the loop, until its bell rings there."""
+        loop, rung = asyncio.get_running_loop(), asyncio.Event()
+
+        def ring() -> None:
+            with suppress(RuntimeError):  # the loop is closed: nobody waits there any more
+                loop.call_soon_threadsafe(rung.set)
+
+        steps = await settled(self.sync.host.wait_steps, wait)
+        try:
+            while True:
+                pause = await settled(_next_pause, steps)
+                if not isinstance(pause, Pause):
+                    return pause
+                rung.clear()
+                pause.bell.call(ring)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(pause.seconds):
+                        await rung.wait()
+                pause.bell.call(None)
+                pause.bell.take()
+        finally:
+            await settled(steps.close)
+
     async def _done(self, call: Call, work: Callable[[], Any]) -> Any:
         run, calls, options = self.sync, self.sync.calls, call.options
         started = run.monotonic()
@@ -288,6 +391,14 @@ class AsyncRun(_Block):
         if name in _RUN_PARTS:
             return _for_asyncio(found)
         return found if name in _RUN_VALUES or not callable(found) else partial(settled, found)
+
+
+def _next_pause(steps: Steps) -> Pause | Reply:
+    """Return the next pause of a wait, or its answer: StopIteration cannot leave a thread."""
+    try:
+        return next(steps)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
 
 
 async def _begun(calls: Calls, *given: Any, **named: Any) -> Kept | Call:

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from holdfast.capture.protection import OnFailure
     from holdfast.capture.redact import RedactionRules
     from holdfast.capture.strategy import Condition
+    from holdfast.capture.timer import Timers
     from holdfast.capture.tools import Tools
     from holdfast.capture.watch import Watch, WatchOptions
     from holdfast.errors import LeaseLost
@@ -243,6 +244,7 @@ class Holdfast(RecoveryFacade):
             self._watch_options,
             clock=self._clock,
             monotonic=self._monotonic,
+            timers=self._timers,
             housekeeper=worker,
             entry_check=lambda: self._entered(run),
             has_workspace=run.has_workspace,
@@ -416,6 +418,12 @@ class Holdfast(RecoveryFacade):
             ttl_s=self.settings.lease_s,
             lost=lost,
         )
+
+    @cached_property
+    def _timers(self) -> Timers:
+        from holdfast.capture.timer import Timers  # noqa: PLC0415 - loaded when it is used
+
+        return Timers(self._monotonic)
 
     @cached_property
     def _renewer(self) -> LeaseRenewer:

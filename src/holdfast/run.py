@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from holdfast.errors import UsageError
 from holdfast.journal.run_log import RunLog
-from holdfast.model.runtime_sections import LOG_TYPES, Wait
+from holdfast.model.runtime_sections import LOG_TYPES
 from holdfast.model.triggers import Trigger
 from holdfast.run_host import RunHost
 from holdfast.run_recorder import Recorder
 from holdfast.runtime.steps import prepared, step_options
+from holdfast.runtime.waits import approval, signal_wait, time_wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from holdfast.runtime.waits import Waiting, Waits
 
 T = TypeVar("T")
-_LONGEST_ID = 2_000
 
 
 class Run:
@@ -230,33 +230,17 @@ class Run:
         **details: Any,
     ) -> Reply:
         """Wait for a person's decision, over restarts; a rejection is an answer like any other."""
-        if not question or not options:
-            raise UsageError("approve() needs a question and at least one option")
-        wait = Wait(
-            id=name or f"approve:{question}"[:_LONGEST_ID],
-            kind="approval",
-            question=question,
-            options=tuple(options),
-            until=until,
-            details=details,
-        )
-        return self.host.wait_for(wait)
+        return self.host.wait_for(approval(question, options=options, name=name, until=until, **details))
 
     def wait_signal(self, name: str, *, until: datetime | None = None) -> Reply:
         """Wait for a named signal; `hf.signal(run, name, value)` sends it, also before it is waited for."""
-        details = {"signal": name}
-        return self.host.wait_for(
-            Wait(id=f"signal:{name}", kind="signal", question=f"signal {name}", until=until, details=details)
-        )
+        return self.host.wait_for(signal_wait(name, until=until))
 
     def sleep_until(
         self, when: datetime, *, name: str | None = None, kind: Literal["time", "cooldown"] = "time"
     ) -> Reply:
         """Wait for a time, over restarts; under the same name the time that was set first counts."""
-        if when.tzinfo is None:
-            raise UsageError(f"when={when!r}: give a time with its zone, such as datetime.now(UTC) + timedelta(...)")
-        name = name or f"time:{when.isoformat()}"
-        return self.host.wait_for(Wait(id=name, kind=kind, question=f"until {when}", until=when))
+        return self.host.wait_for(time_wait(when, name=name, kind=kind))
 
     @property
     def status(self) -> RunStatus:

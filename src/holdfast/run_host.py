@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.budget import Budget
     from holdfast.runtime.calls import Calls, OnInterrupt
     from holdfast.runtime.status import RunStatus
-    from holdfast.runtime.waits import Waiting, Waits
+    from holdfast.runtime.waits import Steps, Waiting, Waits
 
 L = TypeVar("L", bound="Live")
 _LOOK_EVERY_S = 0.25  # at boundaries, so that a run of many small steps does not read its inbox at each of them
@@ -182,6 +182,11 @@ class RunHost:
         """Wait for a person, a signal or a time; one that was answered in an earlier life returns at once."""
         self.check_open(f"{wait.question or wait.id!r} cannot be waited for")
         return self.waits.wait_for(wait)
+
+    def wait_steps(self, wait: Wait) -> Steps:
+        """Return the same wait as a generator, for who does not want a thread to wait."""
+        self.check_open(f"{wait.question or wait.id!r} cannot be waited for")
+        return self.waits.steps(wait)
 
     def is_waiting_for(self, wait: str) -> bool:
         """Tell whether something is waited for, in this life or since an earlier one."""

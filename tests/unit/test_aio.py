@@ -377,6 +377,7 @@ def test_phases_and_destructive_operations_are_entered_with_async_with(place):
 def test_what_is_awaited_of_a_part_is_there():
     parts = ("agents", "phases", "phase", "machine", "graph", "gates", "budget", "mailbox", "conflicts", "knowledge")
     modules = [importlib.import_module(f"holdfast.runtime.{name}") for name in (*parts, "context")]
+    modules.append(importlib.import_module("holdfast.control"))
     for kind, methods in AWAITED.items():
         part = next(found for module in modules if (found := getattr(module, kind, None)) is not None)
         assert all(callable(getattr(part, name)) for name in methods), kind

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from holdfast.capture.protection import OnFailure, UnprotectedWarning
 from holdfast.capture.signals import SignalGuard
 from holdfast.capture.strategy import Position
-from holdfast.capture.timer import Timer
+from holdfast.capture.timer import Timer, Timers
 from holdfast.capture.triggers import Event, known_operation
 from holdfast.errors import Conflict, RunCancelled, RunStopped, RunWaiting, SessionOver, Unprotected
 from holdfast.model.failure import failure_of
@@ -114,6 +114,7 @@ class Watch:
         *,
         clock: Callable[[], float],
         monotonic: Callable[[], float],
+        timers: Timers,
         housekeeper: Housekeeper | None = None,
         entry_check: Callable[[], EntryCheck] | None = None,
         stored: Callable[[CheckpointRecord], object] = lambda _record: None,
@@ -126,6 +127,7 @@ class Watch:
         self._options = options
         self._clock = clock
         self._monotonic = monotonic
+        self._timers = timers
         self._housekeeper = housekeeper
         self._has_workspace = has_workspace
         self._stored = stored
@@ -268,6 +270,7 @@ class Watch:
                 self._guard.install()
             if options.automatic:
                 self._timer = Timer(
+                    timers=self._timers,
                     interval_s=options.interval_s,
                     tick=self._tick,
                     deadline_s=options.deadline_s,

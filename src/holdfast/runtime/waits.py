@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -19,7 +19,7 @@ from holdfast.runtime.patience import at_most_s, is_given_up
 from holdfast.runtime.stopwatch import waiting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Generator, Sequence
     from contextlib import AbstractContextManager
 
     from holdfast.runtime.host import Host
@@ -27,11 +27,33 @@ if TYPE_CHECKING:
     from holdfast.runtime.status import RunStatus
     from holdfast.store.bell import Bell
 
+R = TypeVar("R")
 Waiting = Literal["block", "decide", "leave"]
 """Where it must wait: block; leave what a person has to decide, and wait for times and the end of a pause; leave."""
 _LONGEST_SLEEP_S = 60.0  # so that a ring that was lost, or a clock that was set, is noticed
+_LONGEST_ID = 2_000
 _WORTH_LEAVING_S = 60.0  # a run that leaves where it waits sits a shorter cool-down out
 _TRIGGERS = {"budget": Trigger.BUDGET_WARNING}
+
+
+class Pause(NamedTuple):
+    """How long to sleep before a wait looks again, and what ends the sleep early."""
+
+    bell: Bell
+    seconds: float
+
+
+Steps: TypeAlias = "Generator[Pause, None, Reply]"
+
+
+def _sit_out(steps: Generator[Pause, None, R]) -> R:
+    """Do what a wait does, and sleep in its pauses."""
+    while True:
+        try:
+            pause = next(steps)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        pause.bell.wait(at_most_s(pause.seconds))
 
 
 class Waits:
@@ -95,22 +117,27 @@ class Waits:
         return self._cancel is not None or any(item.kind == "cancel" for item in self._read(self.taken_in))
 
     def wait_for(self, wait: Wait) -> Reply:
-        """Wait; an answer from an earlier life of the run is returned at once."""
+        """Wait; an answer from an earlier process of the run is returned at once."""
+        with waiting(self._host.monotonic):
+            return _sit_out(self.steps(wait))
+
+    def steps(self, wait: Wait) -> Steps:
+        """Wait as a generator: between two of its pauses it works, and whoever drives it sleeps for them."""
         if wait.id in self._over:
             raise UsageError(f"{wait.id!r} was answered already in this run of the program: give each wait its own id")
         reply = self._answered.get(wait.id)
         if reply is None or wait.id in self._open:
-            with waiting(self._host.monotonic), self._idle():
-                reply = self._waited(wait)
+            with self._idle():
+                reply = yield from self._waited(wait)
         self._over.add(wait.id)
         return reply
 
-    def _waited(self, wait: Wait) -> Reply:
+    def _waited(self, wait: Wait) -> Steps:
         trigger = _TRIGGERS.get(wait.kind, Trigger.USER_APPROVAL)
         if wait.id not in self._answered:
             wait = self._begun(wait)
             self._host.save(trigger, f"waits: {wait.question or wait.id}")
-        reply = self._answer(wait)
+        reply = yield from self._answer(wait)
         with self._host.lock:
             self._open.pop(wait.id, None)
             self._answered[wait.id] = reply
@@ -136,13 +163,13 @@ class Waits:
                 self._status.set("paused" if wait.kind == "pause" else "waiting", wait.question)
         return wait
 
-    def _answer(self, wait: Wait) -> Reply:
+    def _answer(self, wait: Wait) -> Steps:
         """Return the answer when it is there; RunWaiting in a run that does not block."""
         with self._listen() as bell:
             while True:
                 self._take_all()
                 if wait.kind != "pause" or self._cancel is not None:
-                    self._follow()
+                    yield from self._follow()
                 with self._host.lock:
                     reply = self._reply(wait)
                 if reply is not None:
@@ -156,7 +183,7 @@ class Waits:
                 leaves = decides if self._blocks == "decide" else self._blocks == "leave"
                 if (leaves and not is_brief) or is_given_up():
                     raise RunWaiting(self._host.id, wait.id, wait.kind, wait.question)
-                bell.wait(at_most_s(min(max(0.0, left), _LONGEST_SLEEP_S)))
+                yield Pause(bell, min(max(0.0, left), _LONGEST_SLEEP_S))
 
     def _reply(self, wait: Wait) -> Reply | None:
         if wait.id in self._answered:
@@ -179,7 +206,8 @@ class Waits:
         self._followers.add(me)
         try:
             self._take_all()
-            self._follow()
+            with waiting(self._host.monotonic):
+                _sit_out(self._follow())
             for wait in list(self._open.values()):
                 if wait.kind == "pause":  # of an earlier life, or of another thread
                     self.wait_for(wait)
@@ -251,7 +279,7 @@ class Waits:
             del self._open[wait.id]
             self._answered[wait.id] = Reply(choice="raised", at=item.at, by=item.by, note=item.note)
 
-    def _follow(self) -> None:
+    def _follow(self) -> Generator[Pause, None, None]:
         """Do what somebody outside wants: pause until it is taken back, or end, in every thread that comes by."""
         if self._cancel is not None:
             by, note = self._cancel.by, self._cancel.note
@@ -261,7 +289,29 @@ class Waits:
         if item is None:
             return
         question = f"paused by {item.by or 'somebody'}" + (f": {item.note}" if item.note else "")
-        self.wait_for(Wait(id=f"pause:{item.number}", kind="pause", question=question))
+        yield from self.steps(Wait(id=f"pause:{item.number}", kind="pause", question=question))
+
+
+def approval(
+    question: str, *, options: Sequence[str], name: str | None, until: datetime | None, **details: Any
+) -> Wait:
+    """Return the wait for a person's decision."""
+    if not question or not options:
+        raise UsageError("approve() needs a question and at least one option")
+    named = name or f"approve:{question}"[:_LONGEST_ID]
+    return Wait(id=named, kind="approval", question=question, options=tuple(options), until=until, details=details)
+
+
+def signal_wait(name: str, *, until: datetime | None) -> Wait:
+    """Return the wait for a named signal."""
+    return Wait(id=f"signal:{name}", kind="signal", question=f"signal {name}", until=until, details={"signal": name})
+
+
+def time_wait(when: datetime, *, name: str | None, kind: Literal["time", "cooldown"]) -> Wait:
+    """Return the wait for a time."""
+    if when.tzinfo is None:
+        raise UsageError(f"when={when!r}: give a time with its zone, such as datetime.now(UTC) + timedelta(...)")
+    return Wait(id=name or f"time:{when.isoformat()}", kind=kind, question=f"until {when}", until=when)
 
 
 def is_raised(wait: Wait, item: Item) -> bool:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.store.api import StoreTraits
-from holdfast.store.bell import CountedBell
+from holdfast.store.bell import PolledBells
 from holdfast.store.files_disk import ChunkFiles, Disk, Lock, translated
 from holdfast.store.files_log import Change, Line, Witness, drop_change, make_line, make_witness, put_change
 from holdfast.store.files_rows import BY_LINE, STORE, UNKNOWN, Log, LogRows, integer, names_in, stamp, status_of
@@ -60,6 +60,7 @@ class FilesMedium:
         self._lock = Lock(self._folder / "lock", self.url, busy_timeout_s)
         self._rows = LogRows(self._folder, self._lock)
         self._tmp, self._wakes = self._folder / "tmp", self._folder / "wakes"
+        self._bells = PolledBells(self._wakes_of)
         self._chunks = ChunkFiles(self._folder / "chunks", self._tmp, self._disk)
         self._calls_lock = threading.RLock()
         self._depth = 0
@@ -154,14 +155,12 @@ class FilesMedium:
 
     def listen(self, run: str) -> Bell:
         """Return what sees the run's file of wakes grow from now on."""
-        path = self._wakes / run_name(run)
+        return self._bells.bell(run)
 
-        def count() -> int:
-            with self._calls():
-                status = status_of(path)
-                return status.st_size if status else 0
-
-        return CountedBell(count)
+    def _wakes_of(self, runs: Collection[str]) -> dict[str, int]:
+        with self._calls():
+            found = {run: status_of(self._wakes / run_name(run)) for run in runs}
+        return {run: status.st_size for run, status in found.items() if status}
 
     def migrate(self) -> list[int]:
         """Do nothing: every line says its format, and there is one so far."""

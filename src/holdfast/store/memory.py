@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import UsageError
 from holdfast.store.api import StoreTraits
-from holdfast.store.bell import SharedCounter
+from holdfast.store.bell import Bells
 from holdfast.store.medium import Batch, MediumSizes, StaleError, apply_in
 from holdfast.store.store import Store
 from holdfast.store.tables import CHECKPOINT, RECORD, RUN, TABLES, Table
@@ -229,7 +229,7 @@ class MemoryMedium:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._tables = MemoryTables()
-        self._wakes = SharedCounter()
+        self._wakes = Bells()
         self._closed = False
 
     @contextmanager

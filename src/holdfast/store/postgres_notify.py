@@ -18,20 +18,17 @@ from blake3 import blake3
 from psycopg.sql import SQL, Identifier
 
 from holdfast.errors import HoldfastError, UsageError
-from holdfast.store.bell import ClosingBell
+from holdfast.store.bell import EVERYBODY, Bells
 from holdfast.store.named_sql import queries
 from holdfast.store.postgres_errors import can_be_repeated, is_refused_for_good, translated
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from holdfast.store.bell import Bell
     from holdfast.store.postgres_pool import Connections, Settings, TimedConnection
 
 _EVERY_S = 0.05
 _RECONNECT_S = 0.1
 _MOST_NAMES = 200  # of 33 characters: a payload has less than 8,000
-_EVERYBODY = "*"
 _Q = queries("postgres.sql")
 
 
@@ -83,7 +80,7 @@ class WakeSender:
 
     def _send(self, names: set[str]) -> None:
         """Send wakes; what could not be sent goes with the next one."""
-        payload = " ".join(sorted(names)) if len(names) <= _MOST_NAMES else _EVERYBODY
+        payload = " ".join(sorted(names)) if len(names) <= _MOST_NAMES else EVERYBODY
         values = {"channel": self._channel, "payload": payload}
         try:
             self._connections.call(lambda connection: connection.execute(_Q["notify"], values))
@@ -113,15 +110,14 @@ class WakeSender:
             self._send_late()
 
 
-class RunListener:
+class RunListener(Bells):
     """One connection that listens for every run that somebody in this process waits for."""
 
     def __init__(self, settings: Settings, url: str, channel: str) -> None:
+        super().__init__()
         self._settings = settings
         self._url = url
         self._channel = channel
-        self._lock = threading.Lock()
-        self._waiters: dict[str, set[_Waiter]] = {}
         self._thread: threading.Thread | None = None
         self._stop: socket.socket | None = None
         self._process = os.getpid()
@@ -130,12 +126,11 @@ class RunListener:
 
     def listen(self, run: str) -> Bell:
         """Return what is woken with a run from now on; the server has confirmed that it listens."""
-        waiter = _Waiter(self, _name_of(run))
         with self._lock:
             if self._is_closed:
                 raise UsageError(f"store {self._url} is closed; open it again")
             if self._process != os.getpid():  # neither the thread nor its socket crossed the fork
-                self._process, self._thread, self._stop, self._waiters = os.getpid(), None, None, {}
+                self._process, self._thread, self._stop, self._by_name = os.getpid(), None, None, {}
             if self._thread is None or not self._thread.is_alive():
                 with translated(self._url):
                     connection = self._connected()
@@ -145,16 +140,7 @@ class RunListener:
                     target=self._run, args=(connection, stopped), name="holdfast-listen", daemon=True
                 )
                 self._thread.start()
-            self._waiters.setdefault(waiter.name, set()).add(waiter)
-        return waiter
-
-    def forget(self, waiter: _Waiter) -> None:
-        """Take a waiter out."""
-        with self._lock:
-            waiters = self._waiters.get(waiter.name, set())
-            waiters.discard(waiter)
-            if not waiters:
-                self._waiters.pop(waiter.name, None)
+            return self.bell(_name_of(run))
 
     def check(self) -> None:
         """Raise if the server refuses to let this process listen any longer."""
@@ -190,7 +176,7 @@ class RunListener:
                 try:
                     if current is None:
                         current = self._connected()
-                        self._wake([_EVERYBODY])
+                        self.ring(EVERYBODY)
                     if not self._hear(current, stopped):
                         return
                 except psycopg.Error as error:
@@ -199,7 +185,7 @@ class RunListener:
                         current = None
                     elif not can_be_repeated(error) or is_refused_for_good(error):
                         self._error = error
-                        self._wake([_EVERYBODY])
+                        self.ring(EVERYBODY)
                         return
                     if _is_readable(stopped, _RECONNECT_S):
                         return
@@ -215,39 +201,11 @@ class RunListener:
             selector.register(stopped, selectors.EVENT_READ)
             while True:
                 while notice := connection.pgconn.notifies():
-                    self._wake(notice.extra.decode().split())
+                    self.ring(*notice.extra.decode().split())
                 ready = [key.fileobj for key, _ in selector.select()]
                 if stopped in ready:
                     return False
                 connection.pgconn.consume_input()
-
-    def _wake(self, names: Collection[str]) -> None:
-        with self._lock:
-            chosen = self._waiters if _EVERYBODY in names else names
-            for name in chosen:
-                for waiter in self._waiters.get(name, ()):
-                    waiter.woken.set()
-
-
-class _Waiter(ClosingBell):
-    """What one who waits for a run holds."""
-
-    def __init__(self, listener: RunListener, name: str) -> None:
-        self._listener = listener
-        self.name = name
-        self.woken = threading.Event()
-
-    def wait(self, timeout_s: float) -> bool:
-        """Return True once the run was woken, or may have been; False when the time is over."""
-        if not self.woken.wait(timeout_s):
-            return False
-        self.woken.clear()
-        self._listener.check()
-        return True
-
-    def close(self) -> None:
-        """Stop listening."""
-        self._listener.forget(self)
 
 
 def _is_readable(end: socket.socket, timeout_s: float) -> bool:

@@ -6,6 +6,7 @@ connection that met an I/O error is thrown away: what the operating system holds
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import threading
@@ -22,7 +23,7 @@ import apsw
 from holdfast.encode.chunks import Chunk
 from holdfast.errors import StoreCorrupt, StoreError, StoreUnavailable, UsageError
 from holdfast.store.api import StoreTraits
-from holdfast.store.bell import CountedBell
+from holdfast.store.bell import PolledBells
 from holdfast.store.heads import Heads
 from holdfast.store.medium import Batch, MediumSizes, StaleError
 from holdfast.store.sqlite_file import (
@@ -117,6 +118,8 @@ class SQLiteMedium:
         # With durability="process" a power cut may take commits that were witnessed, and that would be no damage.
         self.heads = Heads(self.own_paths[-1], is_written=durability == "power" and not read_only)
         self._reads = _Connection(self)
+        self._bells = PolledBells(self._wakes, has_moved=self._has_moved, look_every_s=0.05)
+        self._version: int | None = None
         self._writes = _Connection(self)
         self._applied: list[int] = []
         self._closed = False
@@ -308,13 +311,22 @@ class SQLiteMedium:
 
     def listen(self, run: str) -> Bell:
         """Return what wakes when the run is woken from now on."""
+        return self._bells.bell(run)
 
-        def times() -> int:
-            with translated(self.url), self._reads.use() as connection:
-                rows = connection.execute("SELECT CAST(times AS INTEGER) FROM wake WHERE run = ?", (run,)).fetchall()
-            return int(rows[0][0] or 0) if rows else 0
+    def _has_moved(self) -> bool:
+        """Tell whether anybody has committed since this was last asked: a look at shared memory, no read."""
+        with translated(self.url), self._reads.use() as connection:
+            version = int(connection.execute("PRAGMA data_version").fetchall()[0][0] or 0)
+        before, self._version = self._version, version
+        return before != version
 
-        return CountedBell(times)
+    def _wakes(self, runs: Collection[str]) -> dict[str, int]:
+        with translated(self.url), self._reads.use() as connection:
+            found = connection.execute(
+                "SELECT run, CAST(times AS INTEGER) FROM wake WHERE run IN (SELECT value FROM json_each(?))",
+                (json.dumps(list(runs)),),
+            ).fetchall()
+        return {str(run): int(times or 0) for run, times in found}
 
     def migrate(self) -> list[int]:
         """Return the versions that opening the file has applied."""

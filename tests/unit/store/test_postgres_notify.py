@@ -62,7 +62,7 @@ def test_any_number_of_waiting_runs_share_one_connection(database, medium):
         one.close()
         one.close()
     assert connections(database) == before + 1
-    assert medium._listener._waiters == {}
+    assert medium._listener._by_name == {}
 
 
 def test_a_wake_between_listening_and_waiting_is_not_missed(database, medium):

@@ -118,11 +118,12 @@ class _Guarded:
 
     def carry_out(self) -> None:
         """Run the command as one call of the run; CommandFailed if it failed."""
-        from holdfast.capture.timer import Timer  # noqa: PLC0415
+        from holdfast.capture.timer import Timer, Timers  # noqa: PLC0415
         from holdfast.cli.shims import Shims  # noqa: PLC0415
         from holdfast.model.triggers import Trigger  # noqa: PLC0415
 
         timer = Timer(
+            timers=Timers(),
             interval_s=self._every_s,
             tick=lambda: self._capture(Trigger.TIME_INTERVAL, f"every {self._every_s:g} s"),
         )
