@@ -295,7 +295,8 @@ class Run:
         """What the run is about and has learned."""
         from holdfast.runtime.context import Context  # noqa: PLC0415
 
-        return self.host.part("context", lambda: Context(self.host, root=self.host.root))
+        host = self.host
+        return host.part("context", lambda: Context(host, root=host.root, session=host.new_id("session")))
 
     @property
     def knowledge(self) -> Knowledge:

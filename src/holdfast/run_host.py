@@ -94,6 +94,10 @@ class RunHost:
         """Return seconds by a clock that never jumps."""
         return self._services.monotonic()
 
+    def new_id(self, what: str) -> str:
+        """Return a name that nothing else has."""
+        return f"{what}-{self._services.entropy(8).hex()}"
+
     def save(
         self,
         trigger: Trigger,

@@ -131,7 +131,7 @@ def test_an_unknown_checkpoint_gives_a_result_that_says_so(hf):
 
 
 def test_a_damaged_checkpoint_gives_a_result_that_says_so(hf, place):
-    """Proves A12, X3: failed integrity touches nothing."""
+    """Proves A2, A12, X3: failed integrity touches nothing, but that it was found is written down."""
     run = hf.run("r")
     first = run.checkpoint(state={"n": 1})
     run.checkpoint(state={"n": 2})
@@ -144,6 +144,9 @@ def test_a_damaged_checkpoint_gives_a_result_that_says_so(hf, place):
         assert "state" in result.errors[0]
     with pytest.raises(IntegrityError):
         hf.plan(first.id)
+    assert hf.get(first.id).status == "corrupted"
+    assert first.id not in [point.checkpoint for point in hf.recovery_points("r") if point.can_resume]
+    hf.mark(first.id, status="valid")
     assert contents(hf) == before
 
 

@@ -254,6 +254,20 @@ def test_the_context_is_kept_in_full(tmp_path):
     assert decision.made_at.tzinfo is not None
 
 
+def test_a_context_has_a_session_that_nobody_set_and_that_stays_over_restarts(tmp_path):
+    """Proves A5."""
+    with holdfast.open(tmp_path / "s", settings=holdfast.Settings()) as hf:
+        for _ in range(2):
+            with hf.run("r") as run:
+                run.context.set(project="shop")
+        with hf.run("other") as run:
+            run.context.set(project="shop")
+        sessions = [one.section("context").session for one in hf.checkpoints("r") if "context" in one.sections]
+        assert len(set(sessions)) == 1
+        assert sessions[0]
+        assert hf.latest("other").section("context").session != sessions[0]
+
+
 def test_files_and_the_position_of_git_are_captured_with_contents(waiting):
     """Proves A6: created, modified and deleted, size, time and checksum; branch, commit, dirty, staged, unstaged."""
     repo = waiting.folder / "repo"
@@ -446,7 +460,8 @@ def test_an_unknown_a_damaged_and_a_blocked_checkpoint_are_refused_and_nothing_i
         damaged = hf.recover(head)
         assert not damaged.success
         assert "section 'agents'" in damaged.errors[0]
-        assert hf.latest(RUN).id == head
+        assert hf.get(head).status == "corrupted"  # what was found is written down, the run stands where it stood
+        assert [one.head for one in hf.runs()] == [head]
 
 
 def test_a_dry_run_says_what_would_be_and_changes_nothing(failed):

@@ -13,7 +13,7 @@ from holdfast.errors import UsageError
 from holdfast.model.sections import Failure, Phases, PhaseState
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from holdfast.model.sections import Artifact
@@ -77,6 +77,37 @@ def failed(book: Phases, name: str, now: datetime, error: str, *, code: str | No
 def left(book: Phases) -> list[str]:
     """Return the phases that are still to be done, in their order."""
     return [name for name in book.order if book.phases.get(name, PhaseState()).status not in SETTLED]
+
+
+def renamed(book: Phases, names: Mapping[str, str]) -> Phases:
+    """Give phases other names: what they did, their replans and their limits stay theirs."""
+    if not names:
+        return book
+
+    def of(one: Mapping[str, Any]) -> dict[str, Any]:
+        return {names.get(name, name): value for name, value in one.items()}
+
+    return msgspec.structs.replace(
+        book,
+        current=names.get(book.current, book.current) if book.current is not None else None,
+        order=[names.get(name, name) for name in book.order],
+        phases=of(book.phases),
+        replans=[msgspec.structs.replace(one, phase=names.get(one.phase, one.phase)) for one in book.replans],
+        limits=of(book.limits),
+        metadata={**book.metadata, _ENTERED: of(book.metadata.get(_ENTERED, {}))},
+    )
+
+
+def number_of(book: Phases, name: str) -> int:
+    """Return a phase's number: the one that its heading has, or its place in the plan."""
+    digits = name.partition("-")[0]
+    return int(digits) if digits.isascii() and digits.isdigit() else book.order.index(name) + 1
+
+
+def due_before(book: Phases, name: str) -> list[str]:
+    """Return the phases that come before this one in the plan and are still to be done."""
+    place = book.order.index(name) if name in book.order else len(book.order)
+    return [one for one in left(book) if one in book.order[:place]]
 
 
 def saved_s(book: Phases) -> float:

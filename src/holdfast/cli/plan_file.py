@@ -32,6 +32,16 @@ def run_of(path: Path, root: Path) -> str:
     return plan_run_id(path.absolute(), root=root)
 
 
+def renamed(old: list[str], new: list[str]) -> dict[str, str]:
+    """Return which phase of a plan that was changed is which of before: a phase is its number, whatever its title."""
+    by_number = {number: name for name in new if (number := _split(name)[0])}
+    return {
+        name: by_number[number]
+        for name in old
+        if name not in new and (number := _split(name)[0]) in by_number and by_number[number] not in old
+    }
+
+
 def phase_named(name: str, order: list[str], known: list[str]) -> str:
     """Return the phase that a person means: by name, by number, or by how it begins if that is one only."""
     names = list(dict.fromkeys([*order, *known]))

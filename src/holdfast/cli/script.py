@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 from contextlib import ExitStack, contextmanager
@@ -65,6 +66,22 @@ def meant_run(session: Session, arguments: Namespace, *, or_only: bool = False) 
                 "no run was begun here: `holdfast begin PLAN.md` begins one, or name it with --run RUN"
             ) from None
     return session.run_id(named)
+
+
+def own_run(session: Session, run: str, file: str | Path, project: str | None, *, is_other: bool = False) -> str:
+    """Return a run's name, or another one if it belongs to another project in the same store, or is another's.
+
+    A store inside this project is its own, also when both were moved.
+    """
+    from holdfast.cli.place import local_path  # noqa: PLC0415
+
+    root = session.root.resolve()
+    store = local_path(session.place.url)
+    is_ours = store is not None and store.resolve().is_relative_to(root)
+    if not is_other and (is_ours or project in (None, str(root))):
+        return run
+    place = Path(os.path.relpath(file, session.root)).as_posix()
+    return f"{run}-{hashlib.sha256(f'{root}/{place}'.encode()).hexdigest()[:8]}"
 
 
 def book_of(checkpoint: Checkpoint | None) -> Phases:

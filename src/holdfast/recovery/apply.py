@@ -17,6 +17,7 @@ from holdfast.capture.writer import RecordDraft
 from holdfast.encode.chunks import ChunkReader
 from holdfast.errors import (
     CaptureFailed,
+    ChunkCorrupt,
     HoldfastError,
     IntegrityError,
     NotFound,
@@ -83,6 +84,7 @@ def recover(
     try:
         ready = _ready(hf, plan, asked, is_shown_only=dry_run or replay)
     except (NotFound, IntegrityError) as error:
+        _mark_damaged(hf, error)
         return RecoveryResult(success=False, run=run.id if run is not None else "", errors=(str(error),))
     if isinstance(ready, RecoveryResult):
         return ready
@@ -96,6 +98,7 @@ def recover(
     try:
         record = checked(hf, plan)
     except (NotFound, IntegrityError, RecoveryError) as error:
+        _mark_damaged(hf, error)
         return _refused(plan, str(error))
     if plan.blockers:
         return _refused(plan, *plan.blockers)
@@ -103,6 +106,14 @@ def recover(
         enforce(plan.run, plan.checkpoint, plan.findings)
     with handle_for(hf, plan, run, workspace_options) as handle, handle.lock:
         return Recovery(hf, handle, plan, record, workspace_options, progress).carry_out()
+
+
+def _mark_damaged(hf: Holdfast, error: HoldfastError) -> None:
+    """Let lists show that a checkpoint is damaged; a store that cannot be written stays as it is."""
+    checkpoint = getattr(error, "checkpoint", None)
+    if isinstance(error, IntegrityError) and isinstance(checkpoint, str):
+        with suppress(HoldfastError):
+            hf.mark(checkpoint, status="corrupted")
 
 
 def _ready(
@@ -156,9 +167,7 @@ def checked(hf: Holdfast, plan: RecoveryPlan) -> CheckpointRecord:
     envelope = msgspec.structs.replace(record.envelope, sections=values)
     faults = faults_in(hf.store, msgspec.structs.replace(record, envelope=envelope))
     if faults:
-        raise IntegrityError(
-            f"checkpoint {plan.checkpoint} is damaged: section {faults[0].section}, {faults[0].detail}"
-        )
+        raise ChunkCorrupt(faults[0].detail, faults[0].chunk or "", plan.checkpoint, faults[0].section)
     return record
 
 

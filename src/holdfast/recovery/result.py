@@ -54,6 +54,14 @@ class RecoveryResult:
             return {}
         return {name: self.checkpoint.section(name) for name in self.restored_sections if name != WORKSPACE}
 
+    @property
+    def restored_state(self) -> str | None:
+        """The workflow's state from here on; of a dry run, the one that it would have."""
+        if self.plan is not None and self.checkpoint is None:
+            return self.plan.request.reset_to or self.plan.state
+        workflow = self.state.get("workflow")
+        return None if workflow is None else str(workflow.current_state)
+
     def __str__(self) -> str:
         return "\n".join(self.lines())
 

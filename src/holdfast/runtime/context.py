@@ -33,10 +33,17 @@ class Context:
 
     gives_typed = True
 
-    def __init__(self, host: Host | None = None, *, root: str | os.PathLike[str] | None = None, **about: Any) -> None:
+    def __init__(
+        self,
+        host: Host | None = None,
+        *,
+        root: str | os.PathLike[str] | None = None,
+        session: str | None = None,
+        **about: Any,
+    ) -> None:
         self._host: Host = host or Alone()
         self._root = None if root is None else Path(root)
-        self._section = ContextSection()
+        self._section = ContextSection(session=session)
         self.changes = 0
         if about:
             self.set(**about)

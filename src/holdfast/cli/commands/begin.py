@@ -7,6 +7,7 @@ without one, the run is resumed.
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ import msgspec
 from holdfast.cli import phase_book, script
 from holdfast.cli.errors import Declined
 from holdfast.cli.output import Paint
-from holdfast.cli.plan_file import read_plan, run_of
+from holdfast.cli.plan_file import read_plan, renamed, run_of
 from holdfast.cli.times import age, duration, number
 from holdfast.documents import plain
 from holdfast.model.sections import Phases, PhaseState
@@ -33,6 +34,7 @@ _CHOICES = (
     ("skip", "go on without it"),
     ("abort", "stop here, and change nothing"),
 )
+_PROJECT = "project"
 _SIGNS = {
     "completed": ("done", "green"),
     "skipped": ("skipped", "dim"),
@@ -58,7 +60,7 @@ def execute(arguments: Namespace, session: Session) -> int:
     out = session.out
     plan = Path(arguments.plan)
     phases = read_plan(plan)
-    name = arguments.run or run_of(plan, session.root)
+    name = arguments.run or _own_run(plan, session)
     workspace = None if arguments.workspace is None else arguments.workspace or str(session.root)
     run = script.open_run(session, name, workspace=workspace)
     head = run.head
@@ -76,6 +78,13 @@ def execute(arguments: Namespace, session: Session) -> int:
     out.line(name)
     _tell(book, name, is_new=is_new, session=session)
     return 0
+
+
+def _own_run(plan: Path, session: Session) -> str:
+    """Return the run of a plan; another one where that is a run of another project in the same store."""
+    name = run_of(plan, session.root)
+    head = session.hf.latest(name) if session.place.is_there else None
+    return name if head is None else script.own_run(session, name, plan, script.book_of(head).metadata.get(_PROJECT))
 
 
 def _wants_fresh(head: Checkpoint, arguments: Namespace, session: Session) -> bool:
@@ -114,6 +123,7 @@ def _begun(
 ) -> Phases:
     """Return the phases as the plan has them now; saved if that is new."""
     old = Phases() if is_new else script.book_of(run.head)
+    old = phase_book.renamed(old, renamed(list(old.phases), list(phases)))
     labels = {name: PhaseState(label=title) for name, title in phases.items()}
     limits = old.limits
     if arguments.replans is not None:
@@ -124,7 +134,15 @@ def _begun(
         old,
         plan=str(plan),
         order=[*order, *(name for name in kept if name not in order)],
-        phases={**labels, **{name: state for name, state in old.phases.items() if name in labels or name in kept}},
+        phases={
+            **labels,
+            **{
+                name: msgspec.structs.replace(state, label=phases.get(name, state.label))
+                for name, state in old.phases.items()
+                if name in labels or name in kept
+            },
+        },
+        metadata={**old.metadata, _PROJECT: str(session.root.resolve())},
         limits=limits,
     )
     if arguments.workspace is not None:
@@ -167,6 +185,9 @@ def status_document(book: Phases) -> dict[str, Any]:
         "next": left[0] if left else None,
         "left": left,
         "done": [name for name in book.order if name not in left],
+        "current_phase": phase_book.number_of(book, left[0]) if left else None,
+        "completed_phases": [phase_book.number_of(book, name) for name in book.order if name not in left],
+        "replan_count": dict(Counter(str(phase_book.number_of(book, one.phase)) for one in book.replans)),
         "saved_s": phase_book.saved_s(book),
         "phases": {name: plain(book.phases.get(name, PhaseState())) for name in book.order},
         "replans": [plain(one) for one in book.replans],

@@ -73,6 +73,7 @@ def _start(run: Run, name: str, arguments: Namespace, session: Session) -> int: 
         phase=name,
         note="phase started",
     )
+    _say_order(book, name, session)
     attempt = book.phases[name].attempt
     _say(
         run, book, name, f"{name} {'goes on' if state.status == 'running' else 'begins'} (attempt {attempt}).", session
@@ -83,6 +84,10 @@ def _start(run: Run, name: str, arguments: Namespace, session: Session) -> int: 
 def _done(run: Run, name: str, arguments: Namespace, session: Session) -> int:
     from holdfast.runtime.artifacts import artifact_of  # noqa: PLC0415 - only with artifacts
 
+    known = script.book_of(run.head)
+    if not known.phases.get(name, PhaseState()).attempt:
+        session.out.warn(f"{name} was never started, so how long it took is not known: `holdfast phase start {name}`")
+    _say_order(known, name, session)
     artifacts = [artifact_of(os.path.normpath(Path.cwd() / file), root=session.root) for file in arguments.artifact]
     book = script.change(
         run,
@@ -141,6 +146,14 @@ def _retry(run: Run, name: str, arguments: Namespace, session: Session) -> int:
         book = run.phases.snapshot()
     _say(run, book, name, f"{name} is due again.", session)
     return 0
+
+
+def _say_order(book: Phases, name: str, session: Session) -> None:
+    before = phase_book.due_before(book, name)
+    if before:
+        session.out.warn(
+            f"{', '.join(before)} {'is' if len(before) == 1 else 'are'} not done, and before it in the plan"
+        )
 
 
 def _say(run: Run, book: Phases, name: str, text: str, session: Session) -> None:

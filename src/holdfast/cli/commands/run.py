@@ -8,7 +8,6 @@ With --json, each event is one line.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import shlex
@@ -129,17 +128,11 @@ def execute(arguments: Namespace, session: Session) -> int:
 
 def _own_run(session: Session, run: str, file: str) -> str:
     """Return a run's name, or another one if that belongs to another flow file, or to another project in this store."""
-    from holdfast.cli.place import local_path  # noqa: PLC0415
+    from holdfast.cli import script  # noqa: PLC0415
     from holdfast.flow.runner import origin_of  # noqa: PLC0415
 
-    root = session.root.resolve()
-    store = local_path(session.place.url)
-    is_ours = store is not None and store.resolve().is_relative_to(root)  # also when the project was moved
-    known = origin_of(session.open(), run)
-    project, path = known if known is not None else (None, None)
-    if path in (None, file) and (is_ours or project in (None, str(root))):
-        return run
-    return f"{run}-{hashlib.sha256(f'{root}/{file}'.encode()).hexdigest()[:8]}"
+    project, path = origin_of(session.open(), run) or (None, None)
+    return script.own_run(session, run, session.root / file, project, is_other=path not in (None, file))
 
 
 def _tell_changes(flow: Flow, run: str, params: dict[str, Any], root: Path, session: Session) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from holdfast.cli import script
 from holdfast.cli.commands.checkpoint import read_sections
@@ -26,6 +28,16 @@ def configure(parser: CommandParser) -> None:
         default=[],
         help="any other section, likewise; may be repeated",
     )
+    parser.add_argument(
+        "--path", metavar="NAME=PATH", action="append", default=[], help="where artifacts lie; may be repeated"
+    )
+    parser.add_argument(
+        "--note",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="context metadata, JSON or text; may be repeated",
+    )
     parser.add_argument("--label", metavar="NAME", help="a name for this checkpoint")
     parser.add_argument("--reason", metavar="TEXT", default="", help="why, in words")
     script.add_run_option(parser)
@@ -33,12 +45,34 @@ def configure(parser: CommandParser) -> None:
 
 def execute(arguments: Namespace, session: Session) -> int:
     """Save it."""
-    values = read_sections(arguments.state, arguments.section)
+    notes = {name: _read(value) for name, value in map(_pair, arguments.note)}
+    paths = dict(map(_pair, arguments.path))
+    has_sections = arguments.state is not None or arguments.section
+    values = read_sections(arguments.state, arguments.section) if has_sections or not (notes or paths) else {}
     run = script.open_run(session, script.meant_run(session, arguments))
     with script.held(run):
+        if paths:
+            notes["artifact_paths"] = {**run.context.metadata.get("artifact_paths", {}), **paths}
+        if notes:
+            run.context.note(**notes)
         taken = run.checkpoint(reason=arguments.reason, label=arguments.label, sections=values)
     if not taken.saved:
         raise UsageError("checkpointing is disabled in the settings (enabled: false), so nothing was saved")
     session.out.document(checkpoint_document(taken))
     session.out.note(f"Saved as {taken.run}@{taken.seq}.")
     return 0
+
+
+def _pair(given: str) -> tuple[str, str]:
+    name, is_pair, value = given.partition("=")
+    if not name or not is_pair:
+        raise UsageError(f"{given!r}: give NAME=VALUE")
+    return name, value
+
+
+def _read(value: str) -> Any:
+    """Return a value as JSON, or as the text that it is."""
+    try:
+        return msgspec.json.decode(value)
+    except (msgspec.MsgspecError, RecursionError):
+        return value

@@ -51,10 +51,13 @@ def execute(arguments: Namespace, session: Session) -> int:
         "head": checkpoint_document(head),
     }
     document["waits"] = [plain(wait) for wait in waits]
+    work = _work(head)
+    document |= work
     if book.order or book.phases:
         document |= status_document(book)
     out.document(document)
     _facts(head, session, moving=moving)
+    _work_facts(work, session)
     for wait in waits:
         out.fact("waits for", Paint(wait.kind, "yellow"), f" {wait.id}: {wait.question}")
         if wait.options:
@@ -80,6 +83,44 @@ def _facts(head: Checkpoint, session: Session, *, moving: bool) -> None:
         out.fact("used", ", ".join(f"{name} {amount:g}" for name, amount in summary.budget_used.items()))
     if not head.recovery.can_resume:
         out.fact("blocked", Paint("; ".join(head.recovery.blockers), "red"))
+
+
+def _work(head: Checkpoint) -> dict[str, Any]:
+    """Return what the run is at besides its phases: batch and tasks, messages, conflicts, context."""
+    told: dict[str, Any] = {}
+    if "graph" in head.sections:
+        graph = head.section("graph")
+        under_way = [name for name, node in graph.tasks.items() if node.status == "running"]
+        pending = [name for name, node in graph.tasks.items() if node.status == "pending"]
+        told["batch"] = {
+            "graph": graph.id,
+            "current": graph.current_batch,
+            "completed": graph.completed_batches,
+            "running": under_way,
+            "pending": pending,
+        }
+    if "messages" in head.sections:
+        messages = head.section("messages")
+        told["messages"] = {"pending": len(messages.pending), "awaiting_response": len(messages.awaiting_response)}
+        told["conflicts"] = [{name: one[name] for name in ("name", "agents", "round")} for one in messages.conflicts]
+    metadata = head.section("context").metadata if "context" in head.sections else {}
+    told["artifact_paths"] = metadata.get("artifact_paths", {})
+    told["context_metadata"] = plain({name: value for name, value in metadata.items() if name != "artifact_paths"})
+    return told
+
+
+def _work_facts(work: dict[str, Any], session: Session) -> None:
+    out, batch = session.out, work.get("batch")
+    if batch is not None and (batch["running"] or batch["pending"]):
+        now = f"batch {batch['current']}" if batch["current"] is not None else "between batches"
+        out.fact("tasks", f"{now}: {', '.join(batch['running']) or 'none'} running, {len(batch['pending'])} pending")
+    messages = work.get("messages")
+    if messages is not None and any(messages.values()):
+        out.fact("messages", f"{messages['pending']} pending, {messages['awaiting_response']} awaiting a response")
+    for one in work.get("conflicts", ()):
+        out.fact("conflict", f"{one['name']}: {', '.join(one['agents'])}, round {one['round']}")
+    for name, path in work["artifact_paths"].items():
+        out.fact("artifacts", f"{name}: {path}")
 
 
 def _phases(book: Phases, session: Session) -> None:
