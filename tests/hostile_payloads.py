@@ -328,7 +328,7 @@ def fitting():
         ("decimals", b"\xc7\x02\x09\xa11"), ("paths", b"\xc7\x0d\x0b\x92\xa9PosixPath\xa1a"),
     ):  # fmt: skip
         each = footprint(unit * 1_000, 1 << 60) / 1_000
-        count = min(int(0.99 * 4 * 64 * MB / each), 60 * MB // len(unit))
+        count = min(int(0.99 * 3 * 64 * MB / each), 60 * MB // len(unit))
         yield f"{name} that pass", b"\xdd" + struct.pack(">I", count) + unit * count
 
 

@@ -6,17 +6,21 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import stat
 import threading
+from contextlib import suppress
 
 import ormsgpack
 import pytest
 
 from holdfast.encode.chunks import ChunkWriter
 from holdfast.encode.compress import Compressor
+from holdfast.encode.tree import LEAF, NODE, Ref
 from holdfast.errors import HoldfastError, IntegrityError, LimitExceeded, RestoreConflict, RestoreRefused
 from holdfast.workspace import plan as plans
+from holdfast.workspace.decide import Decisions
 from holdfast.workspace.ops import FileOps
 from holdfast.workspace.options import WorkspaceOptions
 from holdfast.workspace.position import NO_REPOSITORY
@@ -26,6 +30,8 @@ from holdfast.workspace.snapshot import Snapshot
 from holdfast.workspace.tree import walk
 from unit.workspace.kit import Box, seen, write
 
+TREES = 250 if os.environ.get("HOLDFAST_TORTURE") else 50
+RACES = 400 if os.environ.get("HOLDFAST_TORTURE") else 60
 FILE, DIRECTORY, LINK = 0, 1, 2
 
 
@@ -396,3 +402,123 @@ def test_a_racing_swapper_cannot_make_it_write_outside(box, tmp_path):
     assert outcomes
     recover_interrupted(box.root)
     assert seen(outside) == {b"x0": ("file", 0o644, b"precious")}
+
+
+TARGETS = [
+    b"..",
+    b"../outside/secret",
+    b"/etc/passwd",
+    b"a",
+    b"./a",
+    b"a/../../outside",
+    b"",
+    b"\0",
+    b"x" * 5_000,
+    b"/",
+]
+NAMES = [
+    *HOSTILE,
+    b"a",
+    b"b",
+    b"d",
+    b"kept",
+    b"A",
+    b"x\n",
+    b"-rf",
+    b"\xff\xfe",
+    b"CON",
+    b"link",
+    b"con.txt",
+    b"a" * 255,
+]
+
+
+def forged_tree(forge, chance, depth=0):
+    """Return a directory that no capture would make."""
+    entries = []
+    for _ in range(chance.randrange(1, 5)):
+        kind = chance.choice([FILE, FILE, DIRECTORY, LINK, LINK] if depth < 4 else [FILE, LINK])
+        name = chance.choice(NAMES if chance.random() < 0.05 else [b"a", b"b", b"d", b"kept", b"link"])
+        mode = chance.choice([1 << 40, -1, 0o100644] if chance.random() < 0.02 else [0o644, 0o755, 0o4755, 0o7777, 0])
+        what = chance.choice(TARGETS if chance.random() < 0.3 else [b"a", b"kept", b"b/a"])
+        if kind == FILE:
+            what = forge.file(chance.randbytes(chance.choice([5, 5, 5, 70_000])))
+        elif kind == DIRECTORY:
+            what = forged_tree(forge, chance, depth + 1)
+        if kind != LINK and chance.random() < 0.02:
+            what = forge.file(b"a file in the place of a directory") if kind == DIRECTORY else forge.directory()
+        entries.append((name, kind, mode, what))
+    if chance.random() < 0.95:
+        entries = sorted({entry[0]: entry for entry in entries}.values(), key=lambda entry: entry[0])
+    return forge.directory(*entries)
+
+
+def test_a_generated_tree_writes_nothing_outside_and_is_restored_or_refused_with_a_type(tmp_path):
+    """Threats 5 and 6: 50 trees, 250 with HOLDFAST_TORTURE; a planted link beside what they name."""
+    outside = tmp_path / "outside"
+    write(outside, {"secret": "precious"})
+    before = seen(outside)
+    done = {"restored": 0, "refused": 0}
+    for number in range(TREES):
+        chance = random.Random(f"tree {number}")
+        box = Box(tmp_path / f"w{number}")
+        write(box.root, {"kept": "1"})
+        (box.root / chance.choice(["a", "b", "link", "d"])).symlink_to(outside)
+        forge = Forge(box)
+        try:
+            snapshot = forge.snapshot(forged_tree(forge, chance))
+            allowed = {"allow_outside_links": chance.random() < 0.2}
+            box.restore(snapshot, Decisions(edits="take", conflicts="take"), **allowed)
+            done["restored"] += 1
+        except (HoldfastError, RestoreConflict):
+            done["refused"] += 1
+        assert seen(outside) == before, number
+        for folder, _, names in os.walk(box.root):
+            for name in names:
+                assert not os.lstat(os.path.join(folder, name)).st_mode & 0o7000, number  # noqa: PTH118
+    assert min(done.values()) > TREES // 10
+
+
+def test_a_racing_swapper_cannot_make_a_capture_read_outside(box, tmp_path):
+    """THREATS 7: directories and files of a workspace are exchanged with links to private ones all the time."""
+    outside = tmp_path / "outside"
+    write(outside, {"x0": "a private text", "deep": {"x1": "a private text"}})
+    write(box.root, {"d": {f"x{i}": f"own {i}" for i in range(20)} | {"deep": {"x1": "own"}}, "f": "own"})
+    stop = threading.Event()
+    place = os.fsencode(box.root)
+
+    def swap():
+        while not stop.is_set():
+            for name, target in ((b"/d", b""), (b"/d/deep", b"/deep"), (b"/f", b"/x0")):
+                try:
+                    os.rename(place + name, place + b"/hidden")
+                    os.symlink(os.fsencode(outside) + target, place + name)
+                    os.unlink(place + name)
+                    os.rename(place + b"/hidden", place + name)
+                except OSError:
+                    continue
+
+    swapper = threading.Thread(target=swap)
+    swapper.start()
+    outcomes = set()
+    try:
+        for _ in range(RACES):
+            try:
+                box.capture()
+                outcomes.add("captured")
+            except HoldfastError as error:
+                outcomes.add(type(error).__name__)
+    finally:
+        stop.set()
+        swapper.join()
+    assert "captured" in outcomes
+    stored = b"".join(data for data in _all_leaves(box))
+    assert b"own" in stored
+    assert b"a private text" not in stored
+
+
+def _all_leaves(box):
+    for name in list(box.store):
+        for kind in (LEAF, NODE):
+            with suppress(HoldfastError):
+                yield from box.reader.plain([Ref(kind, 0, name)])

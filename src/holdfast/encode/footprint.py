@@ -15,9 +15,9 @@ import zstandard
 from holdfast.encode.values import Ext
 from holdfast.errors import LimitExceeded
 
-_TIMES_LIMIT = 4
+_TIMES_LIMIT = 3
 _TIMES_STORED = 96
-_ITEM, _NUMBER, _TEXT, _LIST, _MAP, _ENTRY, _EXT = 8, 40, 72, 80, 88, 48, 400
+_ITEM, _NUMBER, _TEXT, _LIST, _MAP, _ENTRY, _EXT = 12, 40, 72, 80, 88, 48, 400
 _MAP_OF_SOME = 208
 _RAW: Final = frozenset({Ext.TEXT, Ext.INTEGER, Ext.UUID, Ext.OPAQUE})
 _TABLES: Final = frozenset({Ext.SET, Ext.FROZENSET})
