@@ -107,6 +107,8 @@ def run_document(run: RunRecord, head: Envelope | None, *, moving: bool) -> dict
     return {
         "moving": moving,
         "id": run.id,
+        "key": run.key,
+        "attributes": dict(run.attributes),
         "head": run.head,
         "checkpoints": run.checkpoints,
         "last_seq": run.last_seq,

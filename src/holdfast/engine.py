@@ -9,7 +9,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, Unpack, overload
 from weakref import WeakKeyDictionary, WeakSet
 
 import msgspec
@@ -49,7 +49,16 @@ from holdfast.store.captures import captures_of, sweep_captures
 from holdfast.store.keys import keys_of, seal_store
 from holdfast.store.lineage import head_of
 from holdfast.store.open import open_store
+from holdfast.store.queries import (
+    CheckpointFilters,
+    RunFilters,
+    check_attributes,
+    check_key,
+    checked_filters,
+    cleaned_attributes,
+)
 from holdfast.store.ranges import upto
+from holdfast.store.tables import MAIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -168,6 +177,8 @@ class Holdfast(RecoveryFacade):
         verdicts: Mapping[str, Verdict] | None = None,
         waiting: Waiting = "block",
         rewinding: bool = False,
+        key: str | None = None,
+        attributes: Mapping[str, str | int | float | bool | None] | None = None,
     ) -> Run:
         """Open a run at its head; a new one begins with its first checkpoint.
 
@@ -179,8 +190,12 @@ class Holdfast(RecoveryFacade):
         it is finished or undone first. Where the run has to wait for a person or a time it blocks, or with
         `waiting="leave"` saves and raises RunWaiting, with `"decide"` only where a person has to decide. A damaged
         head is refused, unless it is opened for `rewinding`.
+
+        `hf.runs(key=..., attributes=...)` finds it by the `key` and `attributes` that it is given; they are stored with
+        its next commit, beside those that it has.
         """
         check_run_id(run)
+        about = self._about(run, check_key(key), check_attributes(attributes or {}))
         files = None
         if workspace is not None:
             from holdfast.run_files import open_files, options_of  # noqa: PLC0415 - only runs with files pay for it
@@ -203,6 +218,7 @@ class Holdfast(RecoveryFacade):
             files=files,
             rewinding=rewinding,
         )
+        writer.about = about
         opened = Run(self, run, writer, waiting=waiting)
         self._open_runs.add(opened)
         if subject is not None or verdicts is not None:
@@ -215,6 +231,17 @@ class Holdfast(RecoveryFacade):
 
             finish_interrupted(self, opened)
         return opened
+
+    def _about(self, run: str, key: str | None, attributes: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what a run's row gets of a caller's key and attributes; those that it has stay."""
+        about: dict[str, Any] = {} if key is None else {"key": self._clean(key)}
+        if attributes:
+            try:
+                known = self.store.row_of(run).attributes
+            except NotFound:
+                known = {}
+            about["attributes"] = {**known, **cleaned_attributes(attributes, self._clean)}
+        return about
 
     def open_run(self, run: str) -> Run | None:
         """Return this run's open handle, None if there is none or more than one."""
@@ -459,15 +486,20 @@ class Holdfast(RecoveryFacade):
 
         return watch_options(self.settings, self._strategy)
 
-    def runs(self, *, limit: int | None = None) -> Listing[RunRecord]:
-        """Return the runs, the last begun first; damaged ones are in its `damaged`, and warned about."""
-        wanted = _checked_limit(limit)
-        while True:
-            listing = self.store.runs(limit=wanted)
-            shown = [record for record in listing if not is_reserved(record.id)]
-            if limit is None or wanted is None or len(shown) >= limit or len(listing) < wanted:
-                return _warned(Listing(shown[:limit], listing.damaged))
-            wanted *= 2
+    def runs(
+        self, *, limit: int | None = None, after: str | None = None, **filters: Unpack[RunFilters]
+    ) -> Listing[RunRecord]:
+        """Return the runs, the last moved first; damaged ones are in its `damaged`, and warned about.
+
+        By status, key, prefix, text, attributes, since and until, as `RunFilters` says; no payload is read. With a
+        limit the page's `after` continues it: `hf.runs(limit=20, after=page.after)`.
+        """
+        where = checked_filters(filters, RunFilters)
+        if where or after is not None or _checked_limit(limit) is not None:
+            return _warned(self.store.queries.runs(where, limit=limit, after=after))
+        listing = self.store.runs()  # the whole list looks for runs whose own row is lost, too
+        shown = [record for record in listing if not is_reserved(record.id)]
+        return _warned(Listing(sorted(shown, key=lambda one: one.updated_at, reverse=True), listing.damaged))
 
     def has(self, run: str) -> bool:
         """Tell whether a run has a checkpoint."""
@@ -477,16 +509,29 @@ class Holdfast(RecoveryFacade):
             return False
 
     def checkpoints(
-        self, run: str, *, limit: int | None = None, before_seq: int | None = None, archived: bool = False
+        self,
+        run: str,
+        *,
+        limit: int | None = None,
+        before_seq: int | None = None,
+        archived: bool = False,
+        line: str = MAIN,
+        **filters: Unpack[CheckpointFilters],
     ) -> Listing[Checkpoint]:
         """Return a run's checkpoints, newest first, without reading a payload; damaged ones are in its `damaged`.
 
-        Archived ones are left out unless asked for. A run that there is not has none.
+        By trigger, phase, status, key, prefix, text, attributes, since and until, as `CheckpointFilters` says. Archived
+        ones are left out unless asked for. A run that there is not has none.
         """
+        where = checked_filters(filters, CheckpointFilters)
         self._finish_retention(check_run_id(run))
         if not self._is_stored(run):
             return Listing([], [])
         wanted = _checked_limit(limit)
+        if where or line != MAIN:
+            where = where if archived or "status" in where else {**where, "archived": False}
+            chosen = self.store.queries.checkpoints(run, where, limit=limit, before_seq=before_seq, line=line)
+            return _warned(Listing([self.opened(record) for record in chosen], chosen.damaged))
         found: list[CheckpointRecord] = []
         damaged: list[IntegrityError] = []
         if before_seq is None:

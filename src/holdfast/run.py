@@ -14,6 +14,7 @@ from holdfast.run_host import RunHost
 from holdfast.run_recorder import Recorder
 from holdfast.runtime.steps import prepared, step_options
 from holdfast.runtime.waits import approval, signal_wait, time_wait
+from holdfast.store.queries import check_attributes, check_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -96,6 +97,8 @@ class Run:
         phase: str | None = None,
         onto: Checkpoint | Literal["nothing"] | None = None,
         calls: Sequence[RecordDraft] = (),
+        key: str | None = None,
+        attributes: Mapping[str, str | int | float | bool | None] | None = None,
         **known_sections: Any,
     ) -> Checkpoint:
         """Store a checkpoint durably and return it.
@@ -104,11 +107,13 @@ class Run:
         objects are asked for theirs. What is not given is carried over from the checkpoint before, unless named in
         `drop`; without `carry_over`, nothing but files is. A run with a workspace captures it too, unless `files` is
         False. With `onto` the run goes back: the new checkpoint is taken on that one instead of the head or nothing.
+        `hf.checkpoints(run, key=..., attributes=...)` finds it by the `key` and `attributes` that it is given.
         """
         self.host.check_open("no checkpoint was taken")
         made: Checkpoint = self._watch.checkpoint(
             trigger=trigger, reason=reason, label=label, pinned=pinned, sections=sections, drop=drop,
-            carry_over=carry_over, files=files, phase=phase, onto=onto, calls=calls, **known_sections,
+            carry_over=carry_over, files=files, phase=phase, onto=onto, calls=calls,
+            key=check_key(key), attributes=check_attributes(attributes or {}), **known_sections,
         )  # fmt: skip
         return made
 

@@ -108,6 +108,8 @@ class Recorder:
         phase: str | None = None,
         onto: Checkpoint | Literal["nothing"] | None = None,
         calls: Sequence[RecordDraft] = (),
+        key: str | None = None,
+        attributes: Mapping[str, str | int | float | bool | None] | None = None,
         **known_sections: Any,
     ) -> Checkpoint:
         """Store a checkpoint durably and return it.
@@ -116,6 +118,7 @@ class Recorder:
         objects are asked for theirs. What is not given is carried over from the checkpoint before, unless named in
         `drop`; without `carry_over`, nothing but files is. A run with a workspace captures it too, unless `files` is
         False. With `onto` the run goes back: the new checkpoint is taken on that one instead of the head or nothing.
+        `hf.checkpoints(run, key=..., attributes=...)` finds it by the `key` and `attributes` that it is given.
         """
         values = given = gather(known_sections, sections)
         try:
@@ -161,6 +164,8 @@ class Recorder:
                     trusted=trusted,
                     records=[*added, *calls, *([entry.draft] if entry else [])],
                     steps=steps + len(added) + len(calls),
+                    key=key,
+                    attributes=attributes,
                     **self.facts()._asdict(),
                 )
                 if trigger is Trigger.PHASE_COMPLETE:

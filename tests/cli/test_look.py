@@ -40,7 +40,7 @@ def test_ls_limits_and_tells_what_is_left(hf, project):
     store.close()
     done = hf("ls", "-n", "2")
     assert len(done.out.splitlines()) == 3
-    assert done.err == "3 more; --limit or --all shows them.\n"
+    assert done.err == "There are more; --limit or --all shows them.\n"
     assert len(hf("ls", "--all", "--json").json["runs"]) == 5
 
 

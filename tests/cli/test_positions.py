@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 import holdfast
+from holdfast.store.commit import Commit
 
 
 @pytest.fixture
@@ -81,3 +83,71 @@ def test_what_changes_a_checkpoint_refuses_a_position_between_two(hf, places, wo
 def test_a_number_that_is_not_there_is_refused_with_where_the_journal_ends(hf, places):
     refused = hf("show", "r#4000")
     assert (refused.code, "after the end" in refused.err) == (3, True)
+
+
+@pytest.fixture
+def runs(project, hf):
+    """Three runs, two of them with a key and attributes."""
+    assert hf("checkpoint", "a", "--run-key", "issue/12", "--run-attribute", "issue=12", "--reason", "looked").code == 0
+    assert hf("checkpoint", "b", "--run-attribute", "issue=13", "--run-attribute", "team=core").code == 0
+    assert hf("checkpoint", "c", "--key", "step/1", "--attribute", "score=0.5", "--reason", "Coded").code == 0
+    assert hf("checkpoint", "c", "--key", "step/2", "--attribute", "ok=true", "--trigger", "agent_complete").code == 0
+
+
+def test_ls_lists_runs_by_what_they_carry(hf, runs):
+    def listed(*words):
+        return [one["id"] for one in hf("ls", *words, "--json").json["runs"]]
+
+    assert listed() == ["c", "b", "a"]
+    assert listed("--key", "issue/12") == ["a"]
+    assert listed("--attribute", "issue=13", "--attribute", "team=core") == ["b"]
+    assert listed("--attribute", 'issue="13"') == []
+    assert listed("--prefix", "b") == ["b"]
+    assert listed("--text", "CORE") == ["b"]
+    assert listed("--since", "1h") == ["c", "b", "a"]
+    assert listed("--until", "2020-01-01") == []
+    assert hf("ls", "--since", "yesterday").code == 2
+    assert hf("ls", "--attribute", "issue").code == 2
+    assert "No run fits" in hf("ls", "--status", "completed").err
+    (found,) = hf("ls", "--key", "issue/12", "--json").json["runs"]
+    assert (found["key"], found["attributes"]) == ("issue/12", {"issue": 12})
+
+
+def test_ls_continues_behind_a_page(hf, runs):
+    first = hf("ls", "-n", "2", "--json").json
+    assert [one["id"] for one in first["runs"]] == ["c", "b"]
+    rest = hf("ls", "-n", "2", "--after", first["after"], "--json").json
+    assert ([one["id"] for one in rest["runs"]], rest["after"]) == (["a"], None)
+    assert "There are more" in hf("ls", "-n", "2").err
+
+
+def test_log_lists_checkpoints_by_what_they_carry(hf, runs):
+    def listed(*words):
+        return [one["seq"] for one in hf("log", "c", *words, "--json").json["checkpoints"]]
+
+    assert listed("--key", "step/1") == [1]
+    assert listed("--prefix", "step/") == [2, 1]
+    assert listed("--attribute", "ok=true") == [2]
+    assert listed("--attribute", "score=0.5") == [1]
+    assert listed("--text", "coded") == [1]
+    assert listed("--trigger", "agent_complete") == [2]
+    assert listed("--status", "archived") == []
+    assert listed("--since", "1h", "-n", "1") == [2]
+
+
+def test_a_line_that_is_not_main_is_said(hf, project):
+    store = holdfast.open()
+    with store.run("r") as run:
+        made = run.checkpoint(state=1)
+    envelope = msgspec.structs.replace(
+        made.record.envelope, id="cp_" + "0" * 31 + "1", seq=1, parent=None, parent_checksum=None
+    )
+    store.store.write(Commit(run="r", line="helper", checkpoint=envelope))
+    assert store.get(envelope.id).line == "helper"
+    assert [one.line for one in store.checkpoints("r", line="helper")] == ["helper"]
+    store.close()
+    assert "line helper" in hf("ls").out
+    assert "line helper" in hf("log", "r", "--line", "helper").out
+    assert "helper" in hf("show", envelope.id).out
+    assert hf("ls", "--json").json["runs"][0]["lines"] == ["helper"]
+    assert hf("log", "r", "--json").json["checkpoints"][0]["line"] == "main"

@@ -10,6 +10,7 @@ import pytest
 import holdfast
 from holdfast import PositionUnavailable
 from holdfast.store.commit import WENT_BACK
+from store_calls import counted
 
 
 @pytest.fixture
@@ -341,47 +342,7 @@ def test_a_checkpoint_is_found_by_halving_not_by_walking(hf):
         for number in range(300):
             run.checkpoint(state=number)
             run.log("lines").append(number)
-    calls = Counted(hf.store.medium)
-    early = hf.find("r#20")
+    with counted(hf.store.medium) as calls:
+        early = hf.find("r#20")
     assert early.number == 20
-    assert calls.scans < 60
-
-
-class Counted:
-    """Counts what is asked of a medium."""
-
-    def __init__(self, medium):
-        self.scans = 0
-        real = medium.read
-
-        def read():
-            return _CountedRead(real(), self)
-
-        medium.read = read
-
-
-class _CountedRead:
-    def __init__(self, context, counted):
-        self._context = context
-        self._counted = counted
-
-    def __enter__(self):
-        reader = self._context.__enter__()
-        counted = self._counted
-
-        class Proxy:
-            def __getattr__(self, name):
-                found = getattr(reader, name)
-                if name not in ("scan", "get", "fetch"):
-                    return found
-
-                def call(*given, **named):
-                    counted.scans += 1
-                    return found(*given, **named)
-
-                return call
-
-        return Proxy()
-
-    def __exit__(self, *error):
-        return self._context.__exit__(*error)
+    assert calls.count < 60

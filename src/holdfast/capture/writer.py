@@ -28,6 +28,7 @@ from holdfast.store.captures import Capture, announced
 from holdfast.store.commit import IN_CHUNKS, Commit, Draft
 from holdfast.store.lineage import head_of
 from holdfast.store.owner import end_dead_lease
+from holdfast.store.queries import cleaned_attributes
 from holdfast.version import __version__
 
 if TYPE_CHECKING:
@@ -93,6 +94,8 @@ class Writer:
         self._phase: str | None = None
         self._plain = PlainMemo()
         self._last_analysed: tuple[dict[str, Any], RecoveryInfo, Summary] = ({}, RecoveryInfo(), Summary())
+        self.about: Mapping[str, Any] = {}
+        """What the run's row gets with the next commit: the caller's key and attributes."""
         self.fence: int | None = None
         """The token of the lease that this writer holds, if it holds one."""
         self.reload()
@@ -170,13 +173,15 @@ class Writer:
     def _write(self, commit: Commit) -> CheckpointRecord | None:
         """Commit; memory follows the store, not the other way round."""
         self._is_unsettled, self._attempt = True, commit.checkpoint.id if commit.checkpoint is not None else None
+        if self.about:
+            commit = msgspec.structs.replace(commit, run_changes={**self.about, **commit.run_changes})
         try:
             committed = self._store.write(commit)
         except LeaseHeld as held:
             if not end_dead_lease(self._store, self.run, held.owner):
                 raise
             committed = self._store.write(commit)
-        self._is_unsettled = False
+        self._is_unsettled, self.about = False, {}
         self.number, self.line = committed.line.number, committed.line
         if committed.checkpoint is not None:
             self.head, self.head_id = committed.checkpoint, committed.checkpoint.envelope.id
@@ -201,6 +206,8 @@ class Writer:
         steps: int = 0,
         consumed: int | None = None,
         run_changes: Mapping[str, Any] | None = None,
+        key: str | None = None,
+        attributes: Mapping[str, Any] | None = None,
     ) -> CheckpointRecord:
         """Commit a checkpoint: given sections and the workspace anew, the others carried over unless dropped.
 
@@ -238,6 +245,8 @@ class Writer:
                         steps=steps,
                         consumed=consumed,
                         run_changes=run_changes or {},
+                        key=key,
+                        attributes=attributes or {},
                     )
             except BaseException:
                 self.forget()
@@ -321,6 +330,8 @@ class Writer:
         steps: int,
         consumed: int | None,
         run_changes: Mapping[str, Any],
+        key: str | None,
+        attributes: Mapping[str, Any],
     ) -> CheckpointRecord:
         roots = {} if parent is None else {record.name: record for record in parent.envelope.sections}
         self._plain.begin()
@@ -378,6 +389,8 @@ class Writer:
                 back_to=back_to,
                 consumed=consumed,
                 run_changes=run_changes,
+                key=clean(key) if key is not None else None,
+                attributes=cleaned_attributes(attributes, clean),
             )
         )
         assert committed is not None

@@ -115,3 +115,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """The number of the last journal record that is kept in chunks."""
     status: str | None = None
     """How it stands, as far as it said so."""
+    key: str | None = None
+    """The name that its caller gave it."""
+    attributes: dict[str, str | int | float | bool | None] = {}
+    line: str = "main"
+    """The line that head and numbers are of."""

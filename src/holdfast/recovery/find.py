@@ -346,7 +346,9 @@ class _Search:
 
     def _newest_run(self) -> str:
         """Return the run that moved last."""
-        listing = self._store.runs()
+        listing = self._store.queries.last_moved()
+        if listing.damaged or not listing:
+            listing = self._store.runs()  # the whole list finds runs whose own row is damaged or lost
         moved = {run.id: run.updated_at for run in listing if not is_reserved(run.id)}
         for error in listing.damaged:
             name = getattr(error, "run", "")

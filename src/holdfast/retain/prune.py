@@ -97,13 +97,22 @@ def plan(store: Store, run: RunRecord, read: RowsRead, policy: RetentionPolicy, 
 
 def plan_all(store: Store, policy: RetentionPolicy, now: datetime, runs: Iterable[RunRecord]) -> Iterator[RunPlan]:
     """Yield what a policy does with each of these runs; the store's forks are read once."""
+    every = list(runs)
+    if len(every) == 1:  # of one run only what would go is asked for, whatever else the store holds
+        yield from (plan(store, run, read, policy, now) for run, read in _read_each(store, every))
+        return
     forks = store.forks()
+    for run, read in _read_each(store, every):
+        yield plan_with(lambda doomed: {one: forks[one] for one in doomed if one in forks}, run, read, policy, now)
+
+
+def _read_each(store: Store, runs: Iterable[RunRecord]) -> Iterator[tuple[RunRecord, RowsRead]]:
     for run in runs:
         try:
             read = read_rows(store, run.id) if run.checkpoints else RowsRead([], is_all=True)
         except NotFound:
             continue  # deleted meanwhile
-        yield plan_with(lambda doomed: {one: forks[one] for one in doomed if one in forks}, run, read, policy, now)
+        yield run, read
 
 
 def plan_with(

@@ -31,9 +31,13 @@ class StoreTraits(msgspec.Struct, frozen=True, kw_only=True):
 class Listing(list[T], Generic[T]):
     """The sound rows of a list, with the damage that was met on the way: never silently shorter."""
 
-    def __init__(self, rows: Sequence[T] = (), damaged: Sequence[IntegrityError] = ()) -> None:
+    def __init__(
+        self, rows: Sequence[T] = (), damaged: Sequence[IntegrityError] = (), after: str | None = None
+    ) -> None:
         super().__init__(rows)
         self.damaged = tuple(damaged)
+        self.after = after
+        """What continues a list that was cut at a limit behind this page, None at its end."""
 
 
 class StoreStats(msgspec.Struct, frozen=True, kw_only=True):

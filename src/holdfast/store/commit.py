@@ -41,7 +41,7 @@ IN_CHUNKS = "in chunks"
 """The key of records whose body is kept in chunks, so that a sweep finds them."""
 WENT_BACK = "went_back"
 """Kind and key of the first record of a segment; its body holds the numbers that the line went back to."""
-_MOVED_EVERY_S = 5.0  # how exact the order of runs by their last move is; finer would cost a row and an index a commit
+MOVED_EVERY_S = 5.0  # how exact the order of runs by their last move is; finer would cost a row and an index a commit
 
 
 class Draft(NamedTuple):
@@ -228,7 +228,7 @@ def _changed_run(run: RunRow, known: KnownLine, commit: Commit, now: datetime) -
     if known.run is None:
         return msgspec.structs.replace(run, **wanted)
     changes = wanted and {name: value for name, value in wanted.items() if getattr(run, name) != value}
-    if changes or abs((now - run.updated_at).total_seconds()) > _MOVED_EVERY_S:
+    if changes or abs((now - run.updated_at).total_seconds()) > MOVED_EVERY_S:
         return msgspec.structs.replace(run, updated_at=now, **changes)
     return None
 

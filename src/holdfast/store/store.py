@@ -33,6 +33,7 @@ from holdfast.store.lease import Leases
 from holdfast.store.line_reader import NUMBERS, LineReader
 from holdfast.store.medium import Batch, StaleError, apply_in, first_cells
 from holdfast.store.prefix import id_range
+from holdfast.store.queries import Queries
 from holdfast.store.repeat import MOST_TURNS, repeated, repeats
 from holdfast.store.tables import (
     ACCOUNT,
@@ -85,6 +86,7 @@ class Store:
         self.line_reader = LineReader(medium, self.codec, entropy)
         self.leases = Leases(self.line_reader)
         self.journal = LineJournal(self.line_reader)
+        self.queries = Queries(self.line_reader, run_record)
         self._unsettled: dict[tuple[str, str], Prepared] = {}
         self.url = medium.url
         self.traits = medium.traits
@@ -264,6 +266,12 @@ class Store:
                 else [row for one in checkpoints for row in reader.scan(RUN, (one,), index="run_fork", limit=1)]
             )
             return {run.forked_from: run.id for run in self.codec.open_sound(RUN, found) if run.forked_from}
+
+    def forks_of(self, checkpoint: str) -> list[str]:
+        """Return the runs that were forked from a checkpoint."""
+        with self.medium.read() as reader:
+            rows = reader.scan(RUN, (checkpoint,), index="run_fork")
+            return sorted(run.id for run in self.codec.open_sound(RUN, rows) if run.forked_from == checkpoint)
 
     def _lost_runs(self, found: Collection[str]) -> Iterator[IntegrityError]:
         """Find runs that have a line or checkpoints but no row of their own."""
@@ -784,7 +792,7 @@ def run_record(run: RunRow, line: LineRow) -> RunRecord:
     return RunRecord(
         format_version=FORMAT_VERSION, id=run.id, head=line.head, last_seq=line.last_seq,
         checkpoints=line.checkpoints, created_at=run.created_at, updated_at=line.updated_at, number=line.number,
-        chunked=line.chunked, status=run.status,
+        chunked=line.chunked, status=run.status, key=run.key, attributes=run.attributes, line=line.name,
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli import script
+from holdfast.cli.filters import add_attribute, attributes_of
 from holdfast.cli.ids import Short
 from holdfast.cli.output import Paint
 from holdfast.cli.times import number, size
@@ -33,6 +34,18 @@ def configure(parser: CommandParser) -> None:
     parser.add_argument(
         "--trigger", metavar="NAME", choices=tuple(map(str, Trigger)), default="manual", help="what caused it (manual)"
     )
+    parser.add_argument("--key", metavar="KEY", help="a key of yours, by which `holdfast log --key` finds it")
+    add_attribute(parser, "an attribute of yours, by which `holdfast log --attribute` finds it; may be repeated")
+    parser.add_argument(
+        "--run-key", metavar="KEY", help="a key of yours for the run, by which `holdfast ls --key` finds it"
+    )
+    parser.add_argument(
+        "--run-attribute",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="an attribute of the run, by which `holdfast ls --attribute` finds it; may be repeated",
+    )
     parser.add_argument("--pin", action="store_true", help="keep it whatever the retention says")
     parser.add_argument("--state", metavar="FILE", help="the state section: a JSON file, or - for standard input")
     parser.add_argument(
@@ -52,7 +65,8 @@ def execute(arguments: Namespace, session: Session) -> int:
     values = read_sections(arguments.state, arguments.section)
     hf, out = session.open(), session.out
     workspace = None if arguments.workspace is None else arguments.workspace or session.root
-    run = hf.run(arguments.run, workspace=workspace)
+    about = attributes_of(arguments.run_attribute)
+    run = hf.run(arguments.run, workspace=workspace, key=arguments.run_key, attributes=about)
     with script.held(run), session.progress("Capturing") as progress:
         before = run.head_record
         if run.has_workspace:
@@ -63,6 +77,8 @@ def execute(arguments: Namespace, session: Session) -> int:
             label=arguments.label,
             pinned=arguments.pin,
             sections=values,
+            key=arguments.key,
+            attributes=attributes_of(arguments.attribute),
         )
     if not taken.saved:
         raise UsageError("checkpointing is disabled in the settings (enabled: false), so nothing was saved")

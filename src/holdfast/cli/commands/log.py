@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.describe import marks, position, trigger
+from holdfast.cli.filters import add_filters, filters_of
 from holdfast.cli.graph import Graph
 from holdfast.cli.ids import Short
 from holdfast.cli.output import Paint
 from holdfast.cli.times import age, number
 from holdfast.documents import checkpoint_document
-from holdfast.errors import HoldfastError, UsageError
+from holdfast.errors import UsageError
 from holdfast.model.triggers import Trigger
+from holdfast.store.tables import MAIN
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from holdfast.cli.session import Session
 
 _PAGE = 100
-_MOST_FORKS_LOOKED_AT = 500
 
 
 def configure(parser: CommandParser) -> None:
@@ -32,6 +33,14 @@ def configure(parser: CommandParser) -> None:
     parser.add_argument("-n", "--limit", type=int, metavar="N", help="show at most so many")
     parser.add_argument("--positions", action="store_true", help="show the journal number of each, for RUN#NUMBER")
     parser.add_argument("-a", "--archived", action="store_true", help="show archived ones, too")
+    parser.add_argument("--line", metavar="LINE", default=MAIN, help="another line of the run than main")
+    parser.add_argument("--phase", metavar="PHASE", help="only those in this phase, no graph")
+    parser.add_argument("--status", metavar="STATUS", help="only those that are valid, archived, expired or corrupted")
+    add_filters(
+        parser,
+        prefix="only those whose key, label or id begins so",
+        text="only those with this text in reason, label, phase, key or attributes",
+    )
     parser.add_argument(
         "--trigger", metavar="NAME", choices=tuple(map(str, Trigger)), help="only those that this caused, no graph"
     )
@@ -43,18 +52,18 @@ def execute(arguments: Namespace, session: Session) -> int:
     if arguments.limit is not None and arguments.limit < 0:
         raise UsageError(f"--limit {arguments.limit}: give a number from 0 up")
     run = session.run_id(arguments.run)
-    rows = _rows(session, run, arguments)
+    filters = filters_of(arguments, session.now(), "trigger", "phase", "status")
+    rows = _rows(session, run, arguments, filters)
     if out.json:
         out.document({"run": run, "head": hf.store.run(run).head, "checkpoints": [*map(checkpoint_document, rows)]})
         return 0
     graph = Graph(lambda checkpoint: hf.store.tombstone(run, checkpoint) is not None)
-    forks = _forks(session, run)
     head = hf.store.run(run).head
     short = Short()
     with out.paged():
         for checkpoint in rows:
             lanes = "*"
-            if not arguments.trigger:
+            if not filters:
                 row = graph.row(checkpoint.id, _parent_in_run(checkpoint))
                 lanes = row.lanes
                 for line in row.above:
@@ -63,23 +72,24 @@ def execute(arguments: Namespace, session: Session) -> int:
                 lanes,
                 " ",
                 *_said(checkpoint, session, short, is_head=checkpoint.id == head, positions=arguments.positions),
-                *_forked(checkpoint, forks),
+                *_forked(checkpoint, session),
             )
     return 0
 
 
-def _rows(session: Session, run: str, arguments: Namespace) -> Iterator[Checkpoint]:
+def _rows(session: Session, run: str, arguments: Namespace, filters: dict[str, Any]) -> Iterator[Checkpoint]:
     """Yield the checkpoints a page at a time, so that the first are on the screen before the last are read."""
     left = arguments.limit
     before: int | None = None
     while left is None or left > 0:
-        page = session.hf.checkpoints(run, limit=_PAGE, before_seq=before, archived=arguments.archived)
+        page = session.hf.checkpoints(
+            run, limit=_PAGE, before_seq=before, archived=arguments.archived, line=arguments.line, **filters
+        )
         for checkpoint in page:
-            if arguments.trigger in (None, checkpoint.trigger):
-                yield checkpoint
-                left = left if left is None else left - 1
-                if left == 0:
-                    return
+            yield checkpoint
+            left = left if left is None else left - 1
+            if left == 0:
+                return
         if len(page) < _PAGE:
             return
         before = page[-1].seq
@@ -99,6 +109,8 @@ def _said(checkpoint: Checkpoint, session: Session, short: Short, *, is_head: bo
     if is_head:
         said += [Paint("(head)", "cyan"), " "]
     said += [*marks(checkpoint), trigger(checkpoint.trigger), " "]
+    if checkpoint.line != MAIN:
+        said.append(f"line {checkpoint.line} ")
     text = checkpoint.reason or position(checkpoint)
     if text:
         said.append(text.split("\n")[0] + " ")
@@ -110,21 +122,7 @@ def _said(checkpoint: Checkpoint, session: Session, short: Short, *, is_head: bo
     return said
 
 
-def _forks(session: Session, run: str) -> dict[str, list[str]]:
-    """Return the runs that were begun from this one, by the checkpoint they were begun from."""
-    points: dict[str, list[str]] = {}
-    for other in session.hf.runs(limit=_MOST_FORKS_LOOKED_AT):
-        if other.id == run:
-            continue
-        try:
-            first = session.hf.store.checkpoint_at(other.id, 1)
-        except HoldfastError:
-            continue
-        if first is not None and first.envelope.parent is not None:
-            points.setdefault(first.envelope.parent, []).append(other.id)
-    return points
-
-
-def _forked(checkpoint: Checkpoint, forks: dict[str, list[str]]) -> list[Part]:
-    names = forks.get(checkpoint.id)
+def _forked(checkpoint: Checkpoint, session: Session) -> list[Part]:
+    """Name the runs that were begun from a checkpoint."""
+    names = session.hf.store.forks_of(checkpoint.id)
     return [Paint(f" -> {number(len(names), 'fork')}: {', '.join(names)}", "blue")] if names else []
