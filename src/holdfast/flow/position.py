@@ -119,6 +119,11 @@ def without(values: dict[str, Any], name: str) -> dict[str, Any]:
     return {key: value for key, value in values.items() if key != name}
 
 
+def question_name(phase: str, number: int) -> str:
+    """Return the name of the question that comes before a phase, another one in every round."""
+    return f"approve:{phase}" + (f"#{number}" if number > 1 else "")
+
+
 def place_name(phase: str, number: int, task: str, edition: int = 1) -> str:
     """Return the name of a task's step: the same in every life, another one in every round and edition."""
     again = f"#{number}" if number > 1 else ""

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from holdfast.flow.digests import compare_flows
 from holdfast.flow.outlook import foresee
-from holdfast.flow.position import place_name, raised
+from holdfast.flow.position import place_name, question_name, raised
 from holdfast.model.sections import PhaseState
+from holdfast.workspace.ownership import EDITS, read_edits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -106,6 +107,7 @@ def run_again(run: Run, flow: Flow, position: Kept, tasks: Iterable[tuple[str, s
             if run.phases.state(phase).status in _SETTLED and phase not in due:
                 marks[phase] = "kept"
         for phase in order[first:]:
+            _ask_again(position, phase)
             state = run.phases.state(phase)
             if state.status == "pending" and state.attempt == 0:
                 continue
@@ -124,14 +126,22 @@ def run_again(run: Run, flow: Flow, position: Kept, tasks: Iterable[tuple[str, s
         run.note("runs again", ", ".join("/".join(one) for one in sorted(wanted)), why=why)
 
 
+def _ask_again(position: Kept, phase: str) -> None:
+    """Let the answer to a phase's question lapse: the work that it was about is done again."""
+    question = question_name(phase, position.value.rounds.get(phase, 1))
+    if question in dict(position.value.asked):
+        position.change(questions=raised(position.value.questions, question))
+
+
 def _void(run: Run, path: str) -> None:
     if run.calls.kept(path) is not None:
         run.calls.void(path)
 
 
 def lost_artifacts(run: Run, flow: Flow, position: Kept, root: Path) -> dict[tuple[str, str], str]:
-    """Return the tasks that are kept and whose files are gone, each with the first of them."""
+    """Return the tasks that are kept and whose files are gone or not as the run left them, each with the first."""
     found: dict[tuple[str, str], str] = {}
+    edited = _edited(run)
     for phase, definition in flow.phases.items():
         number = position.value.rounds.get(phase, 1)
         for task, one in definition.work(phase).items():
@@ -141,7 +151,15 @@ def lost_artifacts(run: Run, flow: Flow, position: Kept, root: Path) -> dict[tup
             record = run.calls.record(path) or {}
             done = record.get("result") if record.get("event") == "done" else None
             made = done.get("artifacts", ()) if isinstance(done, dict) else ()
-            lost = next((name for name in made if not (root / name).is_file()), None)
+            lost = next((name for name in made if name in edited or not (root / name).is_file()), None)
             if lost is not None:
                 found[phase, task] = lost
     return found
+
+
+def _edited(run: Run) -> set[str]:
+    """Return the files that somebody other than the run changed since it last looked at them."""
+    before = run.workspace.before_entry if run.has_workspace else None
+    if before is None or run.head is None or EDITS not in run.head.sections:
+        return set()
+    return {change.path for change in run.workspace.changes(before)} & read_edits(run.head.section(EDITS)).keys()

@@ -330,9 +330,9 @@ class Runner:
             run_again(run, flow, position, again, "it was asked for")
             lost = lost_artifacts(run, flow, position, self._root)
             told = "; ".join(f"{phase}/{task} made {name}" for (phase, task), name in lost.items())
-            run_again(run, flow, position, lost, f"files are gone: {told}")
+            run_again(run, flow, position, lost, f"files are gone or changed: {told}")
             if lost:
-                self._report("flow_changed", text=f"files are gone, so their tasks run again: {told}")
+                self._report("flow_changed", text=f"files are gone or changed, so their tasks run again: {told}")
 
     def _set_up_budget(self, limits: Limits | None) -> None:
         budget = self._run.budget

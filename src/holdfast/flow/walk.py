@@ -14,7 +14,7 @@ from holdfast.flow.condition import parse_condition
 from holdfast.flow.facts import Facts
 from holdfast.flow.model import END
 from holdfast.flow.phase_tasks import PhaseFailed, failure_of_tasks, first_line
-from holdfast.flow.position import raised, without
+from holdfast.flow.position import question_name, raised, without
 from holdfast.flow.tasks import Question, Rejected
 from holdfast.flow.template import fill
 from holdfast.model.triggers import Trigger
@@ -317,7 +317,7 @@ class Walk:
         except UsageError as error:
             raise self._stop(name, f"approve: {error}") from error
         about = self._tasks.asker.about(approve.question, facts, self._digests.phases[name].phase)
-        question = Question(f"approve:{name}" + (f"#{number}" if number > 1 else ""), text, name, about=about)
+        question = Question(question_name(name, number), text, name, about=about)
         try:
             self._tasks.asker.ask(question)
         except Rejected as rejected:

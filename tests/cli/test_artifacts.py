@@ -1,0 +1,68 @@
+"""Declared artifacts of kept tasks: gone or changed by somebody else, their task runs again, and all that follows."""
+
+from __future__ import annotations
+
+import pytest
+
+FLOW = """\
+flow: made
+phases:
+  plan: {run: "echo plan >> ../log; echo the plan > plan.md; echo other > notes.md", artifacts: [plan.md]}
+  build: {run: "echo build >> ../log; echo done >> plan.md; echo out > out.txt", artifacts: [out.txt]}
+  ship: {run: echo ship >> ../log, approve: "ship?"}
+"""
+
+
+@pytest.fixture
+def made(hf, project):
+    """A flow that waits after two tasks; the second changed an artifact of the first, on purpose."""
+    (project / "made.yaml").write_text(FLOW)
+    assert hf("run", "made.yaml", "--no-wait").code == 9
+    return project
+
+
+def log(project):
+    return (project.parent / "log").read_text().split()
+
+
+@pytest.mark.parametrize(("file", "again"), [("plan.md", ["plan", "build"]), ("out.txt", ["build"]), ("notes.md", [])])
+@pytest.mark.parametrize("change", ["edited", "deleted"])
+def test_a_changed_or_missing_artifact_makes_its_task_run_again(hf, made, file, again, change):
+    """Proves F2."""
+    if change == "edited":
+        (made / file).write_text("by hand\n")
+    else:
+        (made / file).unlink()
+    done = hf("run", "made.yaml", "--no-wait", "--resume")
+    assert (done.code, log(made)) == (9, ["plan", "build", *again])
+    assert (f"made {file}" in done.out) == bool(again)
+    assert hf("run", "made.yaml", "--no-wait", "--resume").code == 9
+    assert log(made) == ["plan", "build", *again]  # once
+
+
+def test_what_a_later_task_made_of_an_artifact_is_no_change(hf, made):
+    """Proves F2."""
+    assert (made / "plan.md").read_text() == "the plan\ndone\n"
+    for _ in range(2):
+        assert hf("run", "made.yaml", "--no-wait", "--resume").code == 9
+    assert log(made) == ["plan", "build"]
+
+
+def test_an_answer_given_before_the_artifact_changed_lapses(hf, made):
+    """Proves F1, F2."""
+    assert hf("approve", "made").code == 0
+    (made / "plan.md").write_text("by hand\n")
+    done = hf("run", "made.yaml", "--no-wait", "--resume")
+    assert (done.code, log(made)) == (9, ["plan", "build", "plan", "build"]), done
+
+
+@pytest.mark.parametrize("option", [("--redo", "plan"), ("--from", "build")])
+def test_what_runs_again_by_hand_is_asked_about_again(hf, made, option):
+    """Proves F1, F2."""
+    hf("approve", "made")
+    assert hf("run", "made.yaml", "--resume", "--no-wait").code == 0
+    again = hf("run", "made.yaml", "--resume", "--no-wait", *option)
+    assert (again.code, log(made).count("ship")) == (9, 1)
+    hf("approve", "made")
+    assert hf("run", "made.yaml", "--resume", "--no-wait").code == 0
+    assert log(made).count("ship") == 2
