@@ -24,7 +24,7 @@ from holdfast.workspace.ownership import EDITS, Ownership, read_edits
 from holdfast.workspace.paths import text
 from holdfast.workspace.planning import plan_restore
 from holdfast.workspace.restore import apply, recover_interrupted
-from holdfast.workspace.stamp import last_directory, read_stamp, write_stamp
+from holdfast.workspace.stamp import last_directory, link_directory, read_stamp, write_stamp
 from holdfast.workspace.tree import StoredTree, check_named
 from holdfast.workspace.workspace import Workspace
 
@@ -137,6 +137,13 @@ def directory_of(store: Store, run: str) -> str | None:
     if home is None:
         return None
     return last_directory(_cache_folder(store, str(home)), run, unlock=side_lock(store).unlock)
+
+
+def link_fork(store: Store, run: str, root: str) -> None:
+    """Let commands that are typed in a fork's directory find its store and its run."""
+    if store.folder is not None:
+        hide_own_folder(root)
+        link_directory(store.folder.resolve(), run, root)
 
 
 def ownership_of(store: Store, run: str, root: str, known: Checkpoint | None) -> Ownership:

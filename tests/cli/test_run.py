@@ -243,8 +243,8 @@ def test_a_run_that_is_left_waiting_says_how_its_question_is_answered(hf, flow):
     hf("pause", "asks")
     paused = hf("run", "asks.yaml", "--no-wait")
     assert "waiting paused by" in paused.out
-    assert "`holdfast resume asks` lets it go on; then run it again." in paused.err
-    assert hf("resume", "asks").code == 0
+    assert "`holdfast resume asks` continues it." in paused.err
+    assert hf("resume", "asks").code == 9, "it continues, and waits for the approval"
     assert hf("approve", "asks").code == 0
     assert hf("run", "asks.yaml", "--no-wait").code == 0
 
@@ -431,17 +431,23 @@ def test_a_parameter_that_was_kept_out_of_the_store_is_asked_for(hf, flow):
     assert hf("run", "key.yaml", "--resume", "--param", "key=AKIAIOSFODNN7EXAMPLE").code == 0
 
 
-@pytest.mark.parametrize(("named", "line"), [([], "run asks.yaml"), (["--run-id", "x"], "run asks.yaml --run-id x")])
-def test_resume_names_the_line_that_carries_this_run_on(hf, flow, named, line):
+@pytest.mark.parametrize("named", [[], ["--run-id", "x"]])
+def test_resume_continues_this_run_and_leaves_as_the_flow_does(hf, flow, named):
     hf("run", "asks.yaml", "--no-wait", *named)
-    resumed = hf("resume", named[-1] if named else "asks", "--yes")
-    assert f"`holdfast {line}` carries it on." in resumed.err
+    run = named[-1] if named else "asks"
+    resumed = hf("resume", run, "--yes")
+    assert (resumed.code, log(flow)) == (9, ["build"])
+    hf("approve", run)
+    assert hf("resume", run, "--yes").code == 0
 
 
-def test_resume_of_a_plan_names_the_plan_alone(hf, flow):
-    (flow / "plan.md").write_text("## Phase 1: one\n```sh\nexit 3\n```\n")
-    hf("run", "plan.md", "--no-wait")
-    assert "`holdfast run plan.md` carries it on." in hf("resume", "--yes").err
+def test_resume_continues_a_plan_with_its_agent(hf, flow):
+    (flow / "plan.md").write_text("## Phase 1: one\n```sh\ntest -e go\n```\n## Phase 2: two\n")
+    hf("run", "plan.md", "--no-wait", "--agent", "touch by-agent")
+    (flow / "go").write_text("")
+    hf("answer", "retry", *[run["id"] for run in hf("ls", "--json").json["runs"]])
+    resumed = hf("resume", "--yes")
+    assert (resumed.code, (flow / "by-agent").exists()) == (0, True), resumed
 
 
 @pytest.mark.parametrize("on_failure", ["abort", "ask"])

@@ -50,7 +50,7 @@ def test_resume_says_what_it_found_and_what_it_will_do(hf, crashed):
     assert "Found checkpoint" in plan.err
     assert "keeps 2 steps that are done" in plan.out
     done = hf("resume", "r", "--yes")
-    assert done.code == 0
+    assert done.code == 14
     assert "Recovered r" in done.out
     assert "Start the program of r again" in done.err
 
@@ -71,7 +71,7 @@ def test_the_dry_run_is_the_plan_that_is_carried_out(hf, crashed):
 
 def test_resume_without_a_name_takes_the_run_that_moved_last(hf, crashed):
     done = hf("resume", "--yes")
-    assert done.code == 0
+    assert done.code == 14
     assert "The run that moved last is r." in done.err
 
 
@@ -81,7 +81,7 @@ def test_resume_goes_back_with_files_and_undo_goes_forward(hf, crashed):
     assert hf("resume", first["id"]).code == 12, "files would change, and nobody agreed"
     assert (crashed / "a.txt").read_text() == "two\n"
     done = hf("resume", first["id"], stdin=b"y\n", terminal=True)
-    assert done.code == 0
+    assert done.code == 14
     assert (crashed / "a.txt").read_text() == "one\n"
     assert hf("undo", "r").code == 12
     assert hf("undo", "r", "--dry-run").code == 0
@@ -95,7 +95,7 @@ def test_resume_of_files_that_others_changed_asks(hf, crashed):
     refused = hf("resume", first["id"], "--yes")
     assert refused.code in (8, 12)
     assert (crashed / "a.txt").read_text() == "mine\n"
-    assert hf("resume", first["id"], "--take", "--yes").code == 0
+    assert hf("resume", first["id"], "--take", "--yes").code == 14
     assert (crashed / "a.txt").read_text() == "one\n"
 
 
@@ -106,7 +106,7 @@ def test_resume_asks_a_person_about_conflicts_and_names_the_options_elsewhere(hf
     assert "Try --keep, --take, --both or --merge" in unasked.err
     assert hf("resume", "r@2", stdin=b"refuse\n", terminal=True).code == 12
     assert (crashed / "a.txt").read_text() == "mine\n"
-    assert hf("resume", "r@2", stdin=b"take\nresume\n", terminal=True).code == 0
+    assert hf("resume", "r@2", stdin=b"take\nresume\n", terminal=True).code == 14
     assert (crashed / "a.txt").read_text() == "one\n"
 
 
@@ -131,9 +131,9 @@ def test_resume_lets_a_person_look_before_going_on(hf, crashed):
     looked = hf("resume", "r", "--no-color", stdin=b"diff\nstop\n", terminal=True)
     assert looked.code == 12
     assert "+mine" in looked.out
-    assert hf("resume", "r", stdin=b"resume\n", terminal=True).code == 0
+    assert hf("resume", "r", stdin=b"resume\n", terminal=True).code == 14
     assert (crashed / "a.txt").read_text() == "mine\n", "what only a person changed is kept"
-    assert hf("resume", "r").code == 0, "without a terminal, too"
+    assert hf("resume", "r").code == 14, "without a terminal, too"
 
 
 def test_resume_can_start_afresh_and_be_undone(hf, crashed):
@@ -179,7 +179,7 @@ def test_resume_of_a_blocked_run_says_what_to_type(hf, project):
     planned = hf("resume", "r", "--dry-run", "--json")
     assert planned.code == 8
     assert planned.json["plan"]["blockers"]
-    assert hf("resume", "r", "--reset-to", "BUILD", "--yes").code == 0
+    assert hf("resume", "r", "--reset-to", "BUILD", "--yes").code == 14
     assert hf("show", "r", "workflow", "--json").json["sections"]["workflow"]["current_state"] == "BUILD"
 
 
@@ -269,7 +269,7 @@ def test_replay_takes_names_as_they_are_typed(hf, project):
 
 def test_undo_of_a_resume_without_files_leaves_them_alone(hf, story):
     (story / "a.txt").write_text("by hand\n")
-    assert hf("resume", "issue-42@1", "--no-files", "--yes").code == 0
+    assert hf("resume", "issue-42@1", "--no-files", "--yes").code == 14
     assert hf("undo", "issue-42", "--yes").code == 0
     assert (story / "a.txt").read_text() == "by hand\n"
     assert hf("show", "issue-42", "state", "--json").json["sections"]["state"] == {"step": 3}
@@ -285,7 +285,7 @@ def test_repair_marks_damage_and_steps_back(hf, story):
     done = hf("repair", "--yes", "--json")
     assert done.code == 0
     assert done.json["done"] is True
-    assert hf("resume", "issue-42", "--yes", "--no-files").code == 0
+    assert hf("resume", "issue-42", "--yes", "--no-files").code == 14
 
 
 def test_repair_leaves_a_sound_head(hf, story):
@@ -505,7 +505,7 @@ def test_a_resume_that_was_killed_in_its_files_is_ended_by_the_same_call(hf, sto
     assert ill.code == 1
     assert "a recovery of issue-42 was interrupted" in ill.out
     assert "`holdfast resume issue-42` finishes" in ill.out
-    assert hf("resume", "issue-42@1", "--take", "-y").code == 0
+    assert hf("resume", "issue-42@1", "--take", "-y").code == 14
     assert (story / "a.txt").read_text() == "one\n"
     assert (story / "src" / "main.py").read_text() == "print(1)\n"
     assert hf("doctor").code == 0
@@ -520,7 +520,7 @@ def test_a_resume_that_was_killed_in_its_files_is_ended_by_other_commands(hf, st
     hf("checkpoint", "issue-42", "--workspace")
     killed_in_the_swap("resume", "issue-42@1", "--take", "-y")
     done = hf(*words)
-    assert done.code == 0, done
+    assert done.code == (14 if words[0] == "resume" else 0), done
     first, then = ("one", "print(1)") if words[0] == "resume" else ("three", "print(3)")
     assert (story / "a.txt").read_text() == f"{first}\n"
     assert (story / "src" / "main.py").read_text() == f"{then}\n"
@@ -544,7 +544,7 @@ def words_in(folder):
 
 def test_an_undo_goes_back_where_the_recovery_was_and_not_into_the_projects_folder(hf, elsewhere, project):
     """Proves D9 for a run whose files are elsewhere."""
-    assert hf("resume", "w@1", "--workspace", str(elsewhere), "-y").code == 0
+    assert hf("resume", "w@1", "--workspace", str(elsewhere), "-y").code == 14
     assert words_in(elsewhere) == ["one", "one"]
     for word in ("two", "one"):
         assert hf("undo", "w", "-y").code == 0
@@ -560,7 +560,7 @@ def test_a_resume_that_was_killed_elsewhere_is_ended_there(hf, elsewhere, projec
     assert way in hf("doctor").out
     assert way in hf("undo", "w", "-n").err
     words = ["undo", "w", "-y"] if command == "undo" else ["resume", "w", "--workspace", str(elsewhere), "-y"]
-    assert hf(*words).code == 0
+    assert hf(*words).code == (0 if command == "undo" else 14)
     assert words_in(elsewhere) == (["two", "two"] if command == "undo" else ["one", "one"])
     assert words_in(project) == [None, None]
     assert hf("doctor").code == 0
@@ -568,7 +568,7 @@ def test_a_resume_that_was_killed_elsewhere_is_ended_there(hf, elsewhere, projec
 
 def test_a_recovery_that_was_killed_elsewhere_is_ended_there_before_its_run_is_put_back_here(hf, elsewhere):
     killed_in_the_swap("resume", "w@1", "--workspace", str(elsewhere), "-y")
-    assert hf("resume", "w", "-y").code == 0
+    assert hf("resume", "w", "-y").code == 14
     assert words_in(elsewhere) == ["one", "one"]
     assert hf("doctor").code == 0
 
@@ -594,7 +594,7 @@ def test_a_link_that_leads_outside_is_put_back_where_that_is_allowed(hf, linked,
     assert "--allow-outside-links creates it" in refused.out + refused.err
     assert not (linked / "a").exists()
     assert "w2" not in hf("ls").out
-    assert hf(*words, "-y", "--allow-outside-links").code == 0
+    assert hf(*words, "-y", "--allow-outside-links").code == (14 if words[0] == "resume" else 0)
     place = linked / "new" if words[0] == "fork" else linked
     assert (place / "a").read_text() == "1\n"
     assert (place / "out").readlink() == Path("/etc/hostname")
@@ -630,7 +630,7 @@ def test_a_head_that_vanished_is_passed_over_and_what_is_lost_is_told(hf, story)
     assert refused.code == 5
     assert "`holdfast resume issue-42`" in refused.err
     done = hf("resume", "issue-42", "--no-files", "-y")
-    assert done.code == 0, done
+    assert done.code == 14, done
     assert "damaged: checkpoint 3: it vanished" in done.out
     assert "1 checkpoint after issue-42@2" in done.out
     assert '"step": 2' in hf("show", "issue-42", "state").out
@@ -750,7 +750,7 @@ def test_a_decision_on_a_step_answers_the_question_about_it(hf, project):
     assert "RunWaiting" in live().stderr
     assert hf("status", "r", "--json").json["status"] == "waiting"
     done = hf("resume", "r", "--skip", "push", "-y")
-    assert done.code == 0
+    assert done.code == 14
     assert "needs an answer" not in done.out + done.err
     now = hf("status", "r", "--json").json
     assert (now["status"], now["waits"]) == ("running", [])

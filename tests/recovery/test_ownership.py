@@ -224,14 +224,14 @@ def test_resume_names_what_is_kept_and_claims_nothing_else(project):
     program(project, "kill")
     subprocess.run(["rm", "-r", "src"], cwd=project, check=True)
     said = cli(project, "resume", "job")
-    assert said.returncode == 0, said.stderr
+    assert said.returncode == 14, said.stderr
     assert "code was interrupted and had changed 2 files: kept" in said.stdout
     assert "3 files deleted since the last checkpoint, by whom is not known: kept deleted" in said.stdout
     assert "you deleted" not in said.stdout, "the run deleted one of the three, and nobody can tell which"
     assert "--take" in said.stdout
     assert "by others" not in said.stdout + said.stderr
     rolled = cli(project, "--yes", "resume", "job", "--take")
-    assert rolled.returncode == 0, rolled.stderr
+    assert rolled.returncode == 14, rolled.stderr
     assert (project / "src" / "one.py").read_text() == "one\n"
 
 
@@ -239,7 +239,7 @@ def test_a_directory_that_was_emptied_is_filled_and_it_is_said(project):
     program(project, "end")
     subprocess.run("rm -r ./*", cwd=project, check=True, shell=True)
     said = cli(project, "resume", "job")
-    assert said.returncode == 0, said.stderr
+    assert said.returncode == 14, said.stderr
     assert "changes no file" not in said.stderr
     assert "it overwrites nothing, and writes 6 files that are not there" in said.stderr
     assert (project / "a.txt").read_text() == "whole\n"

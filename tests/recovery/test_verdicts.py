@@ -137,7 +137,7 @@ def test_the_command_line_looks_at_the_issue(hf, issue, tmp_path):
     assert "ask: the text of '42' changed" in shown.stdout
     assert "warn: labels of '42'" in shown.stdout
     assert cli(tmp_path, "resume", "r", "--issue", str(issue)).returncode != 0
-    assert cli(tmp_path, "--yes", "resume", "r", "--issue", str(issue)).returncode == 0
+    assert cli(tmp_path, "--yes", "resume", "r", "--issue", str(issue)).returncode == 14
     assert hf.latest("r").section("subject").labels == ["b"]
     assert cli(tmp_path, "resume", "r", "--issue", "no-such-file").returncode == UsageError.exit_code
 
@@ -189,7 +189,7 @@ def test_suggestions_name_the_checkpoint_that_was_asked_about(hf, tmp_path):
     assert all(f"holdfast resume r@{seq}" in line for line in status.suggestions)
     assert hf.recovery_status("r").can_resume
     typed = status.suggestions[0].split(" (")[0].split()[1:]
-    assert cli(tmp_path, "--yes", *typed).returncode == 0
+    assert cli(tmp_path, "--yes", *typed).returncode == 14
     assert hf.recovery_status("r").can_resume
 
 

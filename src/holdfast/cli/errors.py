@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 UNEXPECTED = 1
 DECLINED = 12
 ALREADY_DONE = 13
+START_PROGRAM = 14
 
 EXIT_CODES = (
     (0, "done"),
@@ -31,6 +32,7 @@ EXIT_CODES = (
     (11, "a phase was planned anew too often"),
     (12, "nothing was done, because nobody agreed: answer the question, or give --yes"),
     (13, "this phase is done already, so there is nothing to start"),
+    (14, "the run is put back; start its own program, which `resume` cannot do"),
     (130, "interrupted by Ctrl+C"),
     (141, "the reader of the output went away"),
 )

@@ -25,11 +25,15 @@ class Project(NamedTuple):
     root: Path
     settings_file: Path | None
     has_store: bool
+    store: Path | None = None
+    """The folder of the store, where it lies elsewhere: of a fork's directory."""
+    run: str | None = None
+    """The run that this directory was made for, by a fork."""
 
     @property
     def is_begun(self) -> bool:
         """Whether somebody began a project here."""
-        return self.settings_file is not None or self.has_store
+        return self.settings_file is not None or self.has_store or self.store is not None
 
 
 class NoStore(NotFound):
@@ -52,10 +56,21 @@ def find_project(start: Path) -> Project:
         settings = _settings_in(folder)
         store = folder / FOLDER
         has_store = (store / FILE).is_file()
+        linked = _linked(folder) if not has_store else None
+        if linked is not None:
+            return Project(folder, settings or _settings_in(linked[0].parent), has_store, *linked)
         found = settings or (store if has_store else None)
         if found is not None and (folder == start or found.lstat().st_uid == os.getuid()):
             return Project(folder, settings, has_store)
     return Project(start, None, has_store=False)
+
+
+def _linked(folder: Path) -> tuple[Path, str] | None:
+    if not os.path.lexists(folder / FOLDER / "store.link"):
+        return None
+    from holdfast.workspace.stamp import linked_store  # noqa: PLC0415 - only in a fork's directory
+
+    return linked_store(folder.resolve())
 
 
 def _settings_in(folder: Path) -> Path | None:
@@ -100,13 +115,14 @@ def find_place(store: str | None, start: Path, environment: Mapping[str, str]) -
     """Return the store that is meant: named on the line, in HOLDFAST_STORE, in the settings, or the project's own."""
     project = find_project(start)
     named = store or environment.get("HOLDFAST_STORE") or None
-    own = str(project.root / FOLDER)
+    own = str(project.store or project.root / FOLDER)
     if project.settings_file is None and not (config_folder() / "holdfast.yaml").exists():
         return Place(project, named or own, None, named is not None)
     from holdfast.settings.file import located, project_settings  # noqa: PLC0415
 
-    settings = project_settings(project.settings_file, is_located=named is not None)
-    url = named or located(settings, project.settings_file) or own
+    is_located = named is not None or project.store is not None
+    settings = project_settings(project.settings_file, is_located=is_located)
+    url = named or (own if project.store else None) or located(settings, project.settings_file) or own
     return Place(project, url, settings, named is not None)
 
 

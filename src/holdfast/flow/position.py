@@ -28,6 +28,10 @@ class FlowRecord(msgspec.Struct, frozen=True, kw_only=True):
     file: str | None = None
     project: str | None = None
     """The folder that `file` is relative to."""
+    imports: list[str] = []
+    """Modules that were imported for its functions."""
+    agent: str | None = None
+    """Of a plan: the command that does the phases without one of theirs."""
 
 
 def rows_of(digests: FlowDigests) -> list[_PhaseRow]:

@@ -84,6 +84,8 @@ def run_flow(
     project: str | None = None,
     stop: threading.Event | None = None,
     lost: threading.Event | None = None,
+    imports: Sequence[str] = (),
+    agent: str | None = None,
 ) -> FlowResult:
     """Begin a flow, or carry it on from where its run stands, until it ends, waits or fails; return how it ended.
 
@@ -111,7 +113,8 @@ def run_flow(
     runner: Runner | None = None
     try:
         with run.host.stopped_when(lost), run:
-            runner = Runner(run, flow, values, functions=calls, report=report, file=file, project=project, again=again)
+            start = FlowStart(file, project, tuple(imports), agent)
+            runner = Runner(run, flow, values, functions=calls, report=report, start=start, again=again)
             runner.carry_on()
     except RunWaiting as wait:
         return _ended(run, flow, runner, "waiting", wait.question, waits_for=wait.wait)
@@ -239,6 +242,15 @@ def _kept_before(run: Run, flow: Flow, position: Position) -> KeptBefore:
     )
 
 
+class FlowStart(NamedTuple):
+    """What a flow was started with, so that it can be continued: its file and folder, modules, a plan's agent."""
+
+    file: str | None = None
+    project: str | None = None
+    imports: tuple[str, ...] = ()
+    agent: str | None = None
+
+
 class Runner:
     """A run made ready to follow a flow: its parts set up, and a changed flow taken in."""
 
@@ -250,8 +262,7 @@ class Runner:
         *,
         functions: Mapping[str, Callable[..., Any]],
         report: Reporter,
-        file: str | None,
-        project: str | None = None,
+        start: FlowStart,
         again: Sequence[tuple[str, str]] = (),
     ) -> None:
         self._run = run
@@ -259,10 +270,10 @@ class Runner:
         self._report = report
         self._root = run.workspace.path if run.has_workspace else Path.cwd()
         self._is_new = run.head is None or DEFINITION not in run.head.sections
-        run.declare_phases(*flow.phases, plan=file)
+        run.declare_phases(*flow.phases, plan=start.file)
         self._position = run.attach(POSITION, Kept(Position(current=flow.first)), journaled=True)
         digests = flow_digests(flow, params, self._root)
-        self.changes = self._take_in(params, digests, file, project)
+        self.changes = self._take_in(params, digests, start)
         self._take_redo(again)
         self.kept = _kept_before(run, flow, self._position.value)
         self._set_up_budget(flow.budget)
@@ -301,9 +312,7 @@ class Runner:
         done = {"done": self.tasks.done, "kept": kept.tasks, "saved_s": kept.took_s, "saved_tokens": kept.tokens}
         self._report("flow_done", data=done)
 
-    def _take_in(
-        self, params: dict[str, Any], digests: FlowDigests, file: str | None, project: str | None
-    ) -> FlowChanges:
+    def _take_in(self, params: dict[str, Any], digests: FlowDigests, start: FlowStart) -> FlowChanges:
         """Let the run follow this definition from the next checkpoint on; return what became of the one before."""
         run, flow = self._run, self._flow
         definition = run.attach(DEFINITION, Kept(FlowRecord(flow={})), journaled=True)
@@ -316,8 +325,10 @@ class Runner:
             params=params,
             given=given,
             digests=rows_of(digests),
-            file=file,
-            project=project,
+            file=start.file,
+            project=start.project,
+            imports=list(start.imports),
+            agent=start.agent,
         )
         if record != definition.value:
             definition.change(**msgspec.structs.asdict(record))

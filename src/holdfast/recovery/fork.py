@@ -127,7 +127,7 @@ def fork_files(
 
     Where the origin's directory is `beside` it a git repository that has the commit, it is a git worktree.
     """
-    from holdfast.run_files import capture_of, options_of  # noqa: PLC0415 - only forks with files pay for it
+    from holdfast.run_files import capture_of, link_fork, options_of  # noqa: PLC0415 - only forks with files pay for it
     from holdfast.workspace.git import GitFailed  # noqa: PLC0415
     from holdfast.workspace.git_create import Asked, announce, put_git  # noqa: PLC0415
     from holdfast.workspace.planning import plan_restore  # noqa: PLC0415
@@ -155,6 +155,7 @@ def fork_files(
         put_git(capture.workspace.root, first.workspace, reader, Asked(clone=hf.settings.workspace.clone))
         with closing(hf.run(first.run, workspace=target)) as run:  # from here on it stands where its directory does
             run.checkpoint(trigger=Trigger.RECOVERY, reason="in a directory of its own")
+        link_fork(hf.store, first.run, capture.workspace.root)
     except BaseException:
         if made and source is not None:
             with suppress(GitFailed):  # what went wrong first is told

@@ -8,7 +8,9 @@ directory is compared with an older tree first.
 from __future__ import annotations
 
 import os
+import stat as modes
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,9 +18,9 @@ from blake3 import blake3
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 _SUFFIX = ".at"
+_LINK = "store.link"
 _MAX_BYTES = 64 * 1024
 
 
@@ -64,6 +66,52 @@ def last_directory(folder: Path, run: str, *, unlock: Callable[[bytes], bytes] =
         ours = [(at, stamp.directory) for at, stamp in found if stamp.run == run]
         return max(ours, default=(0, None))[1]
     return None
+
+
+class _Link(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A fork's directory and the folder of its store, each naming the other."""
+
+    run: str
+    place: str
+    inode: tuple[int, int]
+
+
+def link_directory(folder: Path, run: str, directory: str) -> None:
+    """Let a fork's directory name the folder of its store, and that folder the directory in return."""
+    own = Path(directory) / ".holdfast"
+    links = ((_link_file(folder, directory), directory), (own / _LINK, str(folder)))
+    with suppress(OSError):
+        own.mkdir(mode=0o700, exist_ok=True)
+        for file, place in links:
+            file.write_bytes(msgspec.json.encode(_Link(run=run, place=place, inode=_inode(place))))
+
+
+def linked_store(directory: Path) -> tuple[Path, str] | None:
+    """Return the store's folder and the run of a fork's directory; None unless both name each other.
+
+    A file that came with a repository or with a copy is not believed: no store of this user names that directory.
+    """
+    there = _read_link(directory / ".holdfast" / _LINK)
+    if there is None:
+        return None
+    back = _read_link(_link_file(Path(there.place), str(directory)))
+    is_ours = back is not None and (back.place, back.run) == (str(directory), there.run)
+    return (Path(there.place), there.run) if is_ours else None
+
+
+def _read_link(file: Path) -> _Link | None:
+    try:
+        status = file.lstat()
+        if status.st_uid != os.geteuid() or status.st_size > _MAX_BYTES or not modes.S_ISREG(status.st_mode):
+            return None
+        link = msgspec.json.decode(file.read_bytes(), type=_Link)
+        return link if link.inode == _inode(link.place) else None
+    except (OSError, ValueError):
+        return None
+
+
+def _link_file(folder: Path, directory: str) -> Path:
+    return folder / f"fork-{blake3(os.fsencode(directory)).hexdigest()[:16]}.link"
 
 
 def _read(file: Path, unlock: Callable[[bytes], bytes]) -> Stamp | None:

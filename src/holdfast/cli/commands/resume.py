@@ -1,16 +1,19 @@
 """Put a run back so that it can go on: from its newest sound checkpoint, or from the one that is named.
 
-What was found is shown first, then what changed since, then the plan; nothing is touched before you agree. A run that
-was paused goes on where it waits. Start the run's own program afterwards: it goes on from there.
+What was found is shown first, then what changed since, then the plan; nothing is touched before you agree. Then a flow
+continues in the run's own directory, with the file, parameters, modules and agent that it was started with. A run that
+is moved by a program of its own is only put back: exit code 14 says that its program is to be started. With --json, a
+flow that continues writes one line an event, after a first one of kind `resumed`.
 """
 
 from __future__ import annotations
 
+import json
 import shlex
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.commands.restore import CHOICES, add_clone, add_links, decisions
-from holdfast.cli.errors import Declined
+from holdfast.cli.errors import START_PROGRAM, Declined
 from holdfast.cli.output import Paint
 from holdfast.cli.people import me
 from holdfast.cli.recovering import (
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from holdfast.checkpoint import Checkpoint
     from holdfast.cli.parser import CommandParser
     from holdfast.cli.session import Session
+    from holdfast.flow.position import FlowRecord
     from holdfast.model.runtime_sections import Wait
     from holdfast.recovery.plan import RecoveryPlan
     from holdfast.recovery.verdict import Freshness
@@ -69,6 +73,7 @@ def configure(parser: CommandParser) -> None:
     parser.add_argument("--workspace", metavar="DIR", help="the run's directory (the project's folder)")
     parser.add_argument("--no-files", action="store_true", help="leave the files as they are")
     parser.add_argument("--git", action="store_true", help="put branch, commit and index back, too")
+    parser.add_argument("--no-run", action="store_true", help="put the run back, and do not continue its flow")
     add_clone(parser)
     add_links(parser)
     half = parser.add_mutually_exclusive_group()
@@ -84,7 +89,7 @@ def configure(parser: CommandParser) -> None:
 def execute(arguments: Namespace, session: Session) -> int:
     """Find, look, plan, ask, recover."""
     hf, out = session.hf, session.out
-    checkpoint = hf.find(arguments.checkpoint or _last_run(session))
+    checkpoint = hf.find(arguments.checkpoint or session.place.project.run or _last_run(session))
     if arguments.afresh and arguments.dry_run:
         out.line(f"{checkpoint.run} would be set aside, and start from the beginning.")
         out.document({"recovered": False, "afresh": False, "run": checkpoint.run})
@@ -94,8 +99,9 @@ def execute(arguments: Namespace, session: Session) -> int:
             raise Declined
         return _start_afresh(checkpoint.run, session)
     is_run = checkpoint.run == (arguments.checkpoint or checkpoint.run)
-    if is_run and _is_settled(checkpoint, session, dry_run=arguments.dry_run):
-        return 0
+    settled = _settled(checkpoint, arguments, session) if is_run else None
+    if settled is not None:
+        return settled
     tell_found(checkpoint, session)
     plan = _plan(checkpoint, arguments, session, {})
     if arguments.dry_run:
@@ -104,7 +110,7 @@ def execute(arguments: Namespace, session: Session) -> int:
         return CannotResume.exit_code if plan.blockers else 0
     ended = end_interrupted(hf, plan, lambda: _plan(checkpoint, arguments, session, {}))
     if isinstance(ended, RecoveryResult):
-        return _tell(ended, None, checkpoint, session)
+        return _end(ended, None, checkpoint, arguments, session)
     plan = ended
     show_plan(plan, session)
     if plan.files is None or not plan.files.conflicts or not session.ask.can_ask:
@@ -118,27 +124,82 @@ def execute(arguments: Namespace, session: Session) -> int:
     if agreed is None:
         return _start_afresh(checkpoint.run, session)
     result = carry_out(agreed, session)
-    return _tell(result, agreed, checkpoint, session)
+    return _end(result, agreed, checkpoint, arguments, session)
 
 
-def _tell(result: RecoveryResult, plan: RecoveryPlan | None, checkpoint: Checkpoint, session: Session) -> int:
+def _end(
+    result: RecoveryResult, plan: RecoveryPlan | None, checkpoint: Checkpoint, arguments: Namespace, session: Session
+) -> int:
+    """Say what was done, then continue the flow."""
     planned = {"plan": plain(plan), "digest": plan.digest} if plan is not None else {}
-    session.out.document({"recovered": True, **planned, "result": result_document(result)})
+    _document({"recovered": True, **planned, "result": result_document(result)}, checkpoint, arguments, session)
     tell_result(result, session, plan=plan)
-    session.out.note(_next(checkpoint, session))
-    return 0
+    return _continue(checkpoint, arguments, session)
 
 
-def _next(checkpoint: Checkpoint, session: Session) -> str:
-    """Say what makes the run go on: its flow's file, or its own program."""
-    from holdfast.cli.commands.run import default_run  # noqa: PLC0415 - only after a recovery
+def _document(value: dict[str, Any], checkpoint: Checkpoint, arguments: Namespace, session: Session) -> None:
+    """Write the document of --json; where a flow continues it is the first of the lines that follow."""
+    if session.out.json and _flow_of(checkpoint) is not None and not arguments.no_run:
+        session.out.stdout.write(json.dumps({"kind": "resumed", **value}) + "\n")
+    else:
+        session.out.document(value)
 
-    record = checkpoint.section(_FLOW) if _FLOW in checkpoint.sections else None
-    if isinstance(record, dict) and record.get("file"):
-        file, flow = record["file"], record["flow"].get("flow", "")
-        named = [] if checkpoint.run == default_run(file, flow, session) else ["--run-id", checkpoint.run]
-        return f"`holdfast run {shlex.join([file, *named])}` carries it on."
-    return f"Start the program of {checkpoint.run} again: it goes on from here."
+
+def _continue(checkpoint: Checkpoint, arguments: Namespace, session: Session) -> int:
+    """Continue the flow that a run follows, and return how it ended; say what to start where it follows none."""
+    from argparse import Namespace  # noqa: PLC0415 - loaded already
+
+    record = _flow_of(checkpoint)
+    if record is None:
+        session.out.note(f"Start the program of {checkpoint.run} again: it goes on from here.")
+        return 0 if arguments.no_run else START_PROGRAM
+    assert record.file is not None
+    typed = ["holdfast", "run", record.file, "--run-id", checkpoint.run]
+    typed += [word for module in record.imports for word in ("--import", module)]
+    typed += ["--agent", record.agent] if record.agent else []
+    file = session.root / record.file
+    if arguments.no_run or not file.is_file():
+        missing = "" if arguments.no_run else f"{record.file} is not in {session.root}. "
+        session.out.note(f"{missing}`{shlex.join(typed)}` continues it.")
+        return 0 if arguments.no_run else START_PROGRAM
+    from holdfast.cli.commands import run as run_command  # noqa: PLC0415 - only to continue a flow
+
+    has_files = WORKSPACE in checkpoint.sections
+    session.out.note(f"Continuing: {shlex.join(typed)}")
+    return run_command.execute(
+        Namespace(
+            flow=str(file),
+            run_id=checkpoint.run,
+            param=[],  # those that are stored with the run
+            workspace=arguments.workspace if has_files else None,
+            no_files=not has_files,
+            modules=record.imports,
+            agent=record.agent,
+            wait=False,
+            no_wait=False,
+            dry_run=False,
+            from_phase=None,
+            redo=[],
+            resume=True,
+            fresh=False,
+        ),
+        session,
+    )
+
+
+def _flow_of(checkpoint: Checkpoint) -> FlowRecord | None:
+    """Return what a run's flow was started with, None if it follows none or one that a program made."""
+    import msgspec  # noqa: PLC0415 - only for runs that follow a flow
+
+    from holdfast.flow.position import FlowRecord  # noqa: PLC0415
+
+    if _FLOW not in checkpoint.sections:
+        return None
+    try:
+        record = msgspec.convert(checkpoint.section(_FLOW), FlowRecord)
+    except msgspec.ValidationError:
+        return None
+    return record if record.file else None
 
 
 def _start_afresh(run: str, session: Session) -> int:
@@ -175,31 +236,31 @@ def _last_run(session: Session) -> str:
     raise NotFound("run to resume", "", "all are complete; `holdfast ls` lists them" if runs else "the store is empty")
 
 
-def _is_settled(checkpoint: Checkpoint, session: Session, *, dry_run: bool) -> bool:
-    """Say so, and do what little there is to do, if the run is complete, under way, or paused."""
+def _settled(checkpoint: Checkpoint, arguments: Namespace, session: Session) -> int | None:
+    """Say so, and do what little there is to do, if the run is complete, under way, or paused; None if it is not."""
     hf, out, run = session.hf, session.out, checkpoint.run
     document: dict[str, Any] = {"recovered": False, "run": run, "status": checkpoint.summary.status}
     if checkpoint.summary.status == "completed":
         out.line(Paint("Complete: ", "green"), f"{run} has reached its end, so there is nothing to resume.")
         out.document(document)
-        return True
+        return 0
     paused = [wait for wait in _waits(session, run) if wait.kind == "pause"]
     lease = hf.store.leases.running(run)
-    if paused and dry_run:
+    if paused and arguments.dry_run:
         out.line(f"{run} was {paused[0].question}; without --dry-run it may go on.")
         out.document({**document, "unpaused": False})
-        return True
+        return 0
     if paused:
         hf.unpause(run, by=me(out.environment))
-        who = f"{lease.owner} carries it on" if lease is not None else "start its program again, and it goes on"
-        out.line(f"{run} was {paused[0].question}; it may go on now: {who}.")
-        out.document({**document, "unpaused": True})
-        return True
+        out.line(f"{run} was {paused[0].question}; it may go on now" + (f": {lease.owner} moves it." if lease else "."))
+        unpaused = {**document, "unpaused": True}
+        out.document(unpaused) if lease is not None else _document(unpaused, checkpoint, arguments, session)
+        return 0 if lease is not None else _continue(checkpoint, arguments, session)
     if lease is not None and is_moving(hf.store, run):
         out.line(f"{run} is under way: {lease.owner} moves it.")
         out.document({**document, "owner": lease.owner})
-        return True
-    return False
+        return 0
+    return None
 
 
 def _waits(session: Session, run: str) -> list[Wait]:

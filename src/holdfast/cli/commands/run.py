@@ -107,6 +107,8 @@ def execute(arguments: Namespace, session: Session) -> int:
         "file": Path(os.path.relpath(file, session.root)).as_posix(),
         "workspace": None if arguments.no_files else workspace,
         "project": str(session.root.resolve()),
+        "imports": arguments.modules,
+        "agent": arguments.agent,
     }
     if arguments.run_id is None and session.place.is_there:
         run = options["run_id"] = _own_run(session, run, options["file"])
@@ -131,6 +133,9 @@ def _own_run(session: Session, run: str, file: str) -> str:
     from holdfast.cli import script  # noqa: PLC0415
     from holdfast.flow.runner import origin_of  # noqa: PLC0415
 
+    forked = session.place.project.run
+    if forked is not None and (origin_of(session.open(), forked) or ("", ""))[1] == file:
+        return forked  # this directory was made for it
     project, path = origin_of(session.open(), run) or (None, None)
     return script.own_run(session, run, session.root / file, project, is_other=path not in (None, file))
 
@@ -372,6 +377,8 @@ def _closing(hf: Holdfast, result: FlowResult) -> str:
     wait = next((one for one in hf.waiting(result.run) if one.id == result.waits_for), None)
     if wait is None:
         return "That is answered by now: run it again."
+    if wait.kind == "pause":
+        return f"`holdfast resume {result.run}` continues it."
     command = way_on(wait_event(wait), result.run)
     if command:
         return f"{command.removesuffix('.')}; then run it again."
