@@ -158,7 +158,7 @@ def store_flow(
         return name
     run = hf.run(name, workspace=workspace)
     with run:
-        Runner(run, flow, values, functions={}, report=Reporter(run, None), file=file, project=project)
+        Runner(run, flow, values, functions={}, report=Reporter(run, None), start=FlowStart(file, project))
     return name
 
 
