@@ -54,7 +54,7 @@ MAY_IMPORT = {
     "documents": ENGINE,
     "flow": FLOW,
     "runtime": STORE | {"runtime", "capture", "journal"},
-    "aio": FLOW | {"aio"},
+    "aio": FLOW | {"aio", "aio_methods"},
     "adapters": FLOW | {"aio", "adapters"},
     "worker": FLOW | {"worker"},
     "hook": ENGINE | {"hook"},

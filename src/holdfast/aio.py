@@ -31,11 +31,14 @@ if TYPE_CHECKING:
     from datetime import datetime
     from types import TracebackType
 
+    from holdfast.aio_methods import HoldfastMethods, RunMethods
     from holdfast.engine import Holdfast
     from holdfast.model.runtime_sections import Reply, Wait
     from holdfast.run import Run
     from holdfast.runtime.calls import Calls
     from holdfast.runtime.waits import Steps
+else:
+    HoldfastMethods = RunMethods = object
 
 T = TypeVar("T")
 
@@ -140,26 +143,32 @@ async def settled(call: Callable[..., T], /, *args: Any, **named: Any) -> T:
         raise
 
 
-class AsyncHoldfast:
+class AsyncHoldfast(HoldfastMethods):
     """A store of runs; its methods are those of `Holdfast`, awaited."""
 
     def __init__(self, holdfast: Holdfast) -> None:
         self.sync = holdfast
         """The same store for synchronous code."""
 
-    @classmethod
-    async def open(cls, *args: Any, **options: Any) -> Self:
-        """Open a store as `holdfast.open` does."""
-        return cls(await settled(engine.open, *args, **options))
+    if not TYPE_CHECKING:  # a type checker reads aio_methods.pyi
 
-    async def run(self, run: str, **options: Any) -> AsyncRun:
-        """Open a run as `Holdfast.run` does."""
-        return AsyncRun(await settled(self.sync.run, run, **options))
+        @classmethod
+        async def open(cls, *args: Any, **options: Any) -> Self:
+            """Open a store as `holdfast.open` does."""
+            return cls(await settled(engine.open, *args, **options))
 
-    def __getattr__(self, name: str) -> Any:
-        """Return a method of the synchronous class that is awaited, or one of its values."""
-        found = getattr(self.sync, name)
-        return _for_asyncio(found) if name in _HELD or not callable(found) else partial(settled, found)
+        async def run(self, run: str, **options: Any) -> AsyncRun:
+            """Open a run as `Holdfast.run` does."""
+            return AsyncRun(await settled(self.sync.run, run, **options))
+
+        def __getattr__(self, name: str) -> Any:
+            """Return a method of the synchronous class that is awaited, or one of its values."""
+            found = getattr(self.sync, name)
+            return _for_asyncio(found) if name in _HELD or not callable(found) else partial(settled, found)
+
+    async def close(self) -> None:
+        """Close open runs and the store; closing twice is fine."""
+        await settled(self.sync.close)
 
     async def __aenter__(self) -> Self:
         return self
@@ -167,7 +176,7 @@ class AsyncHoldfast:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await settled(self.sync.close)
+        await self.close()
 
 
 class _Block:
@@ -230,7 +239,7 @@ def _called(call: Callable[..., Any], /, *args: Any, **named: Any) -> Any:
     return _for_asyncio(call(*args, **named))
 
 
-class AsyncRun(_Block):
+class AsyncRun(_Block, RunMethods):
     """A run for asyncio code: `async with await hf.run("r") as run: await run.step("plan", ask, goal)`."""
 
     def __init__(self, run: Run) -> None:
@@ -383,14 +392,16 @@ class AsyncRun(_Block):
             raise BaseExceptionGroup(f"{len(errors)} of {len(calls)} parallel steps failed", errors)
         return dict(zip(calls, outcomes, strict=True))
 
-    def __getattr__(self, name: str) -> Any:
-        """Return a method of the synchronous class that is awaited, one that makes a part, or a value or part."""
-        found = getattr(self.sync, name)
-        if name in _RUN_MAKES:
-            return partial(_called, found)
-        if name in _RUN_PARTS:
-            return _for_asyncio(found)
-        return found if name in _RUN_VALUES or not callable(found) else partial(settled, found)
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Return a method of the synchronous class that is awaited, one that makes a part, or a value or part."""
+            found = getattr(self.sync, name)
+            if name in _RUN_MAKES:
+                return partial(_called, found)
+            if name in _RUN_PARTS:
+                return _for_asyncio(found)
+            return found if name in _RUN_VALUES or not callable(found) else partial(settled, found)
 
 
 def _next_pause(steps: Steps) -> Pause | Reply:

@@ -1,8 +1,12 @@
+import ast
 import asyncio
 import importlib
 import inspect
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -393,3 +397,11 @@ def test_an_asynchronous_function_in_plain_code_under_a_loop_is_refused_with_wha
 
     with pytest.raises(UsageError, match="AsyncHoldfast"):
         asyncio.run(body())
+
+
+def test_the_types_of_the_asynchronous_classes_are_those_of_the_synchronous_ones():
+    made = subprocess.run(
+        [sys.executable, Path(__file__).parents[1] / "aio_stub.py"], capture_output=True, text=True, check=True
+    ).stdout
+    kept = Path(holdfast.__file__).with_name("aio_methods.pyi").read_text()
+    assert ast.dump(ast.parse(made)) == ast.dump(ast.parse(kept)), "make docs writes it again"
