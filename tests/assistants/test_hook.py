@@ -219,6 +219,23 @@ def test_a_resumed_session_is_told_of_its_recovery_points_and_nothing_is_restore
     assert (project / "a.txt").read_text() == "changed by a person meanwhile\n"
 
 
+def test_a_session_of_cursor_is_told_as_cursors_documentation_says(hf, project):
+    (project / "a.txt").write_text("one\n")
+    event = {
+        "hook_event_name": "sessionStart", "conversation_id": "c-1", "generation_id": "g-1", "session_id": "c-1",
+        "workspace_roots": [str(project)], "is_background_agent": False, "composer_mode": "agent",
+        "cursor_version": "3.24.18", "model": "x", "user_email": None, "transcript_path": None,
+    }  # fmt: skip
+    assert hf("hook", stdin=json.dumps(event).encode()).json == {}
+    shell = {**event, "hook_event_name": "beforeShellExecution", "command": "rm a.txt", "cwd": str(project)}
+    assert hf("hook", stdin=json.dumps(shell).encode()).json == {}
+    with holdfast.open() as store, pytest.raises(ZeroDivisionError), store.run("other-work"):
+        1 / 0  # noqa: B018
+    told = hf("hook", stdin=json.dumps(event).encode()).json
+    assert list(told) == ["additional_context"]
+    assert "other-work (failed)" in told["additional_context"]
+
+
 # Bad input: an assistant is never stopped, and is told what was not captured.
 
 
@@ -431,10 +448,15 @@ def test_a_configuration_that_cannot_be_read_is_left_alone(hf, project, content)
     assert file.read_text() == content
 
 
-def test_hooks_for_all_projects_go_into_the_home_directory(hf, project):
-    hf("hook", "install", "claude", "--user", "--yes")
-    assert (project.parent / ".claude" / "settings.json").exists()
-    assert not (project / ".claude").exists()
+@pytest.mark.parametrize(
+    ("name", "file"), [("claude", ".claude/settings.json"), ("opencode", ".config/opencode/plugin/holdfast.js")]
+)
+def test_hooks_for_all_projects_go_into_the_home_directory(hf, project, name, file):
+    hf("hook", "install", name, "--user", "--yes")
+    assert (project.parent / file).exists()
+    assert not list(project.glob(".[co]*"))
+    found = hf("hook", "status", "--json").json["installed"]
+    assert [(one["where"], one["file"]) for one in found] == [("user", str(project.parent / file))]
 
 
 def test_what_was_installed_can_be_called_by_a_shell(hf, project):

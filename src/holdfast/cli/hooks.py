@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from holdfast.cli.session import Session
+    from holdfast.hook.dialects import Dialect
 
 
 def install(arguments: Namespace, session: Session) -> int:
@@ -25,8 +26,9 @@ def install(arguments: Namespace, session: Session) -> int:
     if arguments.name is None:
         raise CommandInvalid(f"install for which assistant? Name one of {', '.join(DIALECTS)}")
     dialect = DIALECTS[arguments.name]
-    folder = Path.home() if arguments.user else session.root
-    change = plan_install(dialect, folder, arguments.command or f"{_program()} hook")
+    change = plan_install(
+        dialect, _settings_file(dialect, session, for_user=arguments.user), arguments.command or f"{_program()} hook"
+    )
     out.document({"assistant": dialect.name, "file": str(change.file), "changed": change.is_needed})
     if not change.is_needed:
         out.note(f"{change.file} has it already.")
@@ -42,23 +44,22 @@ def install(arguments: Namespace, session: Session) -> int:
     return 0
 
 
+def _settings_file(dialect: Dialect, session: Session, *, for_user: bool) -> Path:
+    """Return the file in which an assistant is told to call us, here or in all projects of this user."""
+    return Path.home() / (dialect.home_config or dialect.config) if for_user else session.root / dialect.config
+
+
 def status(session: Session) -> int:
     """Tell which assistants call us, and which sessions are protected."""
     out = session.out
     found: list[dict[str, Any]] = []
     for dialect in DIALECTS.values():
-        for where, folder in (("project", session.root), ("user", Path.home())):
-            events = installed_events(dialect, folder)
+        for where in ("project", "user"):
+            file = _settings_file(dialect, session, for_user=where == "user")
+            events = installed_events(dialect, file)
             if events:
                 missing = [name for name in dialect.events if name not in events]
-                found.append(
-                    {
-                        "assistant": dialect.name,
-                        "where": where,
-                        "file": str(folder / dialect.config),
-                        "missing": missing,
-                    }
-                )
+                found.append({"assistant": dialect.name, "where": where, "file": str(file), "missing": missing})
     sessions = [_session_row(file) for file in sorted((session.root / FOLDER).glob("*.json"))]
     out.document({"installed": found, "sessions": sessions})
     out.table(

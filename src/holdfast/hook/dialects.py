@@ -49,8 +49,10 @@ class Dialect(NamedTuple):
     transcript: Path = ("transcript_path",)
     agent: Path = ("agent_id",)
     agent_transcript: Path = ("agent_transcript_path",)
-    context: bool = True
-    """Whether the start of a session may be answered with context for the model."""
+    context: str = "hookSpecificOutput"
+    """Under what the start of a session is answered with context for the model; empty if it cannot be."""
+    home_config: str = ""
+    """Its settings file from the home directory, where that is another."""
     shells: tuple[str, ...] = ()
     """The tools that run shell commands; empty where the event is one of commands only."""
 
@@ -136,7 +138,7 @@ CURSOR = Dialect(
     config=".cursor/hooks.json",
     layout="flat",
     timeout=30,
-    context=False,
+    context="additional_context",
     events={
         "sessionStart": Rule("attach", "state_transition", "the session started"),
         "beforeSubmitPrompt": _PROMPT,
@@ -164,7 +166,8 @@ OPENCODE = Dialect(
     timeout=30,
     tool=("tool",),
     shells=("bash",),
-    context=False,
+    context="",
+    home_config=".config/opencode/plugin/holdfast.js",
     events={
         "session.created": Rule("attach", "state_transition", "the session started"),
         "chat.message": _PROMPT,

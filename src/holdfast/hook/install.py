@@ -56,9 +56,8 @@ class Change(NamedTuple):
             ) from error
 
 
-def plan_install(dialect: Dialect, folder: Path, command: str) -> Change:
-    """Return the change to an assistant's configuration below a folder; hooks of others stay as they are."""
-    file = folder / dialect.config
+def plan_install(dialect: Dialect, file: Path, command: str) -> Change:
+    """Return the change to an assistant's configuration in a file; hooks of others stay as they are."""
     before = _read(file)
     if dialect.layout == "plugin":
         return Change(
@@ -79,9 +78,8 @@ def plan_install(dialect: Dialect, folder: Path, command: str) -> Change:
     return Change(file, before, json.dumps(settings, indent=2, ensure_ascii=False) + "\n")
 
 
-def installed_events(dialect: Dialect, folder: Path) -> list[str]:
+def installed_events(dialect: Dialect, file: Path) -> list[str]:
     """Return the events of an assistant's configuration that call us."""
-    file = folder / dialect.config
     before = _read(file)
     if dialect.layout == "plugin":
         return list(dialect.events) if before is not None and '"hook"' in before else []

@@ -62,8 +62,10 @@ class Reply(NamedTuple):
             return {"systemMessage": self.message} if self.message else {}
         if self.message:
             answer[str(event.dialect.message[0])] = self.message
-        if self.context and event.dialect.context:
+        if self.context and event.dialect.context == "hookSpecificOutput":
             answer["hookSpecificOutput"] = {"hookEventName": event.name, "additionalContext": self.context}
+        elif self.context and event.dialect.context:
+            answer[event.dialect.context] = self.context
         return answer
 
 
