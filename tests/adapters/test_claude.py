@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import shutil
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("claude_agent_sdk")
 
+import claude_agent_sdk
+from claude_agent_sdk import fork_session_via_store, project_key_for_directory
 from claude_agent_sdk.testing import run_session_store_conformance
 
 import holdfast
 from holdfast.adapters.claude import HoldfastSessionStore
 
+CLAUDE = Path(claude_agent_sdk.__file__).parent / "_bundled" / "claude"
 KEY = {"project_key": "-home-me-project", "session_id": "5c1b2c9e-0d8e-4a55-9c39-2a9a3a4d1f10"}
 
 
@@ -128,3 +133,62 @@ def test_a_session_that_was_killed_is_there_up_to_the_last_entry(program):
         store = HoldfastSessionStore(hf)
         found = asyncio.run(store.load({"project_key": "p", "session_id": "s"}))
         assert [one["uuid"] for one in found] == ["0", "1", "2", "3", "4"]
+
+
+AGENT = """
+    import asyncio, os, signal, sys
+    sys.path.insert(0, TESTS)
+    import scripted_claude
+    from claude_agent_sdk import ClaudeAgentOptions, ResultMessage, UserMessage, query
+    from holdfast.adapters.claude import HoldfastSessionStore
+
+    prompt, session, what = sys.argv[2:5]
+    told = {"ANTHROPIC_BASE_URL": scripted_claude.serve(), "ANTHROPIC_API_KEY": "scripted"}
+    told["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"] = "1"
+
+    async def run():
+        async with HoldfastSessionStore.open(sys.argv[1], workspace="project") as store:
+            options = ClaudeAgentOptions(
+                cwd="project", session_store=store, session_store_flush="eager", allowed_tools=["Bash"],
+                setting_sources=[], resume=session or None, env=told,
+            )
+            async for message in query(prompt=prompt, options=options):
+                if what == "killed" and isinstance(message, UserMessage):
+                    await asyncio.sleep(1)  # what the tool did is on its way to the store
+                    os.kill(os.getpid(), signal.SIGKILL)
+                if isinstance(message, ResultMessage):
+                    print(message.session_id, message.result, sep="\\n")
+
+    asyncio.run(run())
+"""
+
+
+@pytest.mark.skipif(not CLAUDE.exists(), reason="this SDK comes without its program")
+def test_an_agent_is_killed_resumed_from_the_store_alone_forked_and_compared(program, monkeypatch):
+    """Proves X6: Claude Code itself, with a scripted model and a shell."""
+    home, project = program.folder / "home", program.folder / "project"
+    project.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    program.write(AGENT.replace("TESTS", repr(str(Path(__file__).parent))))
+    session, first = program.run("DO echo one > notes.txt", "", "").splitlines()
+    assert first == "1 prompts, the last: DO echo one > notes.txt"
+    program.run_killed("DO echo two >> notes.txt", session, "killed")
+    shutil.rmtree(home)  # what Claude Code itself kept is gone
+    resumed, last = program.run("DO echo three >> notes.txt", session, "").splitlines()
+    assert (resumed, last) == (session, "3 prompts, the last: DO echo three >> notes.txt")
+    assert (project / "notes.txt").read_text() == "one\ntwo\nthree\n"
+
+    key = {"project_key": project_key_for_directory(str(project)), "session_id": session}
+    with HoldfastSessionStore.open(program.place) as store:
+        entries = asyncio.run(store.load(key))
+        prompts = [one["uuid"] for one in entries if "DO echo" in str(one.get("message", {}).get("content"))]
+        forked = asyncio.run(fork_session_via_store(store, session, str(project)))
+        other = {**key, "session_id": forked.session_id}
+        assert len(asyncio.run(store.load(other))) >= len(prompts)
+        early, late = store.checkpoint_of(key, prompts[0]), store.checkpoint_of(key)
+        assert "notes.txt" not in {one.path for one in early.files()}
+        assert late.read("notes.txt") == b"one\ntwo\nthree\n"
+        assert "notes.txt" in str(store.holdfast.diff(early.id, late.id))
+        assert store.holdfast.verify().sound
+    again, answer = program.run("DO echo four >> notes.txt", forked.session_id, "").splitlines()
+    assert (again, answer) == (forked.session_id, "4 prompts, the last: DO echo four >> notes.txt")

@@ -167,7 +167,7 @@ class HoldfastSessionStore(RunsOwner, SessionStore):
     def checkpoint_of(self, key: SessionKey, uuid: str | None = None) -> Checkpoint:
         """Return the checkpoint that was taken with the entry of this uuid, or the newest, for the files it holds."""
         line = self._line({**key, "subpath": None})  # type: ignore[typeddict-item]
-        record = line.by_key(uuid) if uuid is not None else line.newest()
+        record = line.by_key(uuid) or line.with_record(uuid) if uuid is not None else line.newest()
         if record is None:
             raise NotFound("checkpoint", uuid or key["session_id"])
         return self.holdfast.opened(record)

@@ -420,6 +420,17 @@ class FrameworkLine:
         row = self._store.line(self.run, line=self.name)
         return row is not None and self._store.journal.keyed(row, key) is not None
 
+    def with_record(self, key: str) -> CheckpointRecord | None:
+        """Return the checkpoint that was taken with the record of this key, or the first after it."""
+        row = self._store.line(self.run, line=self.name)
+        record = self._store.journal.keyed(row, key) if row is not None else None
+        if row is None or record is None:
+            return None
+        before = self._store.checkpoint_upto(self.run, record.number - 1, line=self.name)
+        seqs = range(before.envelope.seq + 1 if before is not None else 1, row.last_seq + 1)
+        found = (self._store.checkpoint_at(self.run, seq, line=self.name) for seq in seqs)
+        return next((one for one in found if one is not None), None)
+
     def first_path(self) -> str | None:
         """Return the path of the oldest record, None if there is none."""
         row = self._store.line(self.run, line=self.name)
