@@ -19,7 +19,8 @@ from holdfast.capture.redact import RedactingPacker, RedactionRules
 from holdfast.encode.chunks import parse_node
 from holdfast.encode.compress import decompress
 from holdfast.encode.documents import Places, parse_json, parse_yaml
-from holdfast.encode.encrypt import parse_key
+from holdfast.encode.encrypt import Vault, parse_key
+from holdfast.encode.footprint import check_footprint, footprint
 from holdfast.encode.tree import LEAF, NODE, Ref, encode_node
 from holdfast.encode.types import TypeRegistry
 from holdfast.encode.values import Packer
@@ -41,6 +42,7 @@ from holdfast.workspace.plan import from_json as restore_plan
 PACKER = Packer(TypeRegistry())
 REDACTOR = RedactingPacker(TypeRegistry(), RedactionRules())
 CODEC = RowCodec()
+VAULT = Vault(bytes(32), bytes(range(32)))
 
 
 def rows(data):
@@ -88,8 +90,16 @@ def documents(data):
                 parse(data, "x", places=places)
 
 
+def weighed(data):
+    """Estimate what bytes take in memory, whether they are a value or not."""
+    assert footprint(data, 1 << 62) >= 0
+    check_footprint("x", data, max_bytes=1 << 10, stored_bytes=len(data) // 8)
+
+
 TARGETS = {
     "value": (lambda data: PACKER.unpack(data, "x"), HoldfastError),
+    "kept value": (lambda data: CODEC.unlock_value(data) or VAULT.unlock(data, b"x"), ValueError),
+    "footprint": (weighed, HoldfastError),
     "node": (lambda data: parse_node(Ref(NODE, len(data), bytes(32)), data), HoldfastError),
     "chunk": (lambda data: decompress(data[0] % 5 if data else 0, data[1:], 1 << 16), ValueError),
     "row": (rows, HoldfastError),

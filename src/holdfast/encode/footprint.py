@@ -1,8 +1,8 @@
 """Footprint: how much memory packed bytes take once they are decoded, estimated before they are.
 
 An empty mapping is one byte when packed and 80 when decoded, and a megabyte of a store may hold 64 of such bytes. What
-shrank so well that its footprint is out of proportion to what is stored is refused, at reading and at writing alike, so
-that a hostile store of 1 MB stays below 512 MB of memory. What is stored at ordinary ratios is never looked at.
+shrank so well that its footprint is out of proportion to what is stored is refused, so that a hostile store of 1 MB
+stays below 512 MB of memory; at writing, too, but for lists that grow item by item. Ordinary ratios pass at any size.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import zstandard
 from holdfast.encode.values import Ext
 from holdfast.errors import LimitExceeded
 
+_ALWAYS = 192 << 20
 _TIMES_LIMIT = 3
 _TIMES_STORED = 96
 _ITEM, _NUMBER, _TEXT, _LIST, _MAP, _ENTRY, _EXT = 12, 40, 72, 80, 88, 48, 400
@@ -47,7 +48,7 @@ def check_footprint(name: str, data: bytes, *, max_bytes: int, stored_bytes: int
 
     Without `stored_bytes`, of a value that is about to be stored, compression tells what that would be.
     """
-    limit = max(_TIMES_LIMIT * max_bytes, _TIMES_STORED * (stored_bytes or 0))
+    limit = max(_ALWAYS, _TIMES_LIMIT * max_bytes, _TIMES_STORED * (stored_bytes or 0))
     if _most(data, limit) <= limit:
         return
     if stored_bytes is None:
