@@ -145,7 +145,15 @@ def classes() -> tuple[list[ast.ClassDef], list[Module]]:
         *attributes(("id", "str"), ("lock", "RunLock")),
         *methods_of(run.class_named("Run"), lambda name: name not in plain, written_in(aio.AsyncRun)),
     ]
-    found, modules = [class_of("HoldfastMethods", hf), class_of("RunMethods", runs)], [engine, facade, run, control]
+    found, modules = [class_of("HoldfastMethods", hf)], [engine, facade, run, control]
+    for path, kind, names in (
+        ("run_host.py", "RunHost", {"note", "attach"}),
+        ("run_recorder.py", "Recorder", {"journal", "restore_registered"}),
+    ):  # which a run has from below
+        modules.append(Module(path))
+        given = methods_of(modules[-1].class_named(kind), every)
+        runs += [method for method in given if method.name in names]
+    found.append(class_of("RunMethods", runs))
     for name, path in PARTS.items():
         module = Module(path)
         kind = module.class_named(name)

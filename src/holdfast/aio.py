@@ -98,7 +98,7 @@ _THREADS = _Threads()
 _HELD = frozenset({"settings", "store", "types", "enabled"})
 _RUN_VALUES = frozenset({"id", "lock", "head", "last_checkpoint_at", "protection", "unprotected_since", "triggers"})
 _RUN_PARTS = frozenset(
-    {"status", "waits", "calls", "phases", "agents", "context", "knowledge", "mailbox", "team", "subject", "budget",
+    {"status", "calls", "phases", "agents", "context", "knowledge", "mailbox", "team", "subject", "budget",
      "gates"}
 )  # fmt: skip
 _RUN_MAKES = frozenset({"phase", "declare_phases", "graph", "machine", "destructive"})  # each returns a part or block
@@ -270,7 +270,7 @@ class AsyncRun(_Block, RunMethods):
         Cancelled while it works, a step is not done; cancelled while its result is stored, it is.
         """
         run = self.sync
-        run.check_open(f"step {name!r} was not done")
+        run.host.check_open(f"step {name!r} was not done")
         options = step_options(
             retries=retries,
             backoff=backoff,
@@ -285,7 +285,7 @@ class AsyncRun(_Block, RunMethods):
         )
         has_key = options.effect is not None
         step = await settled(prepared, run, name, call, args, named, version=version, after=after, has_key=has_key)
-        begun = await _begun(run.calls, "step", name, options, **step.identity)
+        begun = await _begun(run.host.calls, "step", name, options, **step.identity)
         if isinstance(begun, Kept):
             return begun.result  # type: ignore[no-any-return]
         done: T = await self._done(begun, step.work)
@@ -339,7 +339,7 @@ class AsyncRun(_Block, RunMethods):
 
     async def _done(self, call: Call, work: Callable[[], Any]) -> Any:
         run, calls, options = self.sync, self.sync.calls, call.options
-        started = run.monotonic()
+        started = run.host.monotonic()
         number = 0
         while True:
             number += 1
@@ -347,21 +347,22 @@ class AsyncRun(_Block, RunMethods):
                 with calls.inside(call, number):
                     result = await _within(work, options.timeout_s, call.path)
             except BaseException as error:
-                took = run.monotonic() - started
+                took = run.host.monotonic() - started
                 if not isinstance(error, Exception):
                     calls.fail(call, error, attempts=number, duration_s=took)
                     raise
-                pause = options.retry.pause_s(number, error, run.now())
+                pause = options.retry.pause_s(number, error, run.host.now())
                 if pause is None:
                     await settled(calls.fail, call, error, attempts=number, duration_s=took)
                     raise
-                run.note("retry", call.path, attempt=number, error=f"{type(error).__name__}: {error}", pause_s=pause)
+                told = f"{type(error).__name__}: {error}"
+                run.host.note("retry", call.path, attempt=number, error=told, pause_s=pause)
             else:
-                took = run.monotonic() - started
+                took = run.host.monotonic() - started
                 with _released(calls, call):
                     return await settled(calls.finish, call, result, attempts=number, duration_s=took)
             with _released(calls, call):
-                await settled(run.sleep, pause)
+                await settled(run.host.sleep, pause)
 
     async def parallel(
         self, calls: Mapping[str, Callable[[], Any]], *, limit: int = 8, **options: Any

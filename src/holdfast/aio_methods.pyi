@@ -67,6 +67,7 @@ from holdfast.retain.prune import Pruned
 from holdfast.run import Run
 from holdfast.run import T
 from holdfast.run_files import RunFiles
+from holdfast.run_host import L
 from holdfast.run_recorder import Services
 from holdfast.runtime.agents import Agents
 from holdfast.runtime.agents import TaskOutput
@@ -106,10 +107,11 @@ from holdfast.runtime.status import RunStatus
 from holdfast.runtime.subject import Subject
 from holdfast.runtime.team import Team
 from holdfast.runtime.waits import Waiting
-from holdfast.runtime.waits import Waits
 from holdfast.settings.values import Settings
 from holdfast.store.api import Listing
 from holdfast.store.api import StoreStats
+from holdfast.store.queries import CheckpointFilters
+from holdfast.store.queries import RunFilters
 from holdfast.store.store import Store
 from holdfast.store.tables import Record
 from holdfast.transfer.copy import Copied
@@ -136,7 +138,7 @@ class HoldfastMethods:
     async def open(cls, place: str | Path | None=..., *, settings: Settings | str | Path | None=..., types: Iterable[type] | TypeRegistry=..., compression: CodecName | None=..., enabled: bool | None=..., max_section_bytes: int | None=..., strategy: Condition | None=..., destructive: Iterable[str]=..., interval_s: float | msgspec.UnsetType | None=..., on_checkpoint_failure: OnFailure | None=..., key: str | None=..., key_file: str | None=..., key_env: str | None=..., sign: bool | None=..., reveal: bool=..., **store_options: Any) -> Self:
         ...
 
-    async def run(self, run: str, *, workspace: str | os.PathLike[str] | None=..., workspace_options: WorkspaceOptions | None=..., subject: SubjectProvider | str | None=..., verdicts: Mapping[str, Verdict] | None=..., waiting: Waiting=..., rewinding: bool=...) -> AsyncRun:
+    async def run(self, run: str, *, workspace: str | os.PathLike[str] | None=..., workspace_options: WorkspaceOptions | None=..., subject: SubjectProvider | str | None=..., verdicts: Mapping[str, Verdict] | None=..., waiting: Waiting=..., rewinding: bool=..., key: str | None=..., attributes: Mapping[str, str | int | float | bool | None] | None=...) -> AsyncRun:
         ...
 
     async def open_run(self, run: str) -> Run | None:
@@ -170,13 +172,13 @@ class HoldfastMethods:
     def tools(self) -> Tools:
         ...
 
-    async def runs(self, *, limit: int | None=...) -> Listing[RunRecord]:
+    async def runs(self, *, limit: int | None=..., after: str | None=..., **filters: Unpack[RunFilters]) -> Listing[RunRecord]:
         ...
 
     async def has(self, run: str) -> bool:
         ...
 
-    async def checkpoints(self, run: str, *, limit: int | None=..., before_seq: int | None=..., archived: bool=...) -> Listing[Checkpoint]:
+    async def checkpoints(self, run: str, *, limit: int | None=..., before_seq: int | None=..., archived: bool=..., line: str=..., **filters: Unpack[CheckpointFilters]) -> Listing[Checkpoint]:
         ...
 
     async def get(self, checkpoint: str) -> Checkpoint:
@@ -317,7 +319,7 @@ class RunMethods:
     id: str
     lock: RunLock
 
-    async def checkpoint(self, *, trigger: Trigger | str=..., reason: str=..., label: str | None=..., pinned: bool=..., sections: Mapping[str, Any] | None=..., drop: Iterable[str]=..., carry_over: bool=..., files: bool=..., phase: str | None=..., onto: Checkpoint | Literal['nothing'] | None=..., calls: Sequence[RecordDraft]=..., **known_sections: Any) -> Checkpoint:
+    async def checkpoint(self, *, trigger: Trigger | str=..., reason: str=..., label: str | None=..., pinned: bool=..., sections: Mapping[str, Any] | None=..., drop: Iterable[str]=..., carry_over: bool=..., files: bool=..., phase: str | None=..., onto: Checkpoint | Literal['nothing'] | None=..., calls: Sequence[RecordDraft]=..., key: str | None=..., attributes: Mapping[str, str | int | float | bool | None] | None=..., **known_sections: Any) -> Checkpoint:
         ...
 
     async def maybe_checkpoint(self, event: Trigger | str, *, reason: str=..., phase: str | None=..., details: Mapping[str, Any] | None=..., sections: Mapping[str, Any] | None=..., files: bool | None=..., **known_sections: Any) -> Checkpoint | None:
@@ -398,21 +400,6 @@ class RunMethods:
         ...
 
     @property
-    def waits(self) -> Waits:
-        ...
-
-    async def begin_from(self, origin: Checkpoint, **given: Any) -> Checkpoint:
-        ...
-
-    @property
-    def records_stored(self) -> int:
-        ...
-
-    @property
-    def registered(self) -> tuple[str, ...]:
-        ...
-
-    @property
     def last_checkpoint_at(self) -> datetime | None:
         ...
 
@@ -440,10 +427,6 @@ class RunMethods:
         ...
 
     @property
-    def head_record(self) -> CheckpointRecord | None:
-        ...
-
-    @property
     def head(self) -> Checkpoint | None:
         ...
 
@@ -452,6 +435,18 @@ class RunMethods:
 
     @property
     def owner(self) -> Holdfast:
+        ...
+
+    async def note(self, kind: str, what: str=..., **details: Any) -> None:
+        ...
+
+    async def attach(self, section: str, live: L, *, journaled: bool=...) -> L:
+        ...
+
+    async def journal(self) -> list[dict[str, Any]]:
+        ...
+
+    async def restore_registered(self, checkpoint: Checkpoint | None=...) -> list[str]:
         ...
 
 class AsyncAgents:

@@ -922,7 +922,7 @@ class Holdfast(RecoveryFacade):
     def _reload(self, run: str) -> None:
         for opened in list(self._open_runs):
             if opened.id == run:
-                opened.reload()
+                opened.recorder.reload()
 
     def __enter__(self) -> Self:
         return self

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from holdfast.capture.writer import RecordDraft, Writer
     from holdfast.checkpoint import Checkpoint
     from holdfast.engine import Holdfast
-    from holdfast.model.checkpoint import CheckpointRecord
     from holdfast.model.rules import Rules
     from holdfast.model.runtime_sections import Reply
     from holdfast.model.sections import Replan
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.status import RunStatus
     from holdfast.runtime.subject import Subject
     from holdfast.runtime.team import Team
-    from holdfast.runtime.waits import Waiting, Waits
+    from holdfast.runtime.waits import Waiting
 
 T = TypeVar("T")
 
@@ -69,17 +68,8 @@ class Run:
         root = self.workspace.path if self.has_workspace else None
         self.host = RunHost(self.recorder, self._watch, services, root=root, waiting=waiting)
         """The run as its parts see it."""
-        host, recorder = self.host, self.recorder
-        self.save, self.offer, self.record, self.note = host.save, host.offer, host.record, host.note
-        self.now, self.monotonic, self.sleep, self.keep = host.now, host.monotonic, host.sleep, host.keep
-        self.pack, self.unpack = host.pack, host.unpack
-        self.add_record, self.find_record = host.add_record, host.find_record
-        self.begin_call, self.begin_retry, self.charge = host.begin_call, host.begin_retry, host.charge
-        self.wait_for, self.is_waiting_for, self.resolve = host.wait_for, host.is_waiting_for, host.resolve
-        self.check_open, self.watched, self.raise_cancelled = host.check_open, host.watched, host.raise_cancelled
-        self.attach, self.go_back_to, self.ignore_inbox = host.attach, host.go_back_to, host.ignore_inbox
-        self.reload, self.journal = recorder.reload, recorder.journal
-        self.restore_registered = recorder.restore_registered
+        self.note, self.attach = self.host.note, self.host.attach
+        self.journal, self.restore_registered = self.recorder.journal, self.recorder.restore_registered
         self.lock = self.recorder.lock
         """Held while a checkpoint is taken; hold it yourself while registered state is changed in several steps."""
 
@@ -353,27 +343,6 @@ class Run:
         """The calls of the run: its steps, agents, gates and tasks, each done once."""
         return self.host.calls
 
-    @property
-    def waits(self) -> Waits:
-        """What the run waits for."""
-        return self.host.waits
-
-    def begin_from(self, origin: Checkpoint, **given: Any) -> Checkpoint:
-        """Begin this run, which is new, from a checkpoint of another, as `Recorder.begin_from` says."""
-        made = self.recorder.begin_from(origin, **given)
-        self._watch.taken(made.record)
-        return made
-
-    @property
-    def records_stored(self) -> int:
-        """How many of the added records are stored."""
-        return self.recorder.records_stored
-
-    @property
-    def registered(self) -> tuple[str, ...]:
-        """The sections that come from registered objects."""
-        return self.recorder.live.names
-
     @contextmanager
     def held(self) -> Iterator[None]:
         """Hold the run's lease for a moment, unless this handle has it already: no other process moves it meanwhile."""
@@ -383,7 +352,7 @@ class Run:
         self._lease = self._holdfast.lease_keeper(self.id, self.host.lease_lost)
         try:
             self._writer.fence = self._lease.take()
-            self.reload(rewinding=True)
+            self.recorder.reload(rewinding=True)
             yield
         finally:
             self._give_back()
@@ -472,11 +441,6 @@ class Run:
         if files is None:
             raise UsageError(f"run {self.id!r} has no workspace: open it with hf.run({self.id!r}, workspace=directory)")
         return RunFiles(self, files)
-
-    @property
-    def head_record(self) -> CheckpointRecord | None:
-        """The record of the head, as this writer knows it."""
-        return self._writer.head
 
     @property
     def head(self) -> Checkpoint | None:

@@ -224,7 +224,7 @@ class RunFiles:
                 reader,
                 self._capture.workspace,
                 checkpoint.workspace,
-                last=self._capture.last(self._run.head_record),
+                last=self._capture.last(self._run.recorder.head_record),
                 only=paths,
                 decisions=decisions,
                 ownership=self.ownership(),
@@ -326,7 +326,7 @@ class RunFiles:
     def _safe_git(self, into: str | os.PathLike[str] | None) -> GitPosition | None:
         if into is not None:
             return None
-        last = self._capture.last(self._run.head_record)
+        last = self._capture.last(self._run.recorder.head_record)
         return last.git if last is not None else None
 
     def _save_present(self) -> None:
@@ -336,7 +336,7 @@ class RunFiles:
 
     def _trees(self, since: Checkpoint | None) -> tuple[StoredTree, DiskTree]:
         reader = self._capture.reader
-        last = self._capture.last(self._run.head_record)
+        last = self._capture.last(self._run.recorder.head_record)
         known = since.workspace if since is not None else last
         disk, _ = self._capture.workspace.look(reader, last)
         return StoredTree(reader, known.root if known is not None else None), disk

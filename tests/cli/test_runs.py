@@ -438,7 +438,7 @@ def test_a_budget_is_raised_by_the_name_that_a_flow_gives_it_and_an_unknown_one_
     assert hf("budget", "r", "time_s+=30", "tokens=180").out == "time_s: raised by 30\ntokens: limit set to 180\n"
     with store.run("r", waiting="leave") as run:
         assert (run.budget.limit_of("time_s"), run.budget.limit_of("tokens")) == (150, 180)
-        assert run.waits.open == []
+        assert run.host.waits.open == []
     store.close()
 
 

@@ -216,7 +216,7 @@ def test_many_that_wait_for_people_leave_room_for_the_answers(place):
     async def main():
         async with await AsyncHoldfast.open(place) as hf, await hf.run("r") as run:
             asked = [asyncio.create_task(run.approve(f"{i}?", name=f"w{i}")) for i in range(40)]
-            while len(run.waits.open) < len(asked):  # noqa: ASYNC110 - threads have no asyncio.Event
+            while len(run.host.waits.open) < len(asked):  # noqa: ASYNC110 - threads have no asyncio.Event
                 await asyncio.sleep(0.02)
             await hf.pause("r")
             await hf.cancel("r")

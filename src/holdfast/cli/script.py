@@ -147,7 +147,7 @@ def change(
 ) -> Phases:
     """Change the phases of a run in one durable checkpoint, with a line in its journal."""
     with held(run):
-        run.waits.look()  # a pause or a cancellation from outside is taken here
+        run.host.waits.look()  # a pause or a cancellation from outside is taken here
         run.status.set("running")
         book = make(book_of(run.head), session.now())
         run.note(note, phase, **details)

@@ -212,7 +212,7 @@ class Actions:
             env = {**told, **given, **values}
             made = Command(line, cwd=folder, env=env, timeout_s=timeout_s, keep_bytes=KEEP_BYTES)
             result = made.run(
-                host=self._run,
+                host=self._run.host,
                 on_output=lambda source, said: self._emit(
                     stream, phase=place.phase, task=place.task, gate=gate, text=said, data={"stream": source}
                 ),
@@ -287,7 +287,7 @@ class Actions:
 
     def _check_storable(self, value: Any, name: str) -> None:
         try:
-            self._run.keep(value, "its result")
+            self._run.host.keep(value, "its result")
         except ValueRefused as error:
             raise UsageError(
                 f"{name} returned what cannot be stored, at {error.path}: {error.detail}. Return plain data: a "

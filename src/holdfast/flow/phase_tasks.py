@@ -72,9 +72,9 @@ class PhaseTasks:
 
         def do(task: str) -> bool:
             with run.lock:
-                batch = view.start(task, run.now())
+                batch = view.start(task, run.host.now())
             if batch is not None:
-                run.save(Trigger.STAGE_COMPLETE, f"before batch {batch}")
+                run.host.save(Trigger.STAGE_COMPLETE, f"before batch {batch}")
             try:
                 results[task] = done = self._tasks.carry_out(name, task, phase.tasks[task], facts)
             except Exception as error:
@@ -82,13 +82,13 @@ class PhaseTasks:
                     raise
                 errors[task] = error
                 with run.lock:
-                    view.change(task, status="failed", error=failure_of(error), completed_at=run.now())
+                    view.change(task, status="failed", error=failure_of(error), completed_at=run.host.now())
                 return False
             place = {"step": self._tasks.step_name(name, task), "summary": done.get("summary", "")}
             with run.lock:
-                over = view.end(task, run.now(), place)
+                over = view.end(task, run.host.now(), place)
             if over is not None:
-                run.save(Trigger.BATCH_COMPLETE, f"batch {over}")
+                run.host.save(Trigger.BATCH_COMPLETE, f"batch {over}")
             return True
 
         run_in_order(needs, do, limit=phase.parallel)

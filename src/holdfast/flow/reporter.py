@@ -22,7 +22,7 @@ class Reporter:
     def __init__(self, run: Run, *observers: Observer | None) -> None:
         self._run = run
         self._observers = [one for one in observers if one is not None]
-        self._seq = run.head_record.envelope.seq if run.head_record else 0
+        self._seq = run.recorder.head_record.envelope.seq if run.recorder.head_record else 0
         self._was_unprotected = False
         self._spent: dict[str, Any] = {}
 
@@ -30,7 +30,7 @@ class Reporter:
         """Say one thing."""
         if not self._observers:
             return
-        event = Event(kind=kind, at=self._run.now(), **fields)
+        event = Event(kind=kind, at=self._run.host.now(), **fields)
         for observer in list(self._observers):
             try:
                 observer(event)
@@ -52,7 +52,7 @@ class Reporter:
         """Say what was saved and spent since the last time."""
         if not self._observers:
             return
-        head = self._run.head_record
+        head = self._run.recorder.head_record
         if head is not None and head.envelope.seq != self._seq:
             self._seq = head.envelope.seq
             self("checkpoint", text=head.envelope.reason, data={"seq": head.envelope.seq, "id": head.envelope.id})

@@ -55,7 +55,7 @@ def take_changes(run: Run, flow: Flow, position: Kept, old: FlowDigests, new: Fl
             elif change.change == "same" and status in _SETTLED and name not in due and not goes_on:
                 marks[name] = "kept"
         if run.head is not None and "waits" in run.head.sections:
-            run.waits.withdraw()  # what is still to be asked is asked when the flow comes there
+            run.host.waits.withdraw()  # what is still to be asked is asked when the flow comes there
         current = position.value.current if goes_on else flow.first
         position.change(marks=marks, due=list(due), current=current, is_done=False)
     return changes
@@ -121,7 +121,7 @@ def run_again(run: Run, flow: Flow, position: Kept, tasks: Iterable[tuple[str, s
                     position.change(editions=raised({name: 1, **position.value.editions}, name))
                     _void(run, f"{place_name(phase, number, task)}/work")
         if run.head is not None and "waits" in run.head.sections:
-            run.waits.withdraw()
+            run.host.waits.withdraw()
         position.change(marks=marks, due=list(due), current=flow.first, is_done=False)
         run.note("runs again", ", ".join("/".join(one) for one in sorted(wanted)), why=why)
 

@@ -24,7 +24,7 @@ class States:
         if flow.in_order:
             return
         ways = {name: [_state(way) for way in ways_out(flow, name)] for name in flow.phases}
-        self._machine = StateMachine(run, states=list(flow.phases), transitions=ways, initial=flow.first)
+        self._machine = StateMachine(run.host, states=list(flow.phases), transitions=ways, initial=flow.first)
         try:
             run.attach("workflow", self._machine, journaled=True)
         except UsageError:  # it stood in a phase that is no longer in the flow
@@ -45,7 +45,7 @@ class States:
                 current=visit.state, marks={}, retries={}, replanning={}, stopped=None, is_done=False,
                 reset_at=visit.entered_at,
             )  # fmt: skip
-            run.waits.withdraw()
+            run.host.waits.withdraw()
 
     def move(self, name: str, following: str) -> None:
         """Go on to the next phase; saved with all that led there."""

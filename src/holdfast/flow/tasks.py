@@ -102,7 +102,7 @@ class Tasks:
         self.asker = Asker(run, position, emit)
         self._looked_at: set[str] = set()
         self._written_at = _last_write(run)
-        self._had_gates = "gates" in run.registered or (run.head is not None and "gates" in run.head.sections)
+        self._had_gates = "gates" in run.recorder.live.names or (run.head is not None and "gates" in run.head.sections)
         self.done = 0
         """How many tasks were carried out in this life."""
         self.rejected: Rejected | None = None
@@ -128,7 +128,7 @@ class Tasks:
             self._emit("task_skipped", phase=phase, task=task, text="rejected")
             return {"result": None, "summary": ""}
         self.budget.check()
-        watch = Stopwatch(self._run.monotonic)
+        watch = Stopwatch(self._run.host.monotonic)
         guard = self._run.destructive(definition.destructive, place.name) if definition.destructive else nullcontext()
         try:
             with guard:
@@ -390,7 +390,7 @@ class _Gated:
         self._response = attempt(
             once,
             Retry(definition.retries, definition.backoff, transient=may_retry),
-            self._run,
+            self._run.host,
             name=self._place.name,
             failed=failed,
         )
@@ -516,7 +516,7 @@ class Asker:
             if asked.get(question.name, "") == question.about:
                 return
             if question.name in asked:
-                self._run.waits.withdraw(self._wait_of(question))
+                self._run.host.waits.withdraw(self._wait_of(question))
                 self.anew(question)
             self._position.change(asked=list({**asked, question.name: question.about}.items()))
 

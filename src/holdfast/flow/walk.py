@@ -101,7 +101,7 @@ class Walk:
             self._pass(name)
             following = self._next(name)
             if self._is_back(name, following):
-                run.offer(Trigger.LOOP_COMPLETE, f"{name} -> {following}", phase=name)
+                run.host.offer(Trigger.LOOP_COMPLETE, f"{name} -> {following}", phase=name)
             with run.lock:
                 marks = without(position.value.marks, name)
                 position.change(current=following, marks=marks, retries=without(position.value.retries, name))
@@ -182,7 +182,7 @@ class Walk:
         if phase.approve is not None and not self._is_approved(name, phase, facts):
             self._skip(name, "rejected")
             return
-        watch = Stopwatch(self._run.monotonic)
+        watch = Stopwatch(self._run.host.monotonic)
         self._report("phase_started", phase=name, data={"visit": self._position.value.rounds.get(name, 1)})
         try:
             with self._run.phase(name) as entered, self._budget_of(name, phase):
@@ -227,7 +227,7 @@ class Walk:
                 return False
             tried = f"after {repeat.limit} rounds {repeat.until!r} does not hold"
             raise self._stop(name, f"{tried}: run it again for {repeat.limit} more, or raise the limit of repeat")
-        self._run.offer(Trigger.LOOP_COMPLETE, f"{name}: round {number}", phase=name)
+        self._run.host.offer(Trigger.LOOP_COMPLETE, f"{name}: round {number}", phase=name)
         self._new_round(name, repeats=raised(self._position.value.repeats, name))
         return True
 
@@ -304,7 +304,7 @@ class Walk:
         """Record that the run is given up here; the next call begins with this phase."""
         with self._run.lock:
             self._position.change(stopped=name)
-        self._run.save(Trigger.ERROR_OCCURRED, f"stopped at {name}: {first_line(reason)}"[:500], phase=name)
+        self._run.host.save(Trigger.ERROR_OCCURRED, f"stopped at {name}: {first_line(reason)}"[:500], phase=name)
         self._report("flow_failed", phase=name, text=reason)
         return FlowStopped(name, reason)
 

@@ -113,7 +113,7 @@ def _carried_out(event: HookEvent, place: Place) -> tuple[str, dict[str, Any]]:
             tidy_states(root, time.time())
         with _turn(run):
             _take(event, run)
-        tree = run.workspace.capture.stamps(run.head_record)
+        tree = run.workspace.capture.stamps(run.recorder.head_record)
     finally:
         hf.close()
     state: dict[str, Any] = {"root": root, "store": place.named_store}
@@ -135,7 +135,7 @@ def _take(event: HookEvent, run: Run) -> None:
     known = head.section(SECTION) if head is not None and SECTION in head.sections else {}
     shown = "".join(one if one.isprintable() else "?" for one in event.session)[:200]
     value = {"assistant": event.dialect.name, "id": shown, "cwd": event.cwd}
-    if value == known and run.workspace.capture.is_as(run.head_record):
+    if value == known and run.workspace.capture.is_as(run.recorder.head_record):
         return
     taken = run.checkpoint(trigger=rule.trigger, reason=_reason(event), sections={SECTION: value})
     if not taken.saved:
@@ -180,7 +180,7 @@ def _reason(event: HookEvent) -> str:
 
 def _context(hf: Holdfast, run: Run) -> str:
     """Return what the model should know when a session starts: only ids and counts, and nothing is done by itself."""
-    head = run.head_record
+    head = run.recorder.head_record
     told = []
     if head is not None:
         when = f"{head.envelope.created_at:%Y-%m-%d %H:%M} UTC"

@@ -155,7 +155,7 @@ def handle_for(hf: Holdfast, plan: RecoveryPlan, run: Run | None, options: Works
     finally:
         handle.close()
         if opened is not None:
-            opened.reload()
+            opened.recorder.reload()
 
 
 def checked(hf: Holdfast, plan: RecoveryPlan) -> CheckpointRecord:
@@ -219,7 +219,7 @@ class Recovery:
         head = self.hf.store.run(self.plan.run).head
         done = self._is_done(head)
         if done is not None:
-            self.run.go_back_to(done)
+            self.run.host.go_back_to(done)
             return self._result(done, undo=self._record_of(done).undo)
         begun = self._is_begun(head)
         if not begun:
@@ -228,13 +228,13 @@ class Recovery:
             except IntegrityError as error:
                 return _refused(self.plan, str(error))
             if self._changes_nothing(head):
-                self.run.go_back_to(self.source)
+                self.run.host.go_back_to(self.source)
                 return self._result(self.source, undo=None)
         undo: CheckpointRecord | None = None
         try:
-            undo = self.run.head_record if begun else self._undo_point()
+            undo = self.run.recorder.head_record if begun else self._undo_point()
             if self._needs_files(begun=begun):
-                self.run.go_back_to(self.source)  # what cannot be put back says so before files change
+                self.run.host.go_back_to(self.source)  # what cannot be put back says so before files change
                 self._restore_files()
             return self.commit(undo)
         except _HALFWAY as error:
@@ -255,7 +255,7 @@ class Recovery:
     def commit(self, undo: CheckpointRecord | None) -> RecoveryResult:
         """Make the checkpoint's state the head, in one commit, and give it to what is registered."""
         plan, source = self.plan, self.source
-        self.run.go_back_to(source)
+        self.run.host.go_back_to(source)
         at = present(self.hf, plan.run)
         warnings = (*plan.all_warnings, *self._left_alone(source))
         told = RecoveryRecord(
@@ -290,7 +290,7 @@ class Recovery:
         self.is_committing = False
         with suppress(HoldfastError):  # a mark is for lists; the damage itself is found again
             mark_corrupted(self.hf.store, plan.damage)
-        self.run.go_back_to(made)
+        self.run.host.go_back_to(made)
         return self._result(made, undo=told.undo, warnings=warnings)
 
     def _sections(self, source: Checkpoint, at: datetime) -> dict[str, Any]:
@@ -310,7 +310,7 @@ class Recovery:
             return []
         steps = steps_of(source)
         lines = [*decided_records(plan.unknown, steps, at), *closing_records(steps, plan.closed, at)]
-        return [RecordDraft(*call_of_line(line, self.run)) for line in lines]
+        return [RecordDraft(*call_of_line(line, self.run.host)) for line in lines]
 
     def _subject(self, source: Checkpoint, at: datetime) -> dict[str, Any]:
         """Return the subject as it is now, in place of what the checkpoint knew of it."""
@@ -383,7 +383,7 @@ class Recovery:
         files = plan.files is not None and plan.files.changes
         agents = plan.pending_agents or plan.skipped_agents
         is_there = head == plan.checkpoint and plan.number == plan.end
-        if not is_there or asked or files or agents or plan.git or self.run.registered:
+        if not is_there or asked or files or agents or plan.git or self.run.recorder.live.names:
             return False
         return not self._sections(self.source, plan.made_at)
 
@@ -392,11 +392,12 @@ class Recovery:
         plan, run = self.plan, self.run
         here = plan.request.into is None
         changes_files = plan.files is not None and bool(plan.files.changes or plan.git) and here
-        leaves_journal = plan.number < plan.end and (run.head_record is None or run.head_record.number < plan.end)
-        has_more = changes_files or run.registered or leaves_journal
+        head = run.recorder.head_record
+        leaves_journal = plan.number < plan.end and (head is None or head.number < plan.end)
+        has_more = changes_files or run.recorder.live.names or leaves_journal
         if not has_more and not (run.has_workspace and run.workspace.changes()):
-            return run.head_record
-        is_head_lost = run.head_record is None or any(each.checkpoint == plan.head for each in plan.damage)
+            return run.recorder.head_record
+        is_head_lost = run.recorder.head_record is None or any(each.checkpoint == plan.head for each in plan.damage)
         taken = run.checkpoint(
             trigger=Trigger.RECOVERY,
             reason=f"before going back to {plan.place or f'checkpoint {plan.seq}'}",
@@ -451,8 +452,8 @@ class Recovery:
             except HoldfastError:
                 return _refused(self.plan, *told, "whether it was stored is not known; opening the run again ends it")
             if done is not None:
-                self.run.reload()
-                self.run.go_back_to(done)
+                self.run.recorder.reload()
+                self.run.host.go_back_to(done)
                 return self._result(done, undo=self._record_of(done).undo)
         if self.plan.files is not None and self._is_restore_open():
             return _refused(self.plan, *told, "the restore of files is still open; opening the run again ends it")
@@ -471,7 +472,7 @@ class Recovery:
             if undo is not None and self.has_moved_git:
                 self._put_git_back(undo)
             if undo is not None:
-                self.run.go_back_to(self.hf.opened(undo))
+                self.run.host.go_back_to(self.hf.opened(undo))
         except (HoldfastError, OSError) as worse:
             _log.warning("run %s: a recovery could not be undone: %s", self.plan.run, worse)
             kept = f"; checkpoint {undo.envelope.id} keeps it" if undo is not None else ""
@@ -514,7 +515,7 @@ class Recovery:
         checkout(self.plan.files.target, before, ChunkReader(self.hf.store.fetch), safe=now)
 
     def _left_alone(self, source: Checkpoint) -> list[str]:
-        missing = [name for name in self.run.registered if name not in source.sections]
+        missing = [name for name in self.run.recorder.live.names if name not in source.sections]
         return [f"section {name} is not in the checkpoint and stays as it is" for name in missing]
 
     def _result(

@@ -75,7 +75,7 @@ class OpenDirectory:
         What was edited there since is kept, or merged; what is overwritten is in a checkpoint first.
         """
         run, store = self._run, self._hf.store
-        head = run.head_record
+        head = run.recorder.head_record
         wanted = run.workspace.capture.last(head)
         stamp = stamped(store, run.id, self._root)
         if head is None or wanted is None:
@@ -125,8 +125,8 @@ class OpenDirectory:
     def changes(self) -> Changes | None:
         """Return what changed since the run last looked, by owner; None if it never looked."""
         run, capture = self._run, self._run.workspace.capture
-        capture.remember(run.head_record)
-        last = capture.last(run.head_record)
+        capture.remember(run.recorder.head_record)
+        last = capture.last(run.recorder.head_record)
         if last is None:
             return None
         ownership = ownership_of(self._hf.store, run.id, self._root, run.head)
@@ -156,7 +156,7 @@ class OpenDirectory:
             what = found.ownership.interrupted
             self._warn(f"{what} was interrupted and had changed {_named(interrupted)}: {done}")
         changed = [name for names in found.by_owner.values() for name in names]
-        self._run.workspace.capture.before_entry = self._run.head_record
+        self._run.workspace.capture.before_entry = self._run.recorder.head_record
         sections = {EDITS: edits_value(found.edits)} if found.edits != found.ownership.edits else {}
         save(f"changed since: {_named(changed)}" if changed else "; ".join(why), sections)
         if is_rolled_back:

@@ -80,7 +80,7 @@ class OpenRun:
         now = facts_now(
             then,
             place,
-            at=run.now(),
+            at=run.host.now(),
             changed_paths=changes.theirs if changes is not None else None,
             provider=self._freshness.subject,
             flow=self._freshness.flow,
@@ -106,7 +106,7 @@ class OpenRun:
     def _ask(self, head: Checkpoint, found: tuple[Finding, ...]) -> None:
         """Let a person decide; the answer is stored, and holds as long as nothing else moves."""
         wait, question = wait_of(found)
-        reply = self._run.wait_for(Wait(id=wait, kind="approval", question=question, options=("resume", "stop")))
+        reply = self._run.host.wait_for(Wait(id=wait, kind="approval", question=question, options=("resume", "stop")))
         if reply.choice != "resume":
             raise CannotResume(self._run.id, head.id, (question,), (f"`holdfast resume {self._run.id} --afresh`",))
 

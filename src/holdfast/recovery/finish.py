@@ -25,7 +25,7 @@ _log = logging.getLogger("holdfast")
 
 def finish_interrupted(hf: Holdfast, run: Run) -> RecoveryResult | None:
     """Bring a recovery to an end that was killed between its files and its commit; called when a run is opened."""
-    head = run.head_record
+    head = run.recorder.head_record
     plan = intent_of(hf, head) if head is not None else None
     if plan is None or head is None:
         return None
@@ -38,7 +38,7 @@ def finish_interrupted(hf: Holdfast, run: Run) -> RecoveryResult | None:
         return None
     try:
         with run.held(), run.lock:
-            if run.head_record is None or run.head_record.envelope.id != head.envelope.id:
+            if run.recorder.head_record is None or run.recorder.head_record.envelope.id != head.envelope.id:
                 return None
             _log.warning("run %s: a recovery from %s was interrupted and is finished now", run.id, plan.checkpoint)
             return Recovery(hf, run, plan, record, None, None).finish(head)

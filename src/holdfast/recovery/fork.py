@@ -70,7 +70,7 @@ def fork(
     dropped = {*_there(left_out - {CALLS, NOTES}, origin), *({INTENT} & set(origin.sections))}
     handle = hf.run(new_run)
     try:
-        return handle.begin_from(
+        return handle.recorder.begin_from(
             origin,
             bring=lambda carried: chunks_below(hf.store, origin.id, carried),
             sections=values,
@@ -187,7 +187,7 @@ def start_afresh(hf: Holdfast, run: str) -> Checkpoint:
             if root is None:
                 root = _begin(hf, handle, run)
             archive_before(hf.store, run, root.seq)
-            handle.go_back_to(root)
+            handle.host.go_back_to(root)
     finally:
         if known is None:
             handle.close()

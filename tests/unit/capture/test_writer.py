@@ -66,7 +66,7 @@ def test_a_reload_goes_to_the_head_that_is_there_now():
     store = MemoryStore()
     run, other = Holdfast(store).run("r"), Holdfast(store).run("r")
     other.checkpoint(state=state(100))
-    run.reload()
+    run.recorder.reload()
     cp = run.checkpoint(state=state(101))
     assert cp.seq == 2
     assert same(cp.section("state"), state(101))

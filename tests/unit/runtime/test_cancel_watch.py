@@ -60,7 +60,7 @@ def test_a_command_of_a_run_ends_with_it_and_is_no_failure(waits):
         if waits:
             hf.signal("r", "go")
             run.wait_signal("go")
-        run.step("long", lambda: command.run(host=run, on_output=cancel_when_it_began(hf)))
+        run.step("long", lambda: command.run(host=run.host, on_output=cancel_when_it_began(hf)))
 
     with holdfast.open("memory:") as hf:
         with pytest.raises(holdfast.RunCancelled, match="by ann"):
@@ -87,8 +87,8 @@ def test_no_command_begins_after_a_cancellation_was_noticed(tmp_path):
 
     def work(run):
         with pytest.raises(holdfast.RunCancelled):
-            Command("echo begun; sleep 60").run(host=run, on_output=cancel_when_it_began(hf))
-        Command(["touch", str(made)]).run(host=run)
+            Command("echo begun; sleep 60").run(host=run.host, on_output=cancel_when_it_began(hf))
+        Command(["touch", str(made)]).run(host=run.host)
 
     with holdfast.open("memory:") as hf, pytest.raises(holdfast.RunCancelled):
         end_of(hf, work)

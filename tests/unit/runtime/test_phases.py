@@ -202,7 +202,7 @@ def test_an_artifact_that_is_no_file_is_refused(tmp_path):
 def test_a_result_that_cannot_be_stored_is_refused_where_it_is_kept(tmp_path):
     with holdfast.open(tmp_path) as hf:
         run = hf.run("r")
-        phases = Phases(run)
+        phases = Phases(run.host)
         with pytest.raises(ValueRefused, match="the result of phase 'a'"):
             phases.phase("a").call(object)
         assert phases.state("a").status == "failed"

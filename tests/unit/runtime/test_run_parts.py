@@ -495,7 +495,7 @@ def spent(run):
         (spent, ["budget_warning"]),
         (answered_message, []),
         (settled_conflict, ["conflict_start", "conflict_resolved"]),
-        (lambda run: run.sleep_until(run.now()), ["user_approval"] * 2),
+        (lambda run: run.sleep_until(run.host.now()), ["user_approval"] * 2),
         (captured_and_flushed, []),
         (told, []),
         (lambda run: run.complete(), ["shutdown"]),

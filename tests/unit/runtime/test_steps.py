@@ -367,7 +367,7 @@ def test_a_closed_run_takes_no_step(place, work):
         with pytest.raises(RunClosed, match="step 'b' was not done"):
             run.step("b", work.double, 1)
         with pytest.raises(RunClosed):
-            run.save(Trigger.MANUAL)
+            run.host.save(Trigger.MANUAL)
     assert work.done == [1]
 
 

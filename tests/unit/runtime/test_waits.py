@@ -279,7 +279,7 @@ def test_a_pause_that_comes_too_late_keeps_a_completed_run_from_nothing(hf, outs
 
 def test_a_signal_that_does_not_come_is_waited_for_until_its_time(hf):
     with hf.run("r") as run:
-        assert run.wait_signal("go", until=run.now() + timedelta(seconds=0.05)).choice == "time"
+        assert run.wait_signal("go", until=run.host.now() + timedelta(seconds=0.05)).choice == "time"
 
 
 def test_a_signal_is_never_in_a_checkpoint_that_has_neither_it_nor_the_answer(hf):
@@ -288,7 +288,7 @@ def test_a_signal_is_never_in_a_checkpoint_that_has_neither_it_nor_the_answer(hf
         run.step("first", str)
     hf.signal("r", "go", 42)
     run = hf.run("r")
-    waits = run.waits
+    waits = run.host.waits
     take = waits._answer
 
     def saved_between(wait):
@@ -349,14 +349,14 @@ def test_a_run_that_was_cancelled_between_two_lives_does_nothing_in_the_next(hf,
 
 def test_a_run_that_is_set_back_asks_again(hf, outside):
     with hf.run("r", waiting="leave") as run:
-        run.sleep_until(run.now(), name="nap")
+        run.sleep_until(run.host.now(), name="nap")
         before = run.checkpoint()
     with pytest.raises(RunWaiting), hf.run("r", waiting="leave") as run:
         run.approve("Deploy?")
     outside.answer("r", "approve")
     with pytest.raises(RunWaiting, match="Deploy"), hf.run("r", waiting="leave") as run:  # noqa: PT012 - two steps
         assert run.approve("Deploy?").approved
-        run.go_back_to(before)
+        run.host.go_back_to(before)
         run.approve("Deploy?")
 
 

@@ -305,11 +305,11 @@ def test_a_locked_cache_serves_the_next_process_and_no_other_store(tmp_path):
     with opened(place, key=KEY) as hf:
         run = hf.run("r", workspace=project)
         capture = run.workspace._capture
-        assert capture._previous(run.head_record) is not None
+        assert capture._previous(run.recorder.head_record) is not None
     cache.write_bytes(cache.read_bytes()[:-1] + b"\0")
     with opened(place, key=KEY) as hf:
         run = hf.run("r", workspace=project)
-        assert run.workspace._capture._previous(run.head_record) is None
+        assert run.workspace._capture._previous(run.recorder.head_record) is None
         assert run.checkpoint(state=2).changes(hf.get(hf.checkpoints("r")[-1].id)) == []
 
 

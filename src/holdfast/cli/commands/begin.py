@@ -67,7 +67,7 @@ def execute(arguments: Namespace, session: Session) -> int:
     is_new = head is None
     if head is not None and _wants_fresh(head, arguments, session):
         run.owner.start_afresh(name)
-        run.reload()
+        run.recorder.reload()
         out.note(f"What was there is set aside; `holdfast log {name} -a` shows it.")
         is_new = True
     book = _begun(run, phases, plan, arguments, session, is_new=is_new)

@@ -140,7 +140,7 @@ class _Guarded:
         run = self._run
         try:
             with run.lock:
-                if not run.workspace.capture.is_as(run.head_record):
+                if not run.workspace.capture.is_as(run.recorder.head_record):
                     run.checkpoint(trigger=trigger, reason=reason)
         except HoldfastError as error:
             self._session.out.warn(f"run {run.id}: a checkpoint failed, and the command goes on: {error}")
@@ -159,7 +159,7 @@ class _Guarded:
                 stack.callback(outputs.close)
             command = Command(self._command, env=env)
             streams = _streams(stack)
-            result: CommandResult = command.run(host=run, on_output=told, streams=streams)
+            result: CommandResult = command.run(host=run.host, on_output=told, streams=streams)
         result.check()
         return {
             "exit_code": result.exit_code,
@@ -173,7 +173,7 @@ def _output_events(run: Run, take: Callable[[Any], None], program: str) -> Calla
     from holdfast.flow.events import Event  # noqa: PLC0415
 
     def told(_stream: str, text: str) -> None:
-        take(Event(kind="task_output", at=run.now(), phase="guard", task=program, text=text))
+        take(Event(kind="task_output", at=run.host.now(), phase="guard", task=program, text=text))
 
     return told
 
