@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections import Counter
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import IntEnum
@@ -41,6 +42,8 @@ _STRICT = (
 _MAX_DEPTH = 100  # extensions inside extensions: each level costs three Python frames on the way back
 _MAX_NUMBER_BYTES = 1 << 20
 _TOO_DEEP = f"nested deeper than {_MAX_DEPTH} levels, or contains itself"
+_FEW = 1000
+_PREDICTABLE = (int, float, Decimal, tuple, frozenset)  # texts and bytes are hashed with a seed of the process
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
@@ -336,16 +339,31 @@ _SCALARS: dict[type, Callable[[Any], tuple[int, Any]]] = {
 }
 _REVIVERS: dict[int, Callable[[Any], Any]] = {
     Ext.TUPLE: tuple,
-    Ext.SET: set,
-    Ext.FROZENSET: frozenset,
+    Ext.SET: lambda items: set(_scattered(items)),
+    Ext.FROZENSET: lambda items: frozenset(_scattered(items)),
     Ext.DATETIME: lambda parts: _revive_moment(datetime, parts),
     Ext.DATE: date.fromisoformat,
     Ext.TIME: lambda parts: _revive_moment(time, parts),
     Ext.TIMEDELTA: lambda parts: timedelta(*parts),
     Ext.DECIMAL: _revive_decimal,
     Ext.PATH: _revive_path,
-    Ext.MAP: lambda pairs: {key: item for key, item in pairs},  # noqa: C416 - dict() would take any two-letter string
+    Ext.MAP: lambda pairs: _mapping(pairs),  # noqa: PLW0108 - defined below
 }
+
+
+def _mapping(pairs: Any) -> dict[Any, Any]:
+    _scattered([key for key, _ in pairs])
+    return {key: item for key, item in pairs}  # noqa: C416 - dict() would take any two-letter string
+
+
+def _scattered(items: Any) -> Any:
+    """Return elements of a set; ValueError if they were chosen to have one hash, which takes time by their square."""
+    if len(items) > _FEW:
+        counts = Counter(hash(item) for item in items if isinstance(item, _PREDICTABLE))
+        most = max(counts.values(), default=0)
+        if most > _FEW:
+            raise ValueError(f"{most:,} of its {len(items):,} elements have the same hash")
+    return items
 
 
 def _surrogate_text(text: str) -> ormsgpack.Ext:

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.encode.surplus import surplus
-from holdfast.encode.values import Packer
+from holdfast.encode.values import Ext, Packer
 from holdfast.errors import IntegrityError
 
 PLAIN = st.recursive(
@@ -41,3 +41,25 @@ def test_bytes_with_surplus_are_no_value(data):
     """Issue 18.7: 4 MiB of `a` were read as the number 97, and of two values of one key one was dropped."""
     with pytest.raises(IntegrityError):
         Packer().unpack(data, "x")
+
+
+P = (1 << 61) - 1
+
+
+@pytest.mark.parametrize("code", [Ext.SET, Ext.FROZENSET])
+@pytest.mark.parametrize("made", [lambda n: P * n, lambda n: (P * n, 1), lambda n: "first" if n == 1 else P * n])
+def test_elements_that_were_chosen_to_collide_are_refused(code, made):
+    """Threats 8: a megabyte of them took minutes."""
+    packer = Packer()
+    data = packer.pack([made(n) for n in range(1, 5_000)], "x")
+    with pytest.raises(IntegrityError, match="the same hash"):
+        packer.unpack(ormsgpack.packb(ormsgpack.Ext(code, data)), "x")
+
+
+def test_keys_that_were_chosen_to_collide_are_refused():
+    packer = Packer()
+    data = packer.pack([[P * n, 1] for n in range(1, 5_000)], "x")
+    with pytest.raises(IntegrityError, match="the same hash"):
+        packer.unpack(ormsgpack.packb(ormsgpack.Ext(Ext.MAP, data)), "x")
+    for value in (dict.fromkeys(range(-3_000, 3_000), 1), set(range(5_000)), {n / 7 for n in range(5_000)}):
+        assert packer.unpack(packer.pack(value, "x"), "x") == value
