@@ -16,7 +16,7 @@ quick: $(VENV)/ready
 	$(RUN)/python -m pytest -n auto --dist worksteal tests/unit/encode tests/unit/capture tests/unit/retain tests/unit/runtime tests/test_imports.py
 
 test-adapters: $(VENV)/adapters-ready
-	$(VENV)/adapters/bin/python -m pytest -n auto --dist worksteal tests/adapters
+	$(VENV)/adapters/bin/python -m pytest -n auto --dist worksteal tests/adapters tests/worker
 
 # The page of `holdfast ui`, built into the package; needs Node, which comes with the set-up where there is none.
 web: $(VENV)/web-ready web/node_modules/ready

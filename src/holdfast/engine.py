@@ -362,7 +362,7 @@ class Holdfast(RecoveryFacade):
         if self.store.url.startswith("postgresql:"):
             from holdfast.worker.wake import wake_queue  # noqa: PLC0415 - a local store does without
 
-            wake_queue(self.store, run, number)
+            wake_queue(self.store, run, number, temporal=self.settings.workers.temporal)
 
     def journal_packer(self) -> Packer:
         """Return what packs a run's journal: without secrets, where these are taken out."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -13,7 +15,9 @@ import pytest
 
 import holdfast
 
-pytest.importorskip("absurdctl", reason="the queue needs the extra `absurd`")
+ENGINES = [
+    name for name, module in (("absurd", "absurdctl"), ("temporal", "temporalio")) if importlib.util.find_spec(module)
+]
 
 LEASE_S = 3
 
@@ -21,8 +25,14 @@ LEASE_S = 3
 class Fleet:
     """A store that several machines share, and the workers that are running."""
 
-    def __init__(self, url, folder):
+    def __init__(self, url, folder, engine, address):
         self.url = url
+        self.engine = engine
+        self._settings = f"workers: {{engine: {engine}, temporal: '{address}'}}\n"
+        home = folder / "config" / "holdfast"
+        home.mkdir(parents=True)
+        (home / "holdfast.yaml").write_text(self._settings)
+        self.environment = {**os.environ, "XDG_CONFIG_HOME": str(folder / "config")}
         self.folder = folder
         self.project = folder / "project"
         self.project.mkdir()
@@ -32,7 +42,7 @@ class Fleet:
     def cli(self, *words, code=0):
         done = subprocess.run(
             [sys.executable, "-m", "holdfast", "--store", self.url, *map(str, words)],
-            cwd=self.project, capture_output=True, text=True, timeout=120, check=False,
+            cwd=self.project, env=self.environment, capture_output=True, text=True, timeout=120, check=False,
         )  # fmt: skip
         assert done.returncode == code, (words, done.returncode, done.stdout, done.stderr)
         return done.stdout
@@ -52,7 +62,7 @@ class Fleet:
         with (self.folder / f"{host}.err").open("ab") as errors:
             worker = subprocess.Popen(
                 ["unshare", "-u", "sh", "-c", script] if os.geteuid() == 0 else line,
-                cwd=self.folder, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True,
+                cwd=self.folder, env=self.environment, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True,
             )  # fmt: skip
         self._workers.append(worker)
         return worker
@@ -91,17 +101,54 @@ def until(condition, timeout=90):
     raise AssertionError("it did not become so")
 
 
-@pytest.fixture
-def fleet(tmp_path):
+@pytest.fixture(scope="session")
+def temporal(tmp_path_factory):
+    """A Temporal server of the tests' own, on loopback; it ends with them."""
+    folder = tmp_path_factory.mktemp("temporal")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    program = Path(sys.executable).with_name("temporal")
+    line = [
+        program,
+        "server",
+        "start-dev",
+        "--headless",
+        "--ip",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--log-level",
+        "error",
+    ]
+    with (folder / "log").open("wb") as log:
+        server = subprocess.Popen([*line, "--db-filename", folder / "db"], stdout=log, stderr=log)
+    try:
+        until(lambda: _listens(port))
+        yield f"127.0.0.1:{port}"
+    finally:
+        server.kill()
+        server.wait()
+
+
+def _listens(port):
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.fixture(params=ENGINES)
+def fleet(request, tmp_path):
+    """Machines on each engine that is installed; `make test-adapters` brings both."""
     from postgres_server import shared_server  # noqa: PLC0415 - a server is started for it
 
+    address = request.getfixturevalue("temporal") if request.param == "temporal" else ""
     url = shared_server().database()
     holdfast.open(url, settings=holdfast.Settings()).close()
-    made = Fleet(url, tmp_path)
+    made = Fleet(url, tmp_path, request.param, address)
     try:
         yield made
     finally:
         made.close()
         shared_server().drop(url)
         for file in tmp_path.glob("*.err"):
-            print(file.name, Path(file).read_text())
+            print(file.name, file.read_text())

@@ -18,6 +18,8 @@ def engine_of(session: Session) -> Engine:
         raise UsageError(
             f"{url} is a store of this machine alone: workers need one that they all reach, --store postgresql://..."
         )
-    from holdfast.worker.absurd import AbsurdEngine  # noqa: PLC0415 - help does without
+    from holdfast.settings.values import Settings  # noqa: PLC0415 - help does without
+    from holdfast.worker.wake import engine_of as engine_of_kind  # noqa: PLC0415
 
-    return AbsurdEngine(url)
+    workers = (session.place.settings or Settings()).workers
+    return engine_of_kind(workers.engine, url, workers.temporal)

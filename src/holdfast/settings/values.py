@@ -124,6 +124,15 @@ class MirrorSettings(Part, frozen=True):
     """A path with {run} or {task} in it; {root} and {project} are known too."""
 
 
+class WorkerSettings(Part, frozen=True):
+    """What delivers submitted runs to workers."""
+
+    engine: Literal["absurd", "temporal"] = "absurd"
+    """`absurd` is a queue in the store's PostgreSQL, `temporal` a server of your own."""
+    temporal: str | None = None
+    """The address of Temporal, host:port."""
+
+
 class Settings(Part, frozen=True):
     """All settings, with their defaults."""
 
@@ -150,6 +159,7 @@ class Settings(Part, frozen=True):
     redaction: RedactionSettings = RedactionSettings()
     encryption: EncryptionSettings = EncryptionSettings()
     recovery: RecoverySettings = RecoverySettings()
+    workers: WorkerSettings = WorkerSettings()
     mirror: MirrorSettings = MirrorSettings()
 
     @property

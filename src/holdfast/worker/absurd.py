@@ -22,7 +22,7 @@ from psycopg.sql import SQL, Identifier
 
 from holdfast.errors import StoreUnavailable, UsageError
 from holdfast.store.postgres_url import PostgresPlace
-from holdfast.worker.port import Again, Delivery, Done, Entry, Later, Outcome, Until
+from holdfast.worker.port import Again, Delivery, Done, EngineKind, Entry, Later, Outcome, Until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +42,8 @@ _STATES = {
 
 class AbsurdEngine:
     """Queues of one PostgreSQL database."""
+
+    kind: EngineKind = "absurd"
 
     def __init__(self, url: str) -> None:
         self._place = PostgresPlace.parse(url)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-QUEUE = "queue"
-"""The attribute of a run that names the queue which delivers it."""
+QUEUE, ENGINE = "queue", "engine"
+"""The attributes of a run that name the queue which delivers it, and the kind of its engine."""
+EngineKind = Literal["absurd", "temporal"]
 LONGEST_WAIT_S = 600.0
 """A wait that nobody ends is looked at this often, so that a lost wake-up is made up for."""
 
@@ -70,6 +71,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 class Engine(Protocol):
     """What places runs on workers."""
+
+    kind: EngineKind
 
     def submit(self, run: str, *, queue: str, at: datetime | None = None) -> None:
         """Let a run be delivered, now or at a time; the same run twice is one."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.errors import UsageError
 from holdfast.flow.runner import store_flow
 from holdfast.worker.delivery import ENTRY, change_attributes
-from holdfast.worker.port import QUEUE
+from holdfast.worker.port import ENGINE, QUEUE
 
 if TYPE_CHECKING:
     import os
@@ -59,6 +59,6 @@ def submit_program(
 
 def _submit(hf: Holdfast, run: str, engine: Engine, queue: str, at: datetime | None, **attributes: str) -> str:
     """Note the queue before it is told: a process that dies in between leaves a run that can be submitted again."""
-    change_attributes(hf, run, **{QUEUE: queue}, **attributes)
+    change_attributes(hf, run, **{QUEUE: queue, ENGINE: engine.kind}, **attributes)
     engine.submit(run, queue=queue, at=at)
     return run
