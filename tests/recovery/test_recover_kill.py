@@ -173,3 +173,39 @@ def test_what_a_killed_recovery_leaves_can_be_cleaned_away(tmp_path) -> None:
     leftovers = list((tmp_path / "project" / ".holdfast").glob("restore-*")) if (tmp_path / "project").exists() else []
     assert leftovers == []
     shutil.rmtree(tmp_path / "project")
+
+
+def prepare_position(folder: Path) -> RecoveryPlan:
+    """Make a run with steps, and return the plan to go back to a position between two checkpoints."""
+    project = folder / "project"
+    project.mkdir()
+    (project / "main.py").write_text("one\n")
+    with Holdfast(SQLiteStore(folder / "x.db", durability="process")) as hf:
+        run = hf.run("r", workspace=project)
+        run.checkpoint(state=1)
+        for name in ("a", "b", "c"):
+            run.step(name, str.upper, name)
+        (project / "main.py").write_text("two\n")
+        run.checkpoint(state=2)
+        run.close()
+        return hf.plan(hf.replay("r").steps[1].place, workspace=project)
+
+
+def position_outcome(at: int) -> str:
+    with scratch() as folder:
+        plan = prepare_position(folder)
+        killed(folder, plan, at)
+        state, files = states(folder)
+        with Holdfast(SQLiteStore(folder / "x.db", durability="process")) as hf:
+            found = (state, files["main.py"][1], [one["step"] for one in hf.find("r").calls])
+        assert found in ((1, b"one\n", ["a", "b"]), (2, b"two\n", ["a", "b", "c"])), found
+        return "planned" if state == 1 else "as it was"
+
+
+def test_a_recovery_to_a_position_that_is_killed_anywhere_keeps_its_calls_with_it() -> None:
+    """Proves X5, D9: going back to a position is one commit, and the next opening ends what was killed there."""
+    with scratch() as folder:
+        plan = prepare_position(folder)
+        [count] = Child(lambda report: report(recover_counting(folder, plan, None))).join().reports
+    found = spread(list(range(0, int(str(count)), 1 if TORTURE else 2)), position_outcome)
+    assert set(found) == {"planned", "as it was"}

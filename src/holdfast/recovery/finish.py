@@ -62,7 +62,7 @@ def end_interrupted(
         return plan
     ended = _ended(hf, plan.run, place, options)
     plan = again()
-    if ended is None or (ended[0].checkpoint, ended[0].request) != (plan.checkpoint, plan.request):
+    if ended is None or _aim(ended[0]) != _aim(plan):
         return plan
     return ended[1]
 
@@ -105,6 +105,11 @@ def _is_left(place: str) -> bool:
     from holdfast.recovery.files import is_interrupted  # noqa: PLC0415
 
     return is_interrupted(place)
+
+
+def _aim(plan: RecoveryPlan) -> tuple[object, ...]:
+    """Return where a plan goes, and how."""
+    return plan.checkpoint, plan.place, plan.request
 
 
 def _intent_at_head(hf: Holdfast, run: str) -> RecoveryPlan | None:

@@ -80,8 +80,10 @@ def plan_recovery(hf: Holdfast, spec: str, options: PlanOptions, *, run: str | N
     def planned(without: frozenset[str]) -> RecoveryPlan | None:
         """Return the plan, None if a section that was left out has to be looked at first."""
         located = locate(hf.store, spec, run=run, sound=True, without=without, left=False)
-        place = located.position
-        record, interrupted = (located.record, False) if place else _intended(hf, located.record, spec)
+        number = located.position.number if located.position is not None else None
+        record, interrupted = located.record, False
+        if number is None:
+            record, interrupted, number = _intended(hf, located.record, spec)
         directory = _place(hf, record.envelope.run, asked.get("workspace"))
         wants = _wants_files(record, files, directory, into, git=git)
         has_files = _section(record, WORKSPACE) is not None
@@ -98,7 +100,7 @@ def plan_recovery(hf: Holdfast, spec: str, options: PlanOptions, *, run: str | N
             msgspec.structs.replace(request, files=wants, workspace=directory),
             damage=located.skipped,
             to_end=located.is_end and not interrupted and not (located.skipped and has_files),
-            number=place.number if place is not None else None,
+            number=number,
             warnings=warnings,
             freshness=fresh,
             options=asked.get("workspace_options"),
@@ -380,10 +382,13 @@ def are_files_changed(plan: RecoveryPlan) -> bool:
     return not is_interrupted(plan.files.target) and progress_of(plan.files) == "done"
 
 
-def _intended(hf: Holdfast, record: CheckpointRecord, spec: str) -> tuple[CheckpointRecord, bool]:
-    """Return where a recovery that was killed was going, or stood if it had not begun, for the undo point it left."""
+def _intended(hf: Holdfast, record: CheckpointRecord, spec: str) -> tuple[CheckpointRecord, bool, int | None]:
+    """Return where a recovery that was killed was going, or stood if it had not begun, for the undo point it left.
+
+    With it, whether it had begun, and if so the journal number it was going to.
+    """
     is_passed = hf.store.run(record.envelope.run).head != record.envelope.id  # what it led to is there, and damaged
-    found, is_begun = record, False
+    found, is_begun, number = record, False, None
     while spec != record.envelope.id:
         plan = intent_of(hf, record)
         if plan is None:
@@ -397,9 +402,10 @@ def _intended(hf: Holdfast, record: CheckpointRecord, spec: str) -> tuple[Checkp
         except (NotFound, IntegrityError):
             break
         if is_begun:
+            number = plan.number
             break
     is_sound = record is found or not faults_in(hf.store, record)
-    return (record, is_begun and record is not found) if is_sound else (found, False)
+    return (record, is_begun and record is not found, number) if is_sound else (found, False, None)
 
 
 def _head_steps(hf: Holdfast, head: str | None) -> list[Any] | None:
