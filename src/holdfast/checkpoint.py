@@ -16,6 +16,7 @@ from holdfast.errors import CheckpointCorrupt, ChunkCorrupt, IntegrityError, Not
 from holdfast.journal.call_record import call_lines, is_call
 from holdfast.journal.entry import body_of, changes_of, entries_of, notes_of
 from holdfast.journal.run_log import LogItems, is_log_item
+from holdfast.model.checkpoint import name_of
 from holdfast.model.sections import WORKSPACE
 from holdfast.recovery.analyse import TELLING, analyse, summarise
 
@@ -286,6 +287,11 @@ class Checkpoint:
     def id(self) -> str:
         """The id, unique over all stores."""
         return self.record.envelope.id
+
+    @property
+    def readable_id(self) -> str:
+        """A name for people: phase or trigger, time and short digits; hf.get, hf.find and every command take it."""
+        return name_of(self.record.envelope)
 
     @property
     def run(self) -> str:

@@ -82,6 +82,7 @@ def checkpoint_document(checkpoint: Checkpoint) -> dict[str, Any]:
         "status": checkpoint.status,
         "label": checkpoint.label,
         "pinned": checkpoint.pinned,
+        "readable_id": checkpoint.readable_id,
         "phase": summary.phase,
         "state": summary.state,
         "steps": summary.steps,

@@ -35,7 +35,7 @@ from holdfast.errors import (
 )
 from holdfast.journal.entry import records_since
 from holdfast.model.checkpoint import NO_RECOVERY_POINT
-from holdfast.model.ids import check_checkpoint_id, check_run_id, is_reserved
+from holdfast.model.ids import check_checkpoint_id, check_run_id, checkpoint_of_name, is_reserved
 from holdfast.model.sections import WORKSPACE
 from holdfast.recovery.facade import RecoveryFacade
 from holdfast.recovery.record import is_undo_point
@@ -314,7 +314,7 @@ class Holdfast(RecoveryFacade):
 
         record = checkpoint.record
         try:
-            files = _modified(checkpoint) if WORKSPACE in checkpoint.sections else []
+            files = _modified(checkpoint, self._first_of(checkpoint)) if WORKSPACE in checkpoint.sections else []
             views = {name: lines for name in ("steps", "journal") if (lines := checkpoint.log(name))}
             document = document_of(record, read_sections(self.store, record) | views, files_modified=files)
             problem = self._mirror.write(document, entry_of(record, self._mirror.options))
@@ -322,6 +322,12 @@ class Holdfast(RecoveryFacade):
             problem = error
         if problem is not None:
             warnings.warn(f"checkpoint {record.envelope.id} is stored, its mirror is not: {problem}", stacklevel=2)
+
+    def _first_of(self, checkpoint: Checkpoint) -> Checkpoint | None:
+        """Return the first checkpoint of a run, if it is there and has files."""
+        record = self.store.checkpoint_at(checkpoint.run, 1)
+        first = self.opened(record) if record is not None else None
+        return first if first is not None and WORKSPACE in first.sections else None
 
     def _tidy_mirror(self, run: str) -> None:
         """Remove the documents of checkpoints that are deleted; they are plain text."""
@@ -553,6 +559,8 @@ class Holdfast(RecoveryFacade):
         """Return a checkpoint by its id, or a position of a run's journal: RUN#812."""
         if isinstance(checkpoint, str) and "#" in checkpoint:
             return self.find(checkpoint, sound=False)
+        if isinstance(checkpoint, str) and checkpoint_of_name(checkpoint) is not None:
+            return self.find(checkpoint)
         return self.opened(self.store.checkpoint(check_checkpoint_id(checkpoint)))
 
     @overload
@@ -1012,13 +1020,21 @@ class _Modified(NamedTuple):
     staged: bool
 
 
-def _modified(checkpoint: Checkpoint) -> list[_Modified]:
-    """Return the files that differ from the commit, or, without a repository, from the checkpoint before."""
+def _modified(checkpoint: Checkpoint, first: Checkpoint | None) -> list[_Modified]:
+    """Return the files that differ from the commit, or, without a repository, from the checkpoint before.
+
+    Files that git does not know are those that the run made since its first checkpoint, on the same commit.
+    """
     position = checkpoint.git
     if position.head == "none":
         return [_Modified(change.path, change.status, staged=False) for change in checkpoint.changes()]
     staged = [_Modified(one.path, one.status, staged=True) for one in position.staged]
-    return [*staged, *(_Modified(one.path, one.status, staged=False) for one in position.unstaged)]
+    found = [*staged, *(_Modified(one.path, one.status, staged=False) for one in position.unstaged)]
+    if first is not None and first.git.commit == position.commit:
+        known = {one.path for one in found}
+        made = (one for one in checkpoint.changes(first) if one.status == "created" and one.path not in known)
+        found += [_Modified(one.path, one.status, staged=False) for one in made]
+    return found
 
 
 def _checked_limit(limit: int | None) -> int | None:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from holdfast.model.ids import readable_id
 from holdfast.model.recovery import RecoveryInfo
 from holdfast.model.redaction import Redaction
 
@@ -70,6 +71,11 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     def size_bytes(self) -> int:
         """The plain size of all sections."""
         return sum(section.size for section in self.sections)
+
+
+def name_of(envelope: Envelope) -> str:
+    """Return a checkpoint's name for people: phase or trigger, time and short digits."""
+    return readable_id(envelope.id, envelope.summary.phase or envelope.trigger)
 
 
 class Marks(msgspec.Struct, frozen=True, kw_only=True, array_like=True):

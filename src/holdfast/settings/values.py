@@ -121,7 +121,7 @@ class MirrorSettings(Part, frozen=True):
 
     form: Literal["off", "yaml", "json", "task"] = "off"
     location: str = ""
-    """A path with {run} or {task} in it; {root} and {project} are known too."""
+    """A path with {run}, {task} or {issue} (of run issue-42: 42) in it; {root} and {project} are known too."""
 
 
 class WorkerSettings(Part, frozen=True):

@@ -28,7 +28,8 @@ from holdfast.encode.documents import Bounds, is_plain_text, read_document
 from holdfast.encode.plain import plain, plain_section
 from holdfast.encode.tree import Ref
 from holdfast.errors import DocumentInvalid, HoldfastError, StoreUnavailable, UsageError
-from holdfast.model.ids import checkpoint_of_name, readable_id, stage_id
+from holdfast.model.checkpoint import name_of
+from holdfast.model.ids import checkpoint_of_name, stage_id
 from holdfast.model.sections import WORKSPACE
 from holdfast.store.names import run_name
 
@@ -50,7 +51,10 @@ _LOCATION = "{root}/.holdfast/readable/{run}"
 
 
 class MirrorOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a mirror is and what it looks like. `{root}`, `{project}`, `{run}` and `{task}` stand in its location."""
+    """Where a mirror is and what it looks like.
+
+    `{root}`, `{project}`, `{run}`, `{task}` and `{issue}` stand in its location; the issue of run `issue-42` is 42.
+    """
 
     root: Path
     form: Form = "yaml"
@@ -92,7 +96,7 @@ def document_of(
     return {
         "holdfast": MIRROR_FORMAT,
         "id": envelope.id,
-        "name": name_of(record),
+        "name": name_of(record.envelope),
         "run": envelope.run,
         "seq": envelope.seq,
         "parent": envelope.parent,
@@ -121,16 +125,11 @@ def entry_of(record: CheckpointRecord, options: MirrorOptions) -> IndexEntry:
     envelope, marks = record.envelope, record.marks
     suffix = "yaml" if options.form == "yaml" else "json"
     return IndexEntry(
-        id=envelope.id, file=f"{name_of(record)}.{suffix}", seq=envelope.seq,
+        id=envelope.id, file=f"{name_of(record.envelope)}.{suffix}", seq=envelope.seq,
         created_at=envelope.created_at.isoformat(), trigger=plain(envelope.trigger),
         phase=plain(envelope.summary.phase), status=marks.status, state=plain(envelope.summary.state),
         can_resume=envelope.recovery.can_resume, size=envelope.size_bytes, label=plain(marks.label),
     )  # fmt: skip
-
-
-def name_of(record: CheckpointRecord) -> str:
-    """Return the readable id of a checkpoint; its file has this name."""
-    return readable_id(record.envelope.id, record.envelope.summary.phase or record.envelope.trigger)
 
 
 def read_sections(store: Store, record: CheckpointRecord) -> dict[str, Any]:
@@ -157,20 +156,27 @@ class Mirror:
         self._lock = threading.Lock()  # retention removes documents in a thread of its own
         self._form = "json" if options.form == "task" else options.form
         self._template = options.location or _LOCATIONS.get(options.form, _LOCATION)
-        unknown = set(_FIELD.findall(self._template)) - {"root", "project", "run", "task"}
+        unknown = set(_FIELD.findall(self._template)) - {"root", "project", "run", "task", "issue"}
         parts = Path(self._template).parts
-        if options.form not in ("yaml", "json", "task") or unknown or not {"run", "task"} & set(
+        if options.form not in ("yaml", "json", "task") or unknown or not {"run", "task", "issue"} & set(
             _FIELD.findall(self._template)
         ) or ".." in parts or "{" in _FIELD.sub("", self._template):  # fmt: skip
             raise UsageError(
                 f"mirror: form {options.form!r}, location {self._template!r}: use yaml, json or task, and a path with "
-                "{run} or {task} in it; {root} and {project} are known too"
+                "{run}, {task} or {issue} in it; {root} and {project} are known too"
             )
 
     def folder(self, run: str) -> Path:
         """Return the folder of a run's documents."""
         name = run if _FOLDER_NAME.match(run) else run_name(run)
-        fields = {"run": name, "task": name, "project": run_name(self.options.project), "root": str(self.options.root)}
+        issue = name.removeprefix("issue-") or name
+        fields = {
+            "run": name,
+            "task": name,
+            "issue": issue,
+            "project": run_name(self.options.project),
+            "root": str(self.options.root),
+        }
         path = Path(_FIELD.sub(lambda field: fields[field[1]], self._template))
         folder = path if path.is_absolute() else self.options.root / path
         taken = self._read_index(folder).get("task" if self.options.form == "task" else "run", run)

@@ -32,6 +32,7 @@ def configure(parser: CommandParser) -> None:
     parser.add_argument("run", metavar="RUN", help="the run")
     parser.add_argument("-n", "--limit", type=int, metavar="N", help="show at most so many")
     parser.add_argument("--positions", action="store_true", help="show the journal number of each, for RUN#NUMBER")
+    parser.add_argument("--names", action="store_true", help="show the name of each for people: phase, time, digits")
     parser.add_argument("-a", "--archived", action="store_true", help="show archived ones, too")
     parser.add_argument("--line", metavar="LINE", default=MAIN, help="another line of the run than main")
     parser.add_argument("--phase", metavar="PHASE", help="only those in this phase, no graph")
@@ -71,7 +72,14 @@ def execute(arguments: Namespace, session: Session) -> int:
             out.line(
                 lanes,
                 " ",
-                *_said(checkpoint, session, short, is_head=checkpoint.id == head, positions=arguments.positions),
+                *_said(
+                    checkpoint,
+                    session,
+                    short,
+                    is_head=checkpoint.id == head,
+                    positions=arguments.positions,
+                    names=arguments.names,
+                ),
                 *_forked(checkpoint, session),
             )
     return 0
@@ -102,7 +110,9 @@ def _parent_in_run(checkpoint: Checkpoint) -> str | None:
     return checkpoint.parent
 
 
-def _said(checkpoint: Checkpoint, session: Session, short: Short, *, is_head: bool, positions: bool) -> list[Part]:
+def _said(
+    checkpoint: Checkpoint, session: Session, short: Short, *, is_head: bool, positions: bool, names: bool
+) -> list[Part]:
     said: list[Part] = [Paint(short(checkpoint.id), "yellow"), f" @{checkpoint.seq} "]
     if positions:
         said.append(f"#{checkpoint.number} ")
@@ -119,6 +129,8 @@ def _said(checkpoint: Checkpoint, session: Session, short: Short, *, is_head: bo
     if checkpoint.seq == 1 and checkpoint.parent is not None:
         said += [Paint(f"forked from {short(checkpoint.parent)}", "blue"), " "]
     said.append(Paint(age(checkpoint.created_at, session.now()), "dim"))
+    if names:
+        said.append(f" {checkpoint.readable_id}")
     return said
 
 

@@ -55,6 +55,7 @@ def execute(arguments: Namespace, session: Session) -> int:
 def _facts(checkpoint: Checkpoint, session: Session) -> None:
     out, short = session.out, Short()
     out.line(Paint(checkpoint.id, "yellow"), " ", *marks(checkpoint))
+    out.fact("name", checkpoint.readable_id)
     _place_facts(checkpoint, session)
     out.fact("taken", f"{moment(checkpoint.created_at)} ({age(checkpoint.created_at, session.now())})")
     out.fact("trigger", trigger(checkpoint.trigger))
