@@ -339,6 +339,16 @@ class Checkpoint:
         return self.record.marks.label
 
     @property
+    def key(self) -> str | None:
+        """The key that its caller gave it."""
+        return self.record.key
+
+    @property
+    def attributes(self) -> dict[str, str | int | float | bool | None]:
+        """The attributes that its caller gave it."""
+        return dict(self.record.attributes)
+
+    @property
     def pinned(self) -> bool:
         """Whether it is kept whatever the retention says."""
         return self.record.marks.pinned

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 import holdfast
+from holdfast.cli.errors import START_PROGRAM
 from holdfast.store.commit import Commit
 
 
@@ -48,7 +49,7 @@ def test_resume_goes_back_to_a_position_and_the_plan_says_so_first(hf, places):
     plan = hf("resume", places["two"], "--dry-run")
     assert places["two"] in plan.out
     assert "step four" in plan.out
-    assert hf("resume", places["two"], "--yes").code == 0
+    assert hf("resume", places["two"], "--yes").code == START_PROGRAM
     assert [one["step"] for one in hf("replay", "r", "--json").json["steps"]] == ["one", "two"]
     refused = hf("resume", places["four"], "--yes")
     assert (refused.code, "left" in refused.err) == (3, True)

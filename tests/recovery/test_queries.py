@@ -131,7 +131,7 @@ def test_checkpoints_are_found_by_what_they_carry(hf):
     assert seqs(phase="build") == [3]
     assert seqs(phase="build", archived=True) == [3, 2]
     assert seqs(status="archived") == [2]
-    found = hf.find("r@3").record
+    found = hf.find("r@3")
     assert (found.key, found.attributes) == ("step/2", {"score": 0.9})
 
 
