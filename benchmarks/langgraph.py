@@ -27,7 +27,7 @@ from holdfast.adapters.langgraph import HoldfastSaver
 
 _AIMS = {"put": 5, "put_writes": 1, "list 50": 5, "disk": 100, "delete": 20}
 _AIMS_MS = {"get_tuple, cold": 5, "copy": 100}
-_ROUNDS = 7
+_ROUNDS = 5
 _CONFIG = {"configurable": {"thread_id": "thread", "checkpoint_ns": ""}}
 
 
