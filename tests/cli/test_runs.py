@@ -302,6 +302,7 @@ def test_repair_says_what_it_leaves(hf, story):
     done = hf("repair", "--yes")
     assert done.code == 5, "a record that cannot be read cannot be marked either"
     assert "left    checkpoint: " in done.out
+    assert "Nothing is repaired" in done.out, "it says what it did, whatever that was"
     damage(story, "UPDATE chunk SET data = x'00' WHERE n = (SELECT max(n) FROM chunk)")
     assert hf("repair", "--yes").code == 0
     again = hf("repair", "--json").json

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import CannotResume, IntegrityError
 from holdfast.model.runtime_sections import Wait
+from holdfast.recovery.record import SECTION, read_record
 from holdfast.recovery.suggest import suggestions
 from holdfast.recovery.verdict import Freshness, enforced, wait_of
 
@@ -72,7 +73,7 @@ class OpenRun:
         check_blockers(head)
         if not self._is_worth_a_look():
             return ()
-        from holdfast.recovery.freshness import facts_now, facts_then, findings  # noqa: PLC0415
+        from holdfast.recovery.freshness import OF_POSITION, facts_now, facts_then, findings  # noqa: PLC0415
 
         life = self._directory.life() if self._directory is not None else None
         then = facts_then(head, flow=self._freshness.flow_then)
@@ -88,6 +89,8 @@ class OpenRun:
         )
         chosen = self._freshness
         found = findings(then, now, verdicts=chosen.verdicts, older_than=chosen.older_than)
+        if _is_new_fork(head):  # its directory has a branch of its own: killed before that was captured
+            found = tuple(one for one in found if one.kind not in OF_POSITION)
         if enforced(run.id, head.id, found) == "ask":
             self._ask(head, found)
         for one in found:
@@ -121,6 +124,12 @@ class OpenRun:
         if seen is not None:
             taken = {name: getattr(seen, name) for name in _TAKEN_OVER}
             self._run.subject.update(id=seen.id, **taken)
+
+
+def _is_new_fork(head: Checkpoint) -> bool:
+    """Tell whether a run is a fork that was not entered yet."""
+    told = read_record(head.section(SECTION)) if head.seq == 1 and SECTION in head.sections else None
+    return told is not None and told.kind == "fork"
 
 
 def check_blockers(checkpoint: Checkpoint) -> None:

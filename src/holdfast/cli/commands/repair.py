@@ -69,7 +69,8 @@ def execute(arguments: Namespace, session: Session) -> int:
         _mend(damages, steps, session)
     out.document(document)
     is_settled = not (damages or steps or others)
-    _tell(report, session, is_done=is_done, is_settled=is_settled, rebuilt=rebuilt, made_anew=made_anew)
+    is_dry = arguments.dry_run
+    _tell(report, session, is_done=is_done, is_settled=is_settled, rebuilt=rebuilt, made_anew=made_anew, dry_run=is_dry)
     for run, last in made_anew.items():
         out.note(f"Whether {run} had later checkpoints than {last}, nobody can tell: its record was made anew.")
     return 0 if report.sound or is_done or is_settled else IntegrityError.exit_code
@@ -83,6 +84,7 @@ def _tell(
     is_settled: bool,
     rebuilt: list[str],
     made_anew: dict[str, int],
+    dry_run: bool,
 ) -> None:
     """Say how the store stands now."""
     out = session.out
@@ -95,6 +97,12 @@ def _tell(
     elif is_settled:
         out.line("Nothing more to repair: what is damaged is marked already, and passed over.")
         out.note("`holdfast verify` names it. A copy or an export may have it; `holdfast delete` gives the space back.")
+    else:
+        out.line(
+            "Nothing is repaired"
+            + (" by a dry run." if dry_run else ": what is left above cannot be repaired from here.")
+        )
+        out.note("A copy or an export may have it; `holdfast delete RUN` gives the space back.")
 
 
 def _rebuild(session: Session, *, dry_run: bool) -> tuple[list[str], dict[str, int]]:
