@@ -13,14 +13,20 @@ import holdfast
 from holdfast.cli.error_reference import error_reference
 from holdfast.flow.reference import flow_reference
 from holdfast.settings.reference import settings_reference
+from postgres_server import shared_server
 from screens import PAGES, comparable, rewritten
 
 ROOT = Path(__file__).parent.parent
 
 
 @pytest.mark.parametrize(
-    "document", ["README.md", "docs/WORKSPACE.md", "docs/RUNTIME.md", "docs/RECOVERY.md", "docs/adapters/otel.md"]
-)
+    "document",
+    [
+        "README.md", "docs/WORKSPACE.md", "docs/RUNTIME.md", "docs/RECOVERY.md", "docs/adapters/otel.md",
+        "docs/howto/own-state-machine.md", "docs/howto/from-checkpoints-json.md",
+        "docs/howto/episodes-on-postgresql.md",
+    ],
+)  # fmt: skip
 def test_the_examples_of_a_document_run_as_they_stand(document, tmp_path, monkeypatch):
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "main.py").write_text("print(1)\n")
@@ -28,6 +34,8 @@ def test_the_examples_of_a_document_run_as_they_stand(document, tmp_path, monkey
         identity = ["-c", "user.name=n", "-c", "user.email=n@example.invalid"]
         subprocess.run(["git", *identity, *command], cwd=tmp_path, check=True)
     monkeypatch.chdir(tmp_path)
+    if "postgresql" in document:
+        monkeypatch.setenv("DATABASE_URL", shared_server().database())
     blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / document).read_text(), re.DOTALL | re.MULTILINE)
     assert blocks
     names: dict[str, object] = {}
