@@ -14,7 +14,7 @@ import pytest
 
 from crash.children import TORTURE, Child, scratch, spread
 from holdfast.errors import HeadMoved, HoldfastError, StoreError, StoreFull
-from holdfast.store.commit import Commit, Draft
+from holdfast.store.commit import CheckpointDraft, Commit, Draft
 from holdfast.store.sqlite import SQLiteStore
 from holdfast.store.tables import AccountRow
 from holdfast.testing.contract import Line, chunk_of
@@ -35,7 +35,7 @@ def _budget(used: int) -> AccountRow:
 
 
 def _commit(store: Store, number: int) -> Commit:
-    """Return append `number`: a record of its own size that is counted by a budget, a checkpoint with every fourth."""
+    """Return append `number`: a record of its own size, counted by a budget, two checkpoints with every fourth."""
     body = random.Random(number).randbytes(random.Random(number).choice((10, 700, 30_000)))
     changed = (None if number == 1 else _budget(number - 1), _budget(number))
     draft = Draft("k", f"path {number % 3}", 0.0, number.to_bytes(4, "big") + body, f"key {number}")
@@ -46,7 +46,9 @@ def _commit(store: Store, number: int) -> Commit:
             writer.follow()
         chunk = chunk_of(f"chunk {number}")
         head = writer.head.envelope.id if writer.head else None
-        given |= {"checkpoint": writer.envelope([chunk]), "chunks": [chunk], "expected_head": head}
+        before, after = writer.envelopes([chunk], [chunk])
+        taken = [CheckpointDraft(before, records=0), CheckpointDraft(after)]
+        given |= {"checkpoints": taken, "chunks": [chunk], "expected_head": head}
     return Commit(**given)
 
 
@@ -66,7 +68,7 @@ def _check(path: Path) -> int:
         records = store.journal.records(line) if line else []
         assert [int.from_bytes(record.body[:4], "big") for record in records] == list(range(1, last + 1))
         assert store.accounts("r") == ({"records": _budget(last)} if last else {})
-        assert (line.last_seq if line else 0) == last // 4
+        assert (line.last_seq if line else 0) == last // 4 * 2
         for number in range(1, last + 1):
             assert store.journal.keyed(line, f"key {number}") == records[number - 1]
         if last < _APPENDS:

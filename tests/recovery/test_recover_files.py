@@ -188,7 +188,7 @@ def test_the_undo_of_a_recovery_that_found_files_as_they_were_takes_back_what_ca
 
 
 def reason_of(commit):
-    return commit.checkpoint.reason if commit.checkpoint is not None else ""
+    return commit.checkpoints[-1].envelope.reason if commit.checkpoints else ""
 
 
 def test_a_store_that_is_full_at_the_last_commit_leaves_everything_as_it_was(hf, project, monkeypatch):

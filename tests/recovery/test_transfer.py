@@ -20,7 +20,7 @@ from holdfast.errors import (
     UsageError,
 )
 from holdfast.model.checkpoint import Marks
-from holdfast.store.commit import Commit, Draft
+from holdfast.store.commit import CheckpointDraft, Commit, Draft
 from holdfast.store.import_rows import import_rows
 from holdfast.store.memory import MemoryStore
 from holdfast.store.ranges import upto
@@ -327,8 +327,12 @@ def fill_journal(store, run="run"):
     line.follow()
     store.write(
         Commit(
-            run=run, checkpoint=line.envelope([]), expected_head=line.head.envelope.id, key="caller's", consumed=1,
-            attributes={"a": 1.5, "b": None}, marks=Marks(label="kept", pinned=True),
+            run=run, expected_head=line.head.envelope.id, consumed=1,
+            checkpoints=[
+                CheckpointDraft(
+                    line.envelope([]), Marks(label="kept", pinned=True), "caller's", {"a": 1.5, "b": None},
+                )
+            ],
         )
     )  # fmt: skip
     return line

@@ -20,7 +20,7 @@ from holdfast.model.checkpoint import FORMAT_VERSION, Envelope, Summary
 from holdfast.model.ids import check_run_id, make_checkpoint_id
 from holdfast.model.recovery import RecoveryInfo
 from holdfast.run_files import open_files, options_of
-from holdfast.store.commit import IN_CHUNKS, Commit, Draft
+from holdfast.store.commit import IN_CHUNKS, CheckpointDraft, Commit, Draft
 from holdfast.store.tables import MAIN
 from holdfast.version import __version__
 
@@ -360,11 +360,9 @@ class FrameworkLine:
                 line=self.name,
                 after=content.after,
                 records=content.records,
-                checkpoint=envelope,
+                checkpoints=[CheckpointDraft(envelope, key=content.key, attributes=content.attributes)],
                 expected_head=self._head_id,
                 chunks=writer.chunks.values(),
-                key=content.key,
-                attributes=content.attributes,
                 run_changes=self._run_changes(content.about),
                 consumed=content.consumed,
                 at=envelope.created_at,

@@ -1,15 +1,18 @@
 """The writer of a run: the one path by which records and checkpoints reach the store.
 
-A checkpoint and the journal record of what caused it are one commit; without a checkpoint the record alone is. What
-the next commit can build on is remembered, and only after the store has taken this one.
+A checkpoint and the journal record of what caused it are one commit; without a checkpoint the record alone is. Several
+of them may be staged, each on the one before, and committed at once. What the next commit can build on is remembered,
+and only after the store has taken this one.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from contextlib import closing, nullcontext
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, cast
 
 import msgspec
@@ -19,13 +22,14 @@ from holdfast.encode.chunks import ChunkReader, ChunkWriter
 from holdfast.encode.section import SectionEncoder, SectionMemo, decode_section
 from holdfast.encode.tree import Ref
 from holdfast.errors import CheckpointCorrupt, ChunkCorrupt, LeaseHeld, NotFound
-from holdfast.model.checkpoint import FORMAT_VERSION, Envelope, Marks, SectionRecord, Summary
+from holdfast.model.checkpoint import FORMAT_VERSION, CheckpointRecord, Envelope, Marks, SectionRecord, Summary
 from holdfast.model.ids import make_checkpoint_id
 from holdfast.model.recovery import RecoveryInfo
 from holdfast.model.sections import WORKSPACE
 from holdfast.recovery.analyse import TELLING, analyse, summarise
 from holdfast.store.captures import Capture, announced
-from holdfast.store.commit import IN_CHUNKS, Commit, Draft
+from holdfast.store.commit import IN_CHUNKS, CheckpointDraft, Commit, Draft
+from holdfast.store.envelopes import seal
 from holdfast.store.lineage import head_of
 from holdfast.store.owner import end_dead_lease
 from holdfast.store.queries import cleaned_attributes
@@ -40,7 +44,7 @@ if TYPE_CHECKING:
     from holdfast.encode.chunks import Chunk
     from holdfast.encode.compress import Compressor
     from holdfast.encode.values import Packer
-    from holdfast.model.checkpoint import CheckpointRecord, RunRecord
+    from holdfast.model.checkpoint import RunRecord
     from holdfast.store.store import Store
     from holdfast.store.tables import LineRow
     from holdfast.workspace.spill import SpillingWriter
@@ -59,6 +63,37 @@ class RecordDraft(NamedTuple):
     path: str
     body: bytes
     key: str | None = None
+
+
+class _Chunks(Collection["Chunk"]):
+    """The chunks of all that is staged, one collection after another."""
+
+    def __init__(self) -> None:
+        self.parts: list[Collection[Chunk]] = []
+
+    def __iter__(self) -> Iterator[Chunk]:
+        return chain.from_iterable(self.parts)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.parts))
+
+    def __contains__(self, chunk: object) -> bool:
+        return any(chunk in part for part in self.parts)
+
+
+class _Staged:
+    """Records and checkpoints that are encoded and wait for one commit."""
+
+    def __init__(self) -> None:
+        self.drafts: list[Draft] = []
+        self.checkpoints: list[CheckpointDraft] = []
+        self.chunks = _Chunks()
+        self.held = ExitStack()
+        """What is let go after the commit: files that chunks wait in, captures that are announced."""
+        self.back_to: tuple[tuple[int, int], ...] | None = None
+        self.consumed: int | None = None
+        self.run_changes: dict[str, Any] = {}
+        self.at: datetime | None = None
 
 
 class Writer:
@@ -91,6 +126,7 @@ class Writer:
         self._lock = threading.RLock()
         self._is_unsettled = False
         self._attempt: str | None = None
+        self._staged: _Staged | None = None
         self._phase: str | None = None
         self._plain = PlainMemo()
         self._last_analysed: tuple[dict[str, Any], RecoveryInfo, Summary] = ({}, RecoveryInfo(), Summary())
@@ -140,26 +176,89 @@ class Writer:
     def append(
         self, *records: RecordDraft, consumed: int | None = None, run_changes: Mapping[str, Any] | None = None
     ) -> None:
-        """Add records to the journal in one commit: durable when this returns.
+        """Add records to the journal in one commit, after all that is staged: durable when this returns.
 
         After a failure this writer's position is as before; should they be stored after all, the next call finds them
         and continues after them.
         """
         with self._lock:
-            self._settle()
+            self.stage_records(records, consumed=consumed, run_changes=run_changes)
+            self.flush()
+
+    def stage_records(
+        self,
+        records: Sequence[RecordDraft],
+        *,
+        consumed: int | None = None,
+        run_changes: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Encode records for the next commit."""
+        with self._lock:
+            if self._staged is None:
+                self._settle()
             chunks = ChunkWriter(self._compressor)
-            self._write(
-                Commit(
-                    run=self.run,
-                    fence=self.fence,
-                    after=self.number,
-                    records=[self._draft(record, chunks) for record in records],
-                    chunks=chunks.chunks.values(),
-                    consumed=consumed,
-                    run_changes=run_changes or {},
-                    at=datetime.fromtimestamp(self._clock(), UTC),
-                )
+            drafts = [self._draft(record, chunks) for record in records]
+            staged = self._stage(drafts, consumed, run_changes)
+            staged.at = datetime.fromtimestamp(self._clock(), UTC)
+            if chunks.chunks:
+                staged.chunks.parts.append(chunks.chunks.values())
+
+    def _stage(self, drafts: Iterable[Draft], consumed: int | None, run_changes: Mapping[str, Any] | None) -> _Staged:
+        staged = self._staged = self._staged or _Staged()
+        staged.drafts += drafts
+        staged.consumed = staged.consumed if consumed is None else consumed
+        staged.run_changes |= run_changes or {}
+        return staged
+
+    @property
+    def is_staged(self) -> bool:
+        """Whether something waits for the next commit."""
+        return self._staged is not None
+
+    @property
+    def tip(self) -> CheckpointRecord | None:
+        """The checkpoint that the next one builds on: the last that is staged, as it will be, else the head."""
+        if self._staged is None or not self._staged.checkpoints:
+            return self.head
+        last = self._staged.checkpoints[-1]
+        return CheckpointRecord(last.envelope, seal(last.envelope)[1], last.marks, self.number + (last.records or 0))
+
+    def unstage(self) -> None:
+        """Drop what is staged: none of it will be stored."""
+        with self._lock:
+            staged, self._staged = self._staged, None
+            if staged is not None:
+                staged.held.close()
+                self.forget()
+                self._values = {}
+
+    def flush(self) -> tuple[CheckpointRecord, ...]:
+        """Commit what is staged and return its checkpoints; after a failure none of it is there, nor staged."""
+        with self._lock:
+            staged, self._staged = self._staged, None
+            if staged is None:
+                return ()
+            commit = Commit(
+                run=self.run,
+                fence=self.fence,
+                after=self.number,
+                records=staged.drafts,
+                checkpoints=staged.checkpoints,
+                expected_head=self.head_id if staged.checkpoints else None,
+                chunks=staged.chunks,
+                back_to=staged.back_to,
+                consumed=staged.consumed,
+                run_changes=staged.run_changes,
+                at=staged.at,
             )
+            try:
+                with staged.held:
+                    return self._write(commit)
+            except BaseException:
+                if staged.checkpoints:
+                    self.forget()
+                    self._values = {}
+                raise
 
     def _draft(self, record: RecordDraft, chunks: ChunkWriter | SpillingWriter) -> Draft:
         """Return a record as the store takes it: what is too large for a row goes into chunks."""
@@ -170,9 +269,9 @@ class Writer:
         parts = tuple(chunks.leaf(record.body[start : start + _LEAF]).id for start in range(0, size, _LEAF))
         return Draft(record.kind, record.path, at, b"", IN_CHUNKS, parts)
 
-    def _write(self, commit: Commit) -> CheckpointRecord | None:
+    def _write(self, commit: Commit) -> tuple[CheckpointRecord, ...]:
         """Commit; memory follows the store, not the other way round."""
-        self._is_unsettled, self._attempt = True, commit.checkpoint.id if commit.checkpoint is not None else None
+        self._is_unsettled, self._attempt = True, commit.checkpoints[-1].envelope.id if commit.checkpoints else None
         if self.about:
             commit = msgspec.structs.replace(commit, run_changes={**self.about, **commit.run_changes})
         try:
@@ -186,9 +285,19 @@ class Writer:
         if committed.checkpoint is not None:
             self.head, self.head_id = committed.checkpoint, committed.checkpoint.envelope.id
             self._seq = committed.checkpoint.envelope.seq
-        return committed.checkpoint
+        return committed.checkpoints
 
-    def take(
+    def take(self, sections: Mapping[str, Any], **given: Any) -> CheckpointRecord:
+        """Commit a checkpoint, after all that is staged; `stage_checkpoint` says what may be given.
+
+        After a failure this writer's position is as before; should an interrupted commit be stored after all, the next
+        call finds it and goes on from it.
+        """
+        with self._lock:
+            self.stage_checkpoint(sections, **given)
+            return self.flush()[-1]
+
+    def stage_checkpoint(
         self,
         sections: Mapping[str, Any],
         *,
@@ -208,57 +317,66 @@ class Writer:
         run_changes: Mapping[str, Any] | None = None,
         key: str | None = None,
         attributes: Mapping[str, Any] | None = None,
-    ) -> CheckpointRecord:
-        """Commit a checkpoint: given sections and the workspace anew, the others carried over unless dropped.
+    ) -> None:
+        """Encode a checkpoint for the next commit: given sections, the workspace, the others carried over.
 
-        With `onto`, that checkpoint is the parent, and what is carried over is carried over from it; "nothing" begins
-        a new line. The head that was stays, beside the line; `ranges` are the journal numbers that led there. Where
-        that one is of another run, `bring` gives the chunks of what is carried over, so that this run holds them, too.
-        `trusted` sections are known to be of their type. `records` are what the journal gets with it, `steps` how many
-        records of calls there are then.
-
-        After a failure this writer's position is as before; should an interrupted commit be stored after all, the next
-        call finds it and goes on from it.
+        What is neither given nor dropped comes from the checkpoint before, staged or stored; with `onto`, which then is
+        the parent, from that one; "nothing" begins a new line. The head that was stays, beside the line; `ranges` are
+        the journal numbers that led there. Where `onto` is of another run, `bring` gives the chunks of what is carried
+        over, so that this run holds them, too. `trusted` sections are known to be of their type. `records` are what the
+        journal gets with it, `steps` how many records of calls there are then.
         """
         with self._lock:
-            self._settle()
+            if onto is not None:
+                self.flush()
+            if self._staged is None:
+                self._settle()
             self._phase = phase
             parent = self._parent(onto)
             values = {name: value if name in trusted else typed(name, value) for name, value in sections.items()}
             try:
                 dropped = frozenset(drop)
                 files = self.files if with_files and WORKSPACE not in dropped else None
-                writer = self._writer(files, parent, bring)
-                with closing(writer), self._announced(trigger, reason) if files is not None else nullcontext():
-                    return self._commit(
+                with ExitStack() as held:
+                    writer = held.enter_context(closing(self._writer(files, parent, bring)))
+                    if files is not None:
+                        held.enter_context(self._announced(trigger, reason))
+                    envelope, drafts = self._encode(
                         values,
                         parent,
                         drop=dropped,
                         trigger=trigger,
                         reason=reason,
-                        marks=marks,
                         files=files,
                         writer=writer,
                         bring=bring,
                         records=records,
-                        back_to=self._back_to(onto, parent, ranges) if bring is None else None,
                         steps=steps,
-                        consumed=consumed,
-                        run_changes=run_changes or {},
-                        key=key,
-                        attributes=attributes or {},
                     )
+                    staged = self._stage(drafts, consumed, run_changes)
+                    staged.held.enter_context(held.pop_all())
+                if marks.label is not None:
+                    marks = msgspec.structs.replace(marks, label=self._clean(marks.label))
+                key = self._clean(key) if key is not None else None
+                told = cleaned_attributes(attributes or {}, self._clean)
+                staged.checkpoints.append(CheckpointDraft(envelope, marks, key, told, len(staged.drafts)))
+                staged.chunks.parts.append(writer.chunks.values())
+                staged.at = envelope.created_at
+                if onto is not None and bring is None:
+                    staged.back_to = ranges if ranges is not None else parent.ranges if parent else ()
             except BaseException:
                 self.forget()
                 raise
 
+    def _clean(self, text: str) -> str:
+        return self._redactor.text(text) if self._redactor is not None else text
+
     def _announced(self, trigger: str, reason: str) -> AbstractContextManager[None]:
         """Show a capture of files that takes long in the store, so that one which is cut off is seen."""
         now = self._clock()
-        clean = self._redactor.text if self._redactor is not None else str
         capture = Capture(
-            id=make_checkpoint_id(int(now * 1000), os.urandom(10)), run=self.run, seq=self._seq + 1, trigger=trigger,
-            reason=clean(reason), begun_at=datetime.fromtimestamp(now, UTC),
+            id=make_checkpoint_id(int(now * 1000), os.urandom(10)), run=self.run, seq=self._next_seq, trigger=trigger,
+            reason=self._clean(reason), begun_at=datetime.fromtimestamp(now, UTC),
         )  # fmt: skip
         return announced(self._store, capture)
 
@@ -269,27 +387,23 @@ class Writer:
             from holdfast.workspace.spill import SpillingWriter  # noqa: PLC0415 - only forks and files pay for it
 
             return SpillingWriter(self._compressor)
-        return files.writer(self.head or parent, self._compressor) if files else ChunkWriter(self._compressor)
+        return files.writer(self.tip or parent, self._compressor) if files else ChunkWriter(self._compressor)
+
+    @property
+    def _next_seq(self) -> int:
+        return self._seq + (len(self._staged.checkpoints) if self._staged is not None else 0) + 1
 
     def _parent(self, onto: CheckpointRecord | Literal["nothing"] | None) -> CheckpointRecord | None:
         """Return what the next checkpoint builds on; what is known of another one is of no use then."""
         if onto is None:
             if self.head is None and self.head_id is not None:
                 self._read_head(self._store.run(self.run))  # opened for rewinding: it is damaged, and says so
-            return self.head
+            return self.tip
         parent = None if onto == "nothing" else onto
         if parent is None or parent.envelope.id != self.head_id:
             self.forget()
             self._values = {}
         return parent
-
-    def _back_to(
-        self, onto: object, parent: CheckpointRecord | None, ranges: tuple[tuple[int, int], ...] | None
-    ) -> tuple[tuple[int, int], ...] | None:
-        """Return the journal numbers to go back to, None if this commit does not go back."""
-        if onto is None:
-            return None
-        return ranges if ranges is not None else parent.ranges if parent else ()
 
     def _settle(self) -> None:
         """Find out whether a commit that broke off is stored after all: then this writer stands on it."""
@@ -313,7 +427,7 @@ class Writer:
         if self._redactor is not None:
             self._redactor.forget()
 
-    def _commit(
+    def _encode(
         self,
         values: dict[str, Any],
         parent: CheckpointRecord | None,
@@ -321,25 +435,20 @@ class Writer:
         drop: frozenset[str],
         trigger: str,
         reason: str,
-        marks: Marks,
         files: FileCapture | None,
         writer: ChunkWriter | SpillingWriter,
         bring: Bring | None,
         records: Sequence[RecordDraft],
-        back_to: tuple[tuple[int, int], ...] | None,
         steps: int,
-        consumed: int | None,
-        run_changes: Mapping[str, Any],
-        key: str | None,
-        attributes: Mapping[str, Any],
-    ) -> CheckpointRecord:
+    ) -> tuple[Envelope, list[Draft]]:
+        """Put what changed into the writer, and return the checkpoint and its records."""
         roots = {} if parent is None else {record.name: record for record in parent.envelope.sections}
         self._plain.begin()
         encoder = SectionEncoder(self._redactor or self._packer, writer, max_bytes=self._max_section_bytes)
         for name, value in values.items():
             roots[name] = self._encoded(name, plain(name, value, self._plain), encoder)
         if files is not None:
-            roots[WORKSPACE] = files.capture(self.head or parent, writer)
+            roots[WORKSPACE] = files.capture(self.tip or parent, writer)
         drafts = [self._draft(record, writer) for record in records]
         writer.finish()
         for name in drop:
@@ -351,21 +460,20 @@ class Writer:
             for chunk in bring([record for name, record in roots.items() if name not in values]):
                 if chunk.id not in carried:
                     carried.add(chunk)
-        clean = self._redactor.text if self._redactor is not None else str
         telling = {name: self._value(name, values, roots[name]) for name in TELLING if name in roots}
-        recovery, summary = self._analysed(telling, clean)
-        phase = clean(self._phase) if self._phase is not None else summary.phase
+        recovery, summary = self._analysed(telling)
+        phase = self._clean(self._phase) if self._phase is not None else summary.phase
         summary = msgspec.structs.replace(summary, phase=phase, steps=steps)
         now = self._clock()
         envelope = Envelope(
             format_version=FORMAT_VERSION,
             id=make_checkpoint_id(int(now * 1000), self._entropy(10)),
             run=self.run,
-            seq=self._seq + 1,
+            seq=self._next_seq,
             parent=parent.envelope.id if parent else None,
             parent_checksum=parent.checksum if parent else None,
             trigger=trigger,
-            reason=clean(reason),
+            reason=self._clean(reason),
             created_at=datetime.fromtimestamp(now, UTC),
             program_version=__version__,
             sections=tuple(roots.values()),
@@ -374,34 +482,14 @@ class Writer:
             recovery=recovery,
             summary=summary,
         )
-        if marks.label is not None:
-            marks = msgspec.structs.replace(marks, label=clean(marks.label))
-        committed = self._write(
-            Commit(
-                run=self.run,
-                fence=self.fence,
-                after=self.number,
-                records=drafts,
-                checkpoint=envelope,
-                marks=marks,
-                expected_head=self.head_id,
-                chunks=writer.chunks.values(),
-                back_to=back_to,
-                consumed=consumed,
-                run_changes=run_changes,
-                key=clean(key) if key is not None else None,
-                attributes=cleaned_attributes(attributes, clean),
-            )
-        )
-        assert committed is not None
         self._values = telling
-        return committed
+        return envelope, drafts
 
-    def _analysed(self, telling: dict[str, Any], clean: Callable[[str], str]) -> tuple[RecoveryInfo, Summary]:
+    def _analysed(self, telling: dict[str, Any]) -> tuple[RecoveryInfo, Summary]:
         """Return what the sections say of going on and in lists, without secrets; anew only if one of them is."""
         last, recovery, summary = self._last_analysed
         if last.keys() != telling.keys() or any(last[name] is not value for name, value in telling.items()):
-            recovery, summary = _cleaned(analyse(telling), clean), _cleaned(summarise(telling), clean)
+            recovery, summary = _cleaned(analyse(telling), self._clean), _cleaned(summarise(telling), self._clean)
             summary = msgspec.structs.replace(summary, progress=self._shown(telling.get("progress")))
             self._last_analysed = dict(telling), recovery, summary
         return recovery, summary

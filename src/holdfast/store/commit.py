@@ -55,8 +55,19 @@ class Draft(NamedTuple):
     chunks: tuple[bytes, ...] = ()
 
 
+class CheckpointDraft(NamedTuple):
+    """A checkpoint that is not stored yet."""
+
+    envelope: Envelope
+    marks: Marks = Marks()
+    key: str | None = None
+    attributes: Mapping[str, Scalar] | None = None
+    records: int | None = None
+    """How many of its commit's records it comes after; None: all of them."""
+
+
 class Commit(msgspec.Struct, frozen=True, kw_only=True):
-    """All that one commit does to a line: records, a checkpoint, accounts, the inbox cursor; all of it or nothing."""
+    """All that one commit does to a line: records, checkpoints, accounts, the inbox cursor; all of it or nothing."""
 
     run: str
     line: str = MAIN
@@ -64,8 +75,8 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     after: int | None = None
     """The journal number that the writer stands at; None appends wherever the line is."""
     records: Sequence[Draft] = ()
-    checkpoint: Envelope | None = None
-    marks: Marks = Marks()
+    checkpoints: Sequence[CheckpointDraft] = ()
+    """Oldest first; each but the first is taken on the one before it."""
     expected_head: str | None = None
     chunks: Collection[Chunk] = ()
     back_to: tuple[tuple[int, int], ...] | None = None
@@ -73,8 +84,6 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     accounts: Sequence[tuple[AccountRow | None, AccountRow]] = ()
     """Budgets: the row as the writer knows it, and as it is from now on."""
     consumed: int | None = None
-    key: str | None = None
-    attributes: Mapping[str, Scalar] | None = None
     run_changes: Mapping[str, Any] = {}
     """Fields of the run's row that change: status, project, key, attributes, forked_from."""
     at: datetime | None = None
@@ -85,7 +94,12 @@ class Committed(NamedTuple):
 
     line: LineRow
     records: tuple[Record, ...]
-    checkpoint: CheckpointRecord | None
+    checkpoints: tuple[CheckpointRecord, ...]
+
+    @property
+    def checkpoint(self) -> CheckpointRecord | None:
+        """The last of its checkpoints, which is the head now."""
+        return self.checkpoints[-1] if self.checkpoints else None
 
 
 class Prepared(NamedTuple):
@@ -115,14 +129,15 @@ class ClosedChunks:
 
 def prepare(commit: Commit, known: KnownLine, lines: LineReader, leases: Leases) -> Prepared:
     """Return the batch that carries a commit out on a line as it is known; Conflict if it does not fit."""
-    now = commit.at or (commit.checkpoint.created_at if commit.checkpoint else datetime.now(UTC))
+    first = commit.checkpoints[0].envelope if commit.checkpoints else None
+    now = commit.at or (commit.checkpoints[-1].envelope.created_at if commit.checkpoints else datetime.now(UTC))
     codec = lines.codec
     batch = Batch(chunks=ClosedChunks(commit.chunks, codec))
     if commit.expected_head is not None and known.line is None:
         raise HeadMoved(commit.run, commit.expected_head, None)
     run = known.run or RunRow(
         id=commit.run, n=lines.new_number(), created_at=now, updated_at=now,
-        forked_from=commit.checkpoint.parent if commit.checkpoint is not None else None,
+        forked_from=first.parent if first is not None else None,
     )  # fmt: skip
     line = known.line or _new_line(commit, now, lines, leases)
     if known.run is None and commit.line != MAIN:
@@ -137,31 +152,21 @@ def prepare(commit: Commit, known: KnownLine, lines: LineReader, leases: Leases)
     ranges = line.ranges if commit.back_to is None else _checked_ranges(commit.back_to, line)
     began = _began(line, ranges, now)
     records, chain = _add_records(batch, [*began, *commit.records], line, codec)
+    reached = [(line.number, ranges)]
     for record in records:
         ranges = extended(ranges, record.number)
+        reached.append((record.number, ranges))
     number = line.number + len(records)
-    made: CheckpointRecord | None = None
-    head, last_seq, checkpoints = line.head, line.last_seq, line.checkpoints
-    if commit.checkpoint is not None:
-        envelope = commit.checkpoint
-        if line.head != commit.expected_head or line.last_seq != envelope.seq - 1:
-            raise HeadMoved(commit.run, commit.expected_head, line.head)
-        data, checksum = envelopes.seal(envelope)
-        row_of = _checkpoint_row(commit, envelope, data, number, ranges)
-        made = CheckpointRecord(
-            envelope, checksum, commit.marks, number, ranges, commit.key, row_of.attributes, commit.line
-        )
-        batch.inserts.append((CHECKPOINT, codec.close(CHECKPOINT, row_of)))
-        batch.shown = None if codec.mode == "encrypt" else ((row_of.run, row_of.line, row_of.seq), envelope)
-        head, last_seq, checkpoints = envelope.id, envelope.seq, line.checkpoints + 1
+    made = _add_checkpoints(batch, commit, codec, line, reached[len(began) :])
+    last = made[-1].envelope if made else None
     moved = msgspec.structs.replace(
         line,
         number=number,
         chain=chain,
         ranges=ranges,
-        head=head,
-        last_seq=last_seq,
-        checkpoints=checkpoints,
+        head=last.id if last else line.head,
+        last_seq=last.seq if last else line.last_seq,
+        checkpoints=line.checkpoints + len(made),
         updated_at=now,
         consumed=line.consumed if commit.consumed is None else max(line.consumed, commit.consumed),
         chunked=max((one.number for one in records if one.chunks), default=line.chunked),
@@ -178,8 +183,10 @@ def prepare(commit: Commit, known: KnownLine, lines: LineReader, leases: Leases)
         run, run_seal = changed, run_row[-1]
     _put_accounts(batch, commit, codec)
     return Prepared(
-        batch, Committed(moved, tuple(records[len(began) :]), made), KnownLine(run, run_seal, moved, line_row[-1])
-    )  # fmt: skip
+        batch,
+        Committed(moved, tuple(records[len(began) :]), tuple(made)),
+        KnownLine(run, run_seal, moved, line_row[-1]),
+    )
 
 
 def _add_records(batch: Batch, drafts: Sequence[Draft], line: LineRow, codec: RowCodec) -> tuple[list[Record], bytes]:
@@ -196,6 +203,31 @@ def _add_records(batch: Batch, drafts: Sequence[Draft], line: LineRow, codec: Ro
         batch.inserts.append((RECORD, row))
         records.append(record)
     return records, chain
+
+
+def _add_checkpoints(
+    batch: Batch, commit: Commit, codec: RowCodec, line: LineRow, reached: Sequence[tuple[int, Ranges]]
+) -> list[CheckpointRecord]:
+    """Let a batch insert the checkpoints of a commit; `reached` is where the journal stands after so many records."""
+    made: list[CheckpointRecord] = []
+    head, last_seq, expected = line.head, line.last_seq, commit.expected_head
+    for new in commit.checkpoints:
+        envelope = new.envelope
+        if head != expected or last_seq != envelope.seq - 1 or (made and envelope.parent != head):
+            raise HeadMoved(commit.run, expected, head)
+        data, checksum = envelopes.seal(envelope)
+        row = _checkpoint_row(commit, new, data, *reached[-1 if new.records is None else new.records])
+        made.append(
+            CheckpointRecord(
+                envelope, checksum, new.marks, row.number, row.ranges, new.key, row.attributes, commit.line
+            )
+        )
+        batch.inserts.append((CHECKPOINT, codec.close(CHECKPOINT, row)))
+        if codec.mode != "encrypt":
+            batch.shown.append(((row.run, row.line, row.seq), envelope))
+        head = expected = envelope.id
+        last_seq = envelope.seq
+    return made
 
 
 def _put_accounts(batch: Batch, commit: Commit, codec: RowCodec) -> None:
@@ -233,11 +265,12 @@ def _changed_run(run: RunRow, known: KnownLine, commit: Commit, now: datetime) -
     return None
 
 
-def _checkpoint_row(commit: Commit, envelope: Envelope, data: bytes, number: int, ranges: Ranges) -> CheckpointRow:
+def _checkpoint_row(commit: Commit, new: CheckpointDraft, data: bytes, number: int, ranges: Ranges) -> CheckpointRow:
+    envelope = new.envelope
     return CheckpointRow(
         run=commit.run, line=commit.line, seq=envelope.seq, id=envelope.id, envelope=data, trigger=envelope.trigger,
-        phase=envelope.summary.phase, created_at=envelope.created_at.timestamp(), marks=commit.marks, number=number,
-        key=commit.key, attributes=dict(commit.attributes or {}), ranges=ranges,
+        phase=envelope.summary.phase, created_at=envelope.created_at.timestamp(), marks=new.marks, number=number,
+        key=new.key, attributes=dict(new.attributes or {}), ranges=ranges,
     )  # fmt: skip
 
 

@@ -47,8 +47,8 @@ class Batch:
     run: int = 0
     chunks: Collection[Chunk] = ()
     """Chunks that the run of this number holds from now on."""
-    shown: tuple[Key, Envelope] | None = None
-    """The checkpoint of this commit, for a medium that shows people where runs stand; None if that is encrypted."""
+    shown: list[tuple[Key, Envelope]] = field(default_factory=list)
+    """The checkpoints of this commit, for a medium that shows people where runs stand; none if that is encrypted."""
 
 
 class Reader(Protocol):

@@ -289,7 +289,7 @@ class _Shape(NamedTuple):
     puts: tuple[tuple[str, int], ...]
     drops: tuple[tuple[str, int], ...]
     brings_chunks: bool
-    shows: bool
+    shown: int
 
 
 class Apply(NamedTuple):
@@ -335,8 +335,7 @@ def commit(tenant: str, batch: Batch, locks: list[int], chunks: Sequence[Any] | 
         values += [tenant, *_key_cells(table, prefix)]
     if chunks is not None:
         values += [tenant, Int8(batch.run), *chunks]
-    if batch.shown is not None:
-        key, envelope = batch.shown
+    for key, envelope in batch.shown:
         values += [tenant, *_key_cells(CHECKPOINT, key), _shown(envelope)]
     text, numbered = _commit_text(
         _Shape(
@@ -346,7 +345,7 @@ def commit(tenant: str, batch: Batch, locks: list[int], chunks: Sequence[Any] | 
             shapes[1],
             tuple((table.name, len(prefix)) for table, prefix in batch.drops),
             chunks is not None,
-            batch.shown is not None,
+            len(batch.shown),
         )
     )
     return Apply(text, numbered, values, [] if is_locked else locks)
@@ -388,8 +387,8 @@ def _commit_text(shape: _Shape) -> tuple[bytes, bytes]:
         arrays = "%b::bytea[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bytea[]"
         parts.append(("held", f"SELECT hold_chunks(%s, %s, {arrays}) AS chunks WHERE {rest}"))
         agreed.append("(SELECT chunks FROM held) IS NOT NULL")
-    if shape.shows:
-        parts.append(("shown", f"INSERT INTO position SELECT %s, %s, %s, %s, %s::jsonb WHERE {rest}"))
+    told = f"INSERT INTO position SELECT %s, %s, %s, %s, %s::jsonb WHERE {rest}"
+    parts += [(f"shown{number}", told) for number in range(shape.shown)]
     outcome = f"CASE WHEN {' AND '.join(agreed)} THEN true ELSE refuse() END" if agreed else "true"
     if shape.guards:
         outcome = f"CASE WHEN EXISTS (SELECT FROM g0) THEN {outcome} ELSE false END"

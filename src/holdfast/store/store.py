@@ -27,7 +27,7 @@ from holdfast.model.checkpoint import FORMAT_VERSION, CheckpointRecord, Marks, R
 from holdfast.store import envelopes
 from holdfast.store.api import Listing, StoreStats, Tombstone
 from holdfast.store.codec import LARGEST_NUMBER, RowCodec, is_readable, shown, stored_time
-from holdfast.store.commit import Commit, prepare
+from holdfast.store.commit import CheckpointDraft, Commit, prepare
 from holdfast.store.journal import LineJournal
 from holdfast.store.lease import Leases
 from holdfast.store.line_reader import NUMBERS, LineReader
@@ -186,8 +186,8 @@ class Store:
         try:
             done = self.write(
                 Commit(
-                    run=envelope.run, fence=fence, checkpoint=envelope, marks=marks, expected_head=expected_head,
-                    chunks=chunks,
+                    run=envelope.run, fence=fence, checkpoints=[CheckpointDraft(envelope, marks)],
+                    expected_head=expected_head, chunks=chunks,
                 )
             )  # fmt: skip
         except HeadMoved:

@@ -27,7 +27,8 @@ from holdfast.errors import (
     NotFound,
     UsageError,
 )
-from holdfast.store.commit import WENT_BACK, Commit, Draft
+from holdfast.model.checkpoint import Marks
+from holdfast.store.commit import WENT_BACK, CheckpointDraft, Commit, Draft
 from holdfast.store.ranges import upto
 from holdfast.store.tables import AccountRow
 from holdfast.testing.line import NOON, Line, chunk_of
@@ -315,8 +316,9 @@ class JournalContract:
         budget = AccountRow(run="run", name="tokens", used="5")
         chunk = chunk_of("one")
         everything: dict[str, Any] = {
-            "records": [draft("a"), draft("b")], "checkpoint": writer.envelope([chunk]), "chunks": [chunk],
-            "accounts": [(None, budget)], "consumed": 1, "run_changes": {"status": "running", "project": "p"},
+            "records": [draft("a"), draft("b")], "checkpoints": [CheckpointDraft(writer.envelope([chunk]))],
+            "chunks": [chunk], "accounts": [(None, budget)], "consumed": 1,
+            "run_changes": {"status": "running", "project": "p"},
         }  # fmt: skip
         with pytest.raises(HeadMoved):
             store.write(Commit(run="run", after=1, **everything))
@@ -330,6 +332,38 @@ class JournalContract:
         assert store.accounts("run") == {"tokens": budget}
         assert (store.row_of("run").status, store.row_of("run").project) == ("running", "p")
         assert store.checkpoint(done.checkpoint.envelope.id) == done.checkpoint
+
+    def test_several_checkpoints_in_one_commit_are_each_there_at_their_place(self, store: Store) -> None:
+        """Proves A10, C10, D2."""
+        writer = Line(store)
+        writer.commit(chunk_of("zero"))
+        assert writer.head is not None
+        chunks = [chunk_of("one"), chunk_of("two"), chunk_of("three")]
+        one, two, three = writer.envelopes(*([chunk] for chunk in chunks))
+        marks = Marks(label="middle", pinned=True)
+        commit = Commit(
+            run="run", records=[draft("a"), draft("b"), draft("c")], chunks=chunks, expected_head=one.parent,
+            checkpoints=[
+                CheckpointDraft(one, records=0), CheckpointDraft(two, marks, "k", {"a": 1}, records=2),
+                CheckpointDraft(three),
+            ],
+        )  # fmt: skip
+        with pytest.raises(HeadMoved):
+            store.write(msgspec.structs.replace(commit, checkpoints=commit.checkpoints[1:]))
+        with pytest.raises(HeadMoved):  # one that is not taken on the one before it
+            store.write(msgspec.structs.replace(commit, checkpoints=[commit.checkpoints[0], commit.checkpoints[0]]))
+        assert (line_of(store).last_seq, store.journal.records(line_of(store))) == (1, [])
+        done = store.write(commit)
+        assert [made.number for made in done.checkpoints] == [0, 2, 3]
+        assert [made.ranges for made in done.checkpoints] == [(), ((1, 2),), ((1, 3),)]
+        assert (done.line.head, done.line.last_seq, done.line.checkpoints) == (three.id, 4, 4)
+        listed = store.checkpoints("run")
+        assert [made.envelope.id for made in listed] == [three.id, two.id, one.id, writer.head.envelope.id]
+        assert listed[1] == store.by_key("run", "k") == done.checkpoints[1]
+        assert (listed[1].marks, listed[1].attributes) == (marks, {"a": 1})
+        assert verify(store).sound
+        store.write(Commit(run="run", back_to=done.checkpoints[1].ranges, records=[draft("d")]))
+        assert line_of(store).ranges[0] == (1, 2)
 
     def test_a_budget_that_changed_meanwhile_refuses_the_whole_commit(self, store: Store) -> None:
         """Proves E8."""

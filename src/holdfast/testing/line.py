@@ -12,7 +12,8 @@ from holdfast.encode.tree import LEAF, Ref, leaf_id
 from holdfast.model.checkpoint import FORMAT_VERSION, CheckpointRecord, Envelope, Marks, SectionRecord, Summary
 from holdfast.model.ids import make_checkpoint_id
 from holdfast.model.recovery import RecoveryInfo
-from holdfast.store.commit import Commit
+from holdfast.store.commit import CheckpointDraft, Commit
+from holdfast.store.envelopes import seal
 from holdfast.store.tables import MAIN
 
 if TYPE_CHECKING:
@@ -64,6 +65,17 @@ class Line:
         )
         return msgspec.structs.replace(envelope, **changes)
 
+    def envelopes(self, *groups: Sequence[Chunk]) -> list[Envelope]:
+        """Return the envelopes of checkpoints that this writer would commit next, each taken on the one before."""
+        found: list[Envelope] = []
+        for chunks in groups:
+            number = self.seq + len(found)
+            entropy = leaf_id(f"{self.run} {self.name} {number} {id(self)}".encode())
+            link = {"parent": found[-1].id, "parent_checksum": seal(found[-1])[1]} if found else {}
+            name = make_checkpoint_id(int(self.at.timestamp() * 1000), entropy)
+            found.append(self.envelope(chunks, id=name, seq=number + 1, **link))
+        return found
+
     def commit(
         self,
         *chunks: Chunk,
@@ -77,8 +89,8 @@ class Line:
             record = self.store.commit(self.envelope(chunks), marks or Marks(), chunks, expected_head=head)
         else:
             commit = Commit(
-                run=self.run, line=self.name, checkpoint=self.envelope(chunks), marks=marks or Marks(), chunks=chunks,
-                expected_head=head, key=key, attributes=attributes,
+                run=self.run, line=self.name, chunks=chunks, expected_head=head,
+                checkpoints=[CheckpointDraft(self.envelope(chunks), marks or Marks(), key, attributes)],
             )  # fmt: skip
             made = self.store.write(commit).checkpoint
             assert made is not None

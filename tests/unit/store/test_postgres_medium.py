@@ -20,7 +20,7 @@ from holdfast.errors import (
     UsageError,
 )
 from holdfast.store import postgres_rows, postgres_schema
-from holdfast.store.commit import Commit, Draft, prepare
+from holdfast.store.commit import CheckpointDraft, Commit, Draft, prepare
 from holdfast.store.inspection import Inspection
 from holdfast.store.medium import Batch, StaleError
 from holdfast.store.postgres import PostgresMedium
@@ -104,7 +104,7 @@ def test_copying_a_run_takes_hardly_more_round_trips_when_it_is_long(store, tmp_
     assert list(Inspection(store).check()) == []
 
 
-def test_a_commit_with_chunks_a_checkpoint_records_and_a_budget_is_one_round_trip(store, tmp_path):
+def test_a_commit_with_chunks_checkpoints_records_and_a_budget_is_one_round_trip(store, tmp_path):
     """Proves D10."""
     line = Line(store)
     line.commit(chunk_of("one"))
@@ -113,7 +113,7 @@ def test_a_commit_with_chunks_a_checkpoint_records_and_a_budget_is_one_round_tri
         after = AccountRow(run="run", name="tokens", used=f"{turn}")
         commit = Commit(
             run="run",
-            checkpoint=line.envelope([chunk_of(f"two {turn}")]),
+            checkpoints=[CheckpointDraft(one, records=0) for one in line.envelopes([chunk_of(f"two {turn}")], [])],
             expected_head=line.head.envelope.id,
             chunks=[chunk_of(f"two {turn}"), chunk_of("one")],
             records=[noted()],
@@ -515,7 +515,9 @@ def test_a_damaged_cell_is_an_integrity_error_and_not_the_drivers(database, stor
     """Proves D11."""
     lease = store.leases.take("run", owner="me", ttl_s=60)
     line = Line(store)
-    store.write(Commit(run="run", fence=lease.token, checkpoint=line.envelope([]), records=[noted()]))
+    store.write(
+        Commit(run="run", fence=lease.token, checkpoints=[CheckpointDraft(line.envelope([]))], records=[noted()])
+    )
     store.post("run", "signal", b"")
     found = store.line("run")
     with admin(database) as connection:
