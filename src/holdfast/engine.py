@@ -418,10 +418,10 @@ class Holdfast(RecoveryFacade):
         record = self.store.run(check_run_id(run))
         return self.present(run, head_of(self.store, record))
 
-    def read_back(self, record: CheckpointRecord) -> None:
+    def read_back(self, record: CheckpointRecord, since: CheckpointRecord | None) -> None:
         """Read what a commit stored, as it is stored, and check it; CheckpointCorrupt if it is not what was meant.
 
-        Sections that are the parent's are not read again.
+        Sections that an earlier checkpoint has are not read again.
         """
         from holdfast.verify.check import faults_in  # noqa: PLC0415 - loaded when it is used
 
@@ -429,11 +429,7 @@ class Holdfast(RecoveryFacade):
         stored = self.store.checkpoint(envelope.id)
         if stored.checksum != record.checksum:
             raise CheckpointCorrupt("it was read back as another one than was written", envelope.id)
-        try:
-            parent = self.store.checkpoint(envelope.parent) if envelope.parent is not None else None
-        except (NotFound, IntegrityError):
-            parent = None
-        faults = faults_in(self.store, stored, since=parent)
+        faults = faults_in(self.store, stored, since=since)
         if faults:
             raise CheckpointCorrupt(f"it was read back damaged: {faults[0].detail}", envelope.id)
 

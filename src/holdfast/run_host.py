@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from holdfast.errors import LeaseLost, RunCancelled, RunClosed, RunWaiting, SessionOver, StoreError
+from holdfast.capture.protection import UnprotectedWarning
+from holdfast.errors import (
+    Conflict,
+    LeaseLost,
+    RunCancelled,
+    RunClosed,
+    RunWaiting,
+    SessionOver,
+    StoreError,
+    Unprotected,
+)
 from holdfast.model.runtime_sections import Wait
 from holdfast.model.triggers import Trigger
-from holdfast.run_recorder import CommitFacts
+from holdfast.run_recorder import CommitFacts, grouping
 from holdfast.runtime.cancel_watch import CancelWatch
 from holdfast.runtime.keep import ATOMS
 from holdfast.runtime.patience import at_most_s, is_given_up
@@ -38,6 +49,7 @@ _LONGEST_NOTE = 2_000
 _UNNOTED = frozenset(  # these are noted by who asks for them
     {Trigger.STEP_COMPLETE, Trigger.USER_APPROVAL, Trigger.TIME_INTERVAL, Trigger.BUDGET_WARNING}
 )
+_log = logging.getLogger("holdfast")
 _QUIET = frozenset({"status", "waits"})  # they save by themselves what must not be lost
 
 
@@ -66,6 +78,8 @@ class RunHost:
         self._cancel_watch = CancelWatch(self._is_cancelled)
         self.on_wait: Callable[[Wait, Reply | None], object] | None = None
         """Hears of each wait that is stored and has no answer yet, and of its answer."""
+        self.on_flush: Callable[[], object] | None = None
+        """Hears that all that was saved is durable."""
         recorder.facts = self._commit_facts
 
     def _commit_facts(self) -> CommitFacts:
@@ -117,15 +131,63 @@ class RunHost:
             self.status.set("running", "after it was completed")
         if trigger not in _UNNOTED:
             self.note(trigger.value, reason, phase=phase or self.current_phase)
-        is_saved = self._watch.record(
-            trigger,
-            reason,
-            phase=phase or self.current_phase,
-            files=files,
-            on_failure="stop" if required else None,
-        )
+        with self.ungrouped() if required else nullcontext():
+            is_saved = self._watch.record(
+                trigger,
+                reason,
+                phase=phase or self.current_phase,
+                files=files,
+                on_failure="stop" if required else None,
+            )
         self._boundary()
         return is_saved
+
+    @contextmanager
+    def grouped(self) -> Iterator[None]:
+        """Let what is saved in this block go into few commits: before work begins, before a wait, and at the end.
+
+        Only for code that tells nobody of what it saved before `flush`.
+        """
+        is_inner = self._recorder.is_grouped
+        token = grouping.set(self._recorder)
+        try:
+            yield
+        except BaseException:
+            grouping.reset(token)
+            if not is_inner:
+                self._flush_after_error()
+            raise
+        grouping.reset(token)
+        if not is_inner:
+            self.flush()
+
+    @contextmanager
+    def ungrouped(self) -> Iterator[None]:
+        """Commit what is grouped, and let what is saved in this block be durable at once: work begins."""
+        self.flush()
+        token = grouping.set(None)
+        try:
+            yield
+        finally:
+            grouping.reset(token)
+
+    def flush(self) -> None:
+        """Make durable what was saved in a group; if that fails, do as the settings say."""
+        self._watch.flush()
+        if self.on_flush is not None:
+            self.on_flush()
+
+    def _flush_after_error(self) -> None:
+        """Commit what is grouped; the error that ended the block is the one to be seen."""
+        try:
+            self.flush()
+        except (Unprotected, Conflict, UnprotectedWarning):
+            _log.exception("run %s: what was saved last could not be stored", self.id)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether something was saved in a group and is not durable yet."""
+        return self._recorder.is_staged
 
     def record(self, reason: str, *, required: bool = True) -> None:
         """Make durable what changed, without a checkpoint.
@@ -136,6 +198,8 @@ class RunHost:
         self.check_open(f"{reason} was not recorded")
         append = self._recorder.append if required else self._watch.append
         append(trigger=Trigger.STEP_COMPLETE, reason=reason, phase=self.current_phase)
+        if required:
+            self._recorder.flush()
 
     def offer(self, trigger: Trigger, reason: str = "", *, phase: str | None = None, **details: Any) -> None:
         """Make durable what changed, with a checkpoint if one is due; `details` are for the strategy."""
@@ -169,6 +233,7 @@ class RunHost:
 
     def sleep(self, seconds: float) -> None:
         """Wait; a pause or cancellation from outside is let in. A long one is a wait that outlives the process."""
+        self.flush()
         until = self.now() + timedelta(seconds=seconds)
         if seconds >= _LONG_PAUSE_S:
             name = f"cooldown:{until:%Y%m%dT%H%M%S}"
@@ -332,6 +397,7 @@ class RunHost:
         with self.lock:
             known = None
             if self._has(section):
+                self.flush()  # it may be in a checkpoint that is not stored yet
                 live.restore(self._recorder.present.section(section))
                 known = live.snapshot()
                 resume = getattr(live, "resume", None)

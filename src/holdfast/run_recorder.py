@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
     from holdfast.store.tables import LineRow
 
 _log = logging.getLogger("holdfast")
+_AT_ONCE = frozenset({Trigger.MANUAL, Trigger.PHASE_COMPLETE})
+"""What waits for no other commit: its caller gets it, or it is read back before anything follows it."""
+grouping: ContextVar[Recorder | None] = ContextVar("holdfast_grouping", default=None)
+"""The run whose saves are staged here and now."""
 
 
 class Services(NamedTuple):
@@ -83,6 +88,9 @@ class Recorder:
         self._had_calls: bool | None = None
         self._calls_since = 0
         self._known_present: Checkpoint | None = None
+        self._staged = _Staged()
+        self.on_stored: Callable[[CheckpointRecord], object] = lambda _record: None
+        """Hears of each checkpoint once it is stored."""
 
     @property
     def has_unstored(self) -> bool:
@@ -132,7 +140,9 @@ class Recorder:
             _log.info("run %s: checkpointing is disabled, nothing was saved", self.id)
             return NotSaved(self.id, trigger.value, reason)
         with self.lock:
+            is_grouped = self.is_grouped and onto is None and trigger not in _AT_ONCE
             if onto is not None:
+                self.flush()
                 self.live.forget()
             if "error" not in values:
                 dropped.append("error")  # it belongs to the checkpoint that it was given to
@@ -150,14 +160,15 @@ class Recorder:
                 values = {**self.live.snapshots(without=[*values, *dropped]), **values}
                 replaced = [name for name in (*given, *dropped) if is_runs_own(name)]
                 entry = self._entry(trigger, reason, phase, replaced=replaced, goes_back=onto is not None)
-                added = self._added[:] if onto is None else []
-                record = self.writer.take(
+                added = self._added[self._staged.added :] if onto is None else []
+                self._begin_staging()
+                self.writer.stage_checkpoint(
                     values,
                     drop=dropped,
                     trigger=trigger.value,
                     reason=reason,
                     marks=marks,
-                    with_files=files,
+                    with_files=files and not (is_grouped and self._staged.has_files),
                     phase=phase,
                     onto=onto.record if isinstance(onto, Checkpoint) else onto,
                     ranges=onto.ranges if isinstance(onto, Checkpoint) else None,
@@ -168,21 +179,80 @@ class Recorder:
                     attributes=attributes,
                     **self.facts()._asdict(),
                 )
-                if trigger is Trigger.PHASE_COMPLETE:
-                    self._holdfast.read_back(record)
             except Exception as error:
-                self.writer.forget()  # one that was read back damaged must be stored again, not referred to
+                self.writer.forget()
                 self._failed(error)
                 raise
             self.live.stored()
-            self._entry_is_stored(entry)
-            self._records_are_stored(len(added))
+            self._is_staged(entry, len(added))
+            self._staged.has_files |= files
             self.live.journal_whole(replaced)
-            self._known_present, self._calls_since = self._holdfast.opened(record), 0
-            made = self._known_present
-            self._succeeded(record.envelope.id)
-        self._holdfast.mirror(made)
-        return made
+            self._calls_since = 0
+            if is_grouped and (tip := self.writer.tip) is not None:
+                self._known_present = self._holdfast.opened(tip)
+            else:
+                self.flush()
+            assert self._known_present is not None
+            return self._known_present
+
+    def _begin_staging(self) -> None:
+        """Remember what is stored, before memory runs ahead of the store."""
+        if not self.writer.is_staged:
+            self._staged = _Staged(self.live.mark(), (self._known_present, self._calls_since))
+
+    def _is_staged(self, entry: _JournalEntry | None, added: int) -> None:
+        """Note what goes with the next commit."""
+        self._staged.added += added
+        if entry is not None:
+            self.live.journaled(entry.after)
+            self._staged.notes += entry.notes
+
+    def flush(self) -> None:
+        """Commit what is staged; after a failure memory is as if none of it had been, so the next commit has it."""
+        with self.lock:
+            if not self.writer.is_staged:
+                return
+            before = self.writer.head
+            try:
+                made = self.writer.flush()
+                for record in made:
+                    if record.envelope.trigger == Trigger.PHASE_COMPLETE:
+                        self._holdfast.read_back(record, before)
+            except BaseException as error:
+                self.writer.forget()  # one that was read back damaged must be stored again, not referred to
+                self._unstage()
+                if isinstance(error, Exception):
+                    self._failed(error)
+                raise
+            staged, self._staged = self._staged, _Staged()
+            del self.notes[: staged.notes]
+            del self._added[: staged.added]
+            self.records_stored += staged.added
+            opened = [self._holdfast.opened(record) for record in made]
+            if opened:
+                self._known_present = opened[-1]
+            self._succeeded(opened[-1].id if opened else "its journal")
+            for record in made:
+                self.on_stored(record)
+        for one in opened:
+            self._holdfast.mirror(one)
+
+    def _unstage(self) -> None:
+        """Forget that something was staged: it is not stored, and goes with the next commit."""
+        staged, self._staged = self._staged, _Staged()
+        if staged.before is not None:
+            self.live.rewind(staged.live)
+            self._known_present, self._calls_since = staged.before
+
+    @property
+    def is_staged(self) -> bool:
+        """Whether something was saved in a group and is not durable yet."""
+        return self.writer.is_staged
+
+    @property
+    def is_grouped(self) -> bool:
+        """Whether what is saved here and now waits for the next commit."""
+        return grouping.get() is self
 
     def append(self, *, trigger: Trigger, reason: str, phase: str | None = None) -> bool:
         """Make durable what changed, without a checkpoint; nothing is written if nothing did."""
@@ -191,17 +261,18 @@ class Recorder:
         with self.lock:
             try:
                 entry = self._entry(trigger, reason, phase)
-                added = self._added[:]
+                added = self._added[self._staged.added :]
                 records = [*added, *([entry.draft] if entry else [])]
                 if records:
-                    self.writer.append(*records, **self.facts()._asdict())
+                    self._begin_staging()
+                    self.writer.stage_records(records, **self.facts()._asdict())
             except Exception as error:
                 self._failed(error)
                 raise
-            self._entry_is_stored(entry)
-            if records:
-                self._records_are_stored(len(added))
-                self._succeeded("its journal")
+            self._is_staged(entry, len(added))
+            self._calls_since += len(added)
+            if not self.is_grouped:
+                self.flush()
         return True
 
     def append_records(self, kind: str, path: str, make: Callable[[], list[bytes]]) -> None:
@@ -210,13 +281,16 @@ class Recorder:
             return
         with self.lock:
             try:
-                added = self._added[:]
-                self.writer.append(*added, *(RecordDraft(kind, path, body) for body in make()))
+                added = self._added[self._staged.added :]
+                records = [*added, *(RecordDraft(kind, path, body) for body in make())]
+                self._begin_staging()
+                self.writer.stage_records(records)
             except Exception as error:
                 self._failed(error)
                 raise
-            self._records_are_stored(len(added))
-            self._succeeded("its journal")
+            self._is_staged(None, len(added))
+            self._calls_since += len(added)
+            self.flush()
 
     def _succeeded(self, by: str) -> None:
         """Note that what changed is stored: the run is protected again."""
@@ -271,21 +345,12 @@ class Recorder:
         with self.lock:
             return [*self._holdfast.present(self.id, self.writer.head).notes, *self.notes]
 
-    def _entry_is_stored(self, entry: _JournalEntry | None) -> None:
-        if entry is not None:
-            self.live.journaled(entry.after)
-            del self.notes[: entry.notes]
-
     def forget_records(self) -> None:
         """Look calls up again: the run stands elsewhere than this handle knew."""
         self._found.clear()
         self._had_calls = None
         self._added.clear()
-
-    def _records_are_stored(self, count: int) -> None:
-        del self._added[:count]
-        self.records_stored += count
-        self._calls_since += count
+        self._staged = _Staged()
 
     def line(self) -> LineRow | None:
         """Return where the run's line stands, None if nothing of it is stored."""
@@ -308,7 +373,7 @@ class Recorder:
         for name in replaced:
             deltas.pop(name, None)
         is_whole = not replaced and not goes_back
-        notes = self.notes[:]
+        notes = self.notes[self._staged.notes :]
         if not deltas and not notes and is_whole:
             return None
         clean = getattr(self.packer, "text", str)
@@ -323,7 +388,8 @@ class Recorder:
     def present(self) -> Checkpoint:
         """How the run stood when this handle last read it: its head and what the journal has since."""
         if self._known_present is None:
-            self._known_present, self._calls_since = self._holdfast.present(self.id, self.writer.head), 0
+            self._known_present = self._holdfast.present(self.id, self.writer.head)
+            self._calls_since = self._staged.added
         return self._known_present
 
     @property
@@ -399,10 +465,22 @@ class Recorder:
     def reload(self, *, rewinding: bool = False) -> None:
         """Go to the run's present head, wherever another writer moved it; a damaged one is refused unless rewinding."""
         with self.lock:
+            self.writer.unstage()
+            self._unstage()
             self.writer.reload(rewinding=rewinding)
             self._known_present = None
             self._had_calls = None
             self.live.forget()
+
+
+class _Staged:
+    """How far memory is ahead of the store: what goes with the next commit, and what was before it."""
+
+    def __init__(self, live: Any = None, before: tuple[Any, ...] | None = None) -> None:
+        self.live = live
+        self.before = before
+        self.added = self.notes = 0
+        self.has_files = False
 
 
 class _JournalEntry(NamedTuple):

@@ -7,7 +7,7 @@ import pytest
 
 import holdfast
 from holdfast.cli.errors import START_PROGRAM
-from holdfast.store.commit import Commit
+from holdfast.store.commit import CheckpointDraft, Commit
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ def test_a_line_that_is_not_main_is_said(hf, project):
     envelope = msgspec.structs.replace(
         made.record.envelope, id="cp_" + "0" * 31 + "1", seq=1, parent=None, parent_checksum=None
     )
-    store.store.write(Commit(run="r", line="helper", checkpoint=envelope))
+    store.store.write(Commit(run="r", line="helper", checkpoints=[CheckpointDraft(envelope)]))
     assert store.get(envelope.id).line == "helper"
     assert [one.line for one in store.checkpoints("r", line="helper")] == ["helper"]
     store.close()

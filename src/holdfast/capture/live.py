@@ -65,6 +65,16 @@ class LiveSections:
             if name in self._journaled:
                 self._journaled[name] = (None, None)
 
+    def mark(self) -> tuple[dict[str, int], dict[str, tuple[int | None, Any]]]:
+        """Return what is noted as stored, for `rewind`."""
+        return dict(self._stored), dict(self._journaled)
+
+    def rewind(self, mark: tuple[dict[str, int], dict[str, tuple[int | None, Any]]]) -> None:
+        """Note as stored what was noted then: what came after it is not stored."""
+        stored, journaled = mark
+        self._stored = {name: seen for name, seen in stored.items() if name in self._objects}
+        self._journaled = {name: journaled.get(name, (None, None)) for name in self._journaled}
+
     def rebase(self) -> None:
         """Note that journaled objects are as the journal has them: they were restored from it."""
         for name in self._journaled:

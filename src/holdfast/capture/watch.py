@@ -47,6 +47,14 @@ class Recording(Protocol):
     live: LiveSections
     protection: Protection
     is_ended: bool
+    on_stored: Callable[[CheckpointRecord], object]
+
+    @property
+    def is_staged(self) -> bool:
+        """Whether something waits for the next commit."""
+
+    def flush(self) -> None:
+        """Commit what is staged."""
 
     @property
     def is_enabled(self) -> bool:
@@ -124,6 +132,7 @@ class Watch:
         self.rules = options.rules
         self.strategy = options.strategy
         self._recorder = recorder
+        recorder.on_stored = self.taken
         self._options = options
         self._clock = clock
         self._monotonic = monotonic
@@ -152,14 +161,13 @@ class Watch:
     def checkpoint(self, *, files: bool = True, **given: Any) -> Any:
         """Take a checkpoint, and let timer, signals and housekeeping know of it."""
         made = self._recorder.checkpoint(files=files, **given)
-        if made.saved:
-            self.taken(made.record)
+        if made.saved:  # the strategy sees it from now on, also if it is stored with the next commit
+            self._taken += 1
+            self._taken_at = self._monotonic()
         return made
 
     def taken(self, record: CheckpointRecord) -> None:
         """Note a checkpoint that is stored."""
-        self._taken += 1
-        self._taken_at = self._monotonic()
         if self._guard is not None:
             self._guard.rearm()
         if self._timer is not None:
@@ -218,6 +226,19 @@ class Watch:
         """Make durable what changed in the journal alone; False if it failed and the work continues all the same."""
         stored = self._attempt(trigger, reason, phase=phase, do=self._recorder.append, on_failure=on_failure)
         return stored is not None
+
+    def flush(self) -> None:
+        """Commit what is staged, or do as the settings say when that fails."""
+        if self._recorder.is_staged:
+            self._attempt(Trigger.STEP_COMPLETE, "", do=self._flushed)
+
+    def _flushed(self, **_given: Any) -> bool:
+        try:
+            self._recorder.flush()
+        except BaseException:
+            self._taken_at = None  # what was counted is not stored: the head tells when the last one was taken
+            raise
+        return True
 
     def _why(self, event: Event, *, asked: bool) -> str | None:
         """Return why a checkpoint is due for an event, None if none is: the one place that decides it."""

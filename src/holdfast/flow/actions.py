@@ -157,13 +157,14 @@ class Actions:
         own = action.run is not None or action.call is not None
         command = action.run if own or agent is None else agent.run
         call = action.call if own or agent is None else agent.call
-        if command is not None:
-            return self._command(action, command, place, facts, stream)
-        if call is not None:
-            return self._call(action, call, place, facts, given=given, stream=stream)
-        assert agent is not None
-        assert agent.script is not None
-        return self._script(str(action.agent), agent.script, place, stream)
+        with self._run.host.ungrouped():
+            if command is not None:
+                return self._command(action, command, place, facts, stream)
+            if call is not None:
+                return self._call(action, call, place, facts, given=given, stream=stream)
+            assert agent is not None
+            assert agent.script is not None
+            return self._script(str(action.agent), agent.script, place, stream)
 
     def _command(
         self, action: Action, command: CommandLine, place: Place, facts: Facts, stream: Kind

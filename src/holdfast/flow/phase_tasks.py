@@ -91,7 +91,7 @@ class PhaseTasks:
                 run.host.save(Trigger.BATCH_COMPLETE, f"batch {over}")
             return True
 
-        run_in_order(needs, do, limit=phase.parallel)
+        run_in_order(needs, do, limit=phase.parallel, idle=run.host.flush)
         if errors:
             held = tuple(task for task in needs if task not in results and task not in errors)
             with run.lock:

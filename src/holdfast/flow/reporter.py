@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections import deque
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -22,22 +24,38 @@ class Reporter:
     def __init__(self, run: Run, *observers: Observer | None) -> None:
         self._run = run
         self._observers = [one for one in observers if one is not None]
+        self._lock = threading.Lock()
+        self._unsaid: deque[Event] = deque()
         self._seq = run.recorder.head_record.envelope.seq if run.recorder.head_record else 0
         self._was_unprotected = False
         self._spent: dict[str, Any] = {}
 
     def __call__(self, kind: Kind, **fields: Any) -> None:
-        """Say one thing."""
+        """Say one thing, once all that was saved before it is durable."""
         if not self._observers:
             return
-        event = Event(kind=kind, at=self._run.host.now(), **fields)
+        with self._lock:
+            self._unsaid.append(Event(kind=kind, at=self._run.host.now(), **fields))
+        if not self._run.host.is_behind:
+            self.deliver()
+
+    def deliver(self) -> None:
+        """Say what waited until it was durable."""
+        while True:
+            with self._lock:
+                if not self._unsaid:
+                    return
+                event = self._unsaid.popleft()
+            self._tell(event)
+
+    def _tell(self, event: Event) -> None:
         for observer in list(self._observers):
             try:
                 observer(event)
             except Exception as error:  # noqa: BLE001 - whoever watches must not stop the work
                 self._observers.remove(observer)
                 self._run.note("observer failed", f"{type(error).__name__}: {error}")
-        if kind not in _SAID_ALONE:
+        if event.kind not in _SAID_ALONE:
             self.catch_up()
 
     def tell_wait(self, wait: Wait, reply: Reply | None) -> None:

@@ -108,6 +108,7 @@ def run_flow(
     outputs = OutputFiles.of(hf, name)
     hooks = HookSender(run, flow, Path(workspace or ".")) if flow.hooks != Hooks() else None
     report = Reporter(run, observer, outputs.take if outputs else None, hooks.take if hooks else None)
+    run.host.on_flush = report.deliver
     run.host.on_wait = report.tell_wait  # before it is entered: one that is paused waits there
     run.host.leave_when(stop)
     runner: Runner | None = None
@@ -306,7 +307,8 @@ class Runner:
         if not self.changes.is_same:
             self._report("flow_changed", text="; ".join(self.changes.lines()), data=msgspec.to_builtins(self.changes))
         self._set_up_people()
-        self.walk.carry_on()
+        with self._run.host.grouped():
+            self.walk.carry_on()
         self._report.catch_up()
         kept = self.kept
         done = {"done": self.tasks.done, "kept": kept.tasks, "saved_s": kept.took_s, "saved_tokens": kept.tokens}

@@ -18,6 +18,7 @@ from holdfast.runtime.checks import Gate as Check
 from holdfast.runtime.gates import FAILED, GatedTask, Response
 from holdfast.runtime.leaving import is_leaving
 from holdfast.runtime.output import cut
+from holdfast.runtime.steps import prepared, step_options
 from holdfast.runtime.stopwatch import Stopwatch
 from holdfast.settings.apply import redaction_rules
 
@@ -174,9 +175,9 @@ class Tasks:
             return again
 
         work = _Work(self, place, definition, facts)
-        done: Any = self._run.step(
-            place.name,
-            work.gated if gated else work.plain,
+        has_key = definition.effect is not None
+        step = prepared(self._run.host, place.name, work.gated if gated else work.plain, (), {}, has_key=has_key)
+        options = step_options(
             retries=0 if gated else definition.retries,
             backoff=definition.backoff,
             retry_on=retried,
@@ -184,7 +185,10 @@ class Tasks:
             on_unknown=definition.on_unknown,
             on_interrupt=definition.on_interrupt,
             wrote_files=definition.writes and self._run.has_workspace,
+            phase=self._run.host.current_phase,
+            is_container=True,
         )
+        done: Any = self._run.calls.call("step", place.name, step.work, options, **step.identity)
         return done if isinstance(done, dict) else {"result": done}  # of a skipped one, what the person gave
 
     def _is_wanted(self, place: Place, definition: Task, facts: Facts) -> bool:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import inspect
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import partial
 from types import MappingProxyType
@@ -90,6 +90,8 @@ class CallOptions(NamedTuple):
     store: Callable[[Any], Any] | None = None
     """Makes of a result what is kept of it."""
     phase: str | None = None
+    is_container: bool = False
+    """Whether its work is other calls, and nothing besides: what is saved in it then goes with theirs."""
     is_charged: bool = False
     """Whether each attempt is one of the calls that budgets count."""
     trigger: Trigger = Trigger.STEP_COMPLETE
@@ -573,7 +575,7 @@ class _Attempts:
         self.number += 1
         with host.lock:
             options.view.attempted(self.number)
-        with calls.inside(call, self.number):
+        with nullcontext() if options.is_container else host.ungrouped(), calls.inside(call, self.number):
             returned = work()
             if inspect.isgenerator(returned):
                 return self._drained(returned)  # type: ignore[no-any-return]

@@ -173,6 +173,10 @@ class GatedTask:
 
         Worker, gates and fixes are calls, so what is kept of them and still valid is not done again.
         """
+        with self._host.grouped():
+            return self._run()
+
+    def _run(self) -> GatedOutcome:
         self.book.begin(self.name, self._plan_path)
         self._is_settled = self.state.stage == COMPLETE
         try:

@@ -83,6 +83,15 @@ class Host(Protocol):
     def record(self, reason: str, *, required: bool = True) -> None:
         """Make durable what changed, without a checkpoint; what cannot be stored is raised if it is required."""
 
+    def grouped(self) -> AbstractContextManager[None]:
+        """Let what is saved in this block go into few commits: before work begins, before a wait, and at the end."""
+
+    def ungrouped(self) -> AbstractContextManager[None]:
+        """Commit what is grouped, and let what is saved in this block be durable at once: work begins."""
+
+    def flush(self) -> None:
+        """Make durable what was saved in a group; if that fails, do as the settings say."""
+
     def begin_call(self) -> None:
         """Reserve one call in the run's budgets before it begins, and stop while one of them is used up."""
 
@@ -174,6 +183,17 @@ class Alone:
         """Do nothing: there is no run."""
 
     def record(self, reason: str, *, required: bool = True) -> None:
+        """Do nothing: there is no run."""
+
+    def grouped(self) -> AbstractContextManager[None]:
+        """Do nothing: there is no run."""
+        return nullcontext()
+
+    def ungrouped(self) -> AbstractContextManager[None]:
+        """Do nothing: there is no run."""
+        return nullcontext()
+
+    def flush(self) -> None:
         """Do nothing: there is no run."""
 
     def begin_call(self) -> None:

@@ -68,12 +68,19 @@ class _Crew:
                 self.is_over = True
 
 
-def run_in_order(needs: Mapping[str, Collection[str]], do: Callable[[str], bool], *, limit: int) -> None:
+def run_in_order(
+    needs: Mapping[str, Collection[str]],
+    do: Callable[[str], bool],
+    *,
+    limit: int,
+    idle: Callable[[], object] = lambda: None,
+) -> None:
     """Do each task as soon as all that it needs are done, up to `limit` at once; what needs a failed one is left out.
 
     `do` tells whether a task succeeded. After an error no more are begun, and it is raised when all have ended.
+    `idle` is called before a thread waits for the tasks of others.
     """
-    crew = _Ordered(needs, do)
+    crew = _Ordered(needs, do, idle)
     if limit == 1 or len(needs) == 1:
         crew.work()
     else:
@@ -96,7 +103,10 @@ def run_in_order(needs: Mapping[str, Collection[str]], do: Callable[[str], bool]
 class _Ordered:
     """Threads that take one task after another, as soon as it may begin."""
 
-    def __init__(self, needs: Mapping[str, Collection[str]], do: Callable[[str], bool]) -> None:
+    def __init__(
+        self, needs: Mapping[str, Collection[str]], do: Callable[[str], bool], idle: Callable[[], object]
+    ) -> None:
+        self._idle = idle
         self._needs = dict(needs)
         self._do = do
         self._waiting = list(needs)
@@ -112,29 +122,45 @@ class _Ordered:
             self._turn.notify_all()
 
     def work(self) -> None:
-        while (name := self._next()) is not None:
-            try:
-                is_done = self._do(name)
-            except BaseException as error:  # noqa: BLE001 - raised again where the tasks were asked for
-                self.errors.append(error)
-                self.stop()
-                is_done = False
-            with self._turn:
+        try:
+            name = self._next()
+            while name is not None:
+                name = self._next(name, is_done=self._begin(name))
+        except BaseException as error:  # noqa: BLE001 - raised again where the tasks were asked for
+            self.errors.append(error)
+            self.stop()
+
+    def _begin(self, name: str) -> bool:
+        try:
+            return self._do(name)
+        except BaseException as error:  # noqa: BLE001 - raised again where the tasks were asked for
+            self.errors.append(error)
+            self.stop()
+            return False
+
+    def _next(self, ended: str | None = None, *, is_done: bool = False) -> str | None:
+        """Return the next task that may begin now that one has ended, None when there will be none."""
+        with self._turn:
+            if ended is not None:
                 self._active -= 1
                 if is_done:
-                    self._done.add(name)
-                self._turn.notify_all()
-
-    def _next(self) -> str | None:
-        """Return the next task that may begin, None when there will be none."""
+                    self._done.add(ended)
+            ready = self._taken()  # before others wake: what was saved at the end of the last goes with its beginning
+            self._turn.notify_all()
+            if ready is not None or not self._active or self._is_over:
+                return ready
+        self._idle()
         with self._turn:
-            while not self._is_over:
-                ready = next((name for name in self._waiting if self._done.issuperset(self._needs[name])), None)
-                if ready is not None:
-                    self._waiting.remove(ready)
-                    self._active += 1
-                    return ready
-                if not self._active:
-                    return None
+            while (ready := self._taken()) is None and self._active and not self._is_over:
                 self._turn.wait()
-        return None
+        return ready
+
+    def _taken(self) -> str | None:
+        """Take a task that may begin."""
+        if self._is_over:
+            return None
+        ready = next((name for name in self._waiting if self._done.issuperset(self._needs[name])), None)
+        if ready is not None:
+            self._waiting.remove(ready)
+            self._active += 1
+        return ready

@@ -137,6 +137,7 @@ class Waits:
         if wait.id not in self._answered:
             wait = self._begun(wait)
             self._host.save(trigger, f"waits: {wait.question or wait.id}")
+        self._host.flush()  # what is waited for can be answered, and takes long
         reply = yield from self._answer(wait)
         with self._host.lock:
             self._open.pop(wait.id, None)
@@ -146,6 +147,7 @@ class Waits:
                 self._status.set("running")
             self._host.note("answered", wait.question or wait.id, choice=reply.choice, by=reply.by, note=reply.note)
         self._host.save(trigger, f"{wait.id}: {reply.choice}" + (f" by {reply.by}" if reply.by else ""))
+        self._host.flush()
         self._tell(wait, reply)
         return reply
 

@@ -168,6 +168,40 @@ def test_killed_at_any_storage_call_a_flow_ends_as_an_unbroken_one_does(tmp_path
         check(folder, unbroken, 1)
 
 
+def test_killed_between_any_two_storage_calls_no_task_that_was_reported_done_runs_again(tmp_path):
+    """Proves D8, D10, C16: the end of a task, its batch and the next beginning are one commit, before anyone hears."""
+    killed = 0
+    for number in range(30, 150, 9):
+        folder = tmp_path / str(number)
+        (folder / "work").mkdir(parents=True)
+        log = folder / "log"
+        tasks = {
+            "one": f"echo one >> '{log}'",
+            "two": {"needs": "one", "run": f"echo two >> '{log}'", "gates": f"echo gate >> '{log}'"},
+        }
+        flow = flow_from({"flow": "rich", "phases": {"build": {"tasks": tasks}}})
+
+        def heard(event, log=log):
+            if event.kind == "task_done":
+                with log.open("a") as file:
+                    file.write(f"heard-{event.task}\n")
+
+        if not lived(folder / "s.db", folder / "work", flow, heard, at_call=number):
+            killed += 1
+            assert lived(folder / "s.db", folder / "work", flow, heard)
+        said = log.read_text().split()
+        for task in ("one", "two"):
+            assert task not in said[said.index(f"heard-{task}") :] if f"heard-{task}" in said else True
+            assert said.count(task) in (1, 2), number
+        with holdfast.open(folder / "s.db", settings=holdfast.Settings(), durability="process") as hf:
+            head = hf.latest("rich")
+            assert (head.section("graph").completed_batches, head.summary.status) == ([1, 2], "completed")
+            reasons = [one.reason for one in hf.checkpoints("rich")]
+            assert {"batch 1", "before batch 2", "batch 2", "build/two: complete", "build is complete"} <= {*reasons}
+            assert not hf.verify().faults
+    assert killed > 5
+
+
 def test_killed_at_random_moments_a_flow_ends_as_an_unbroken_one_does(tmp_path, unbroken):
     """Proves D8 and B8."""
     chance = random.Random(7)

@@ -127,6 +127,15 @@ class Life:
     def record(self, reason, *, required=True):
         self.save(_Named("recorded"), reason)
 
+    def grouped(self):
+        return nullcontext()
+
+    def ungrouped(self):
+        return nullcontext()
+
+    def flush(self):
+        pass
+
     def begin_call(self):
         pass
 
