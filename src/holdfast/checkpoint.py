@@ -13,8 +13,9 @@ from holdfast.capture.sections import typed
 from holdfast.encode.section import decode_section
 from holdfast.encode.tree import Ref
 from holdfast.errors import CheckpointCorrupt, ChunkCorrupt, IntegrityError, NotFound, SectionInvalid, UsageError
-from holdfast.journal.call_record import call_lines, is_call
+from holdfast.journal.call_record import call_lines, decode_call, is_call, result_of, stored_path
 from holdfast.journal.entry import body_of, changes_of, entries_of, notes_of
+from holdfast.journal.outcomes import SHOWING, resolved
 from holdfast.journal.run_log import LogItems, is_log_item
 from holdfast.model.checkpoint import name_of
 from holdfast.model.sections import WORKSPACE
@@ -78,6 +79,7 @@ class Checkpoint:
         self._reader = reader
         self._store = store
         self._max_section_bytes = max_section_bytes
+        self._results: dict[str, tuple[str, Any] | None] = {}
         self.skipped = tuple(skipped)
         """Damage that was passed over to find this one, newest first."""
 
@@ -85,7 +87,13 @@ class Checkpoint:
         """Return one section as a value of its own; ChunkCorrupt names checkpoint and section if it is damaged."""
         if name == WORKSPACE:
             return self.workspace
-        value = self.plain_section(name)
+        return self._typed(name, self.plain_section(name))
+
+    def live_section(self, name: str) -> Any:
+        """Return one section for the part of a run that it is of, which looks results up itself."""
+        return self._typed(name, self.raw_section(name))
+
+    def _typed(self, name: str, value: Any) -> Any:
         try:
             return typed(name, value)
         except SectionInvalid as error:
@@ -123,10 +131,27 @@ class Checkpoint:
 
     def journaled_sections(self) -> dict[str, Any]:
         """Return the sections that the journal changed since the checkpoint was stored, as they are here."""
-        return {name: self.plain_section(name) for name in self._journaled}
+        return {name: self.raw_section(name) for name in self._journaled}
 
     def plain_section(self, name: str) -> Any:
-        """Return one section as plain data, without its type."""
+        """Return one section as plain data, without its type; results of calls come from their records."""
+        value = self.raw_section(name)
+        return resolved(value, self._result) if name in SHOWING else value
+
+    def _result(self, path: str, version: str) -> Any:
+        """Return the result of a call as it was here."""
+        if path not in self._results:
+            line = self._line
+            record = None if line is None else self._store.journal.newest(line, stored_path(path))
+            self._results[path] = None
+            if record is not None:
+                call = decode_call(body_of(record, self._store), path)
+                self._results[path] = call.version, result_of(call, path, self._packer, self._result)
+        found = self._results[path]
+        return found[1] if found is not None and found[0] == version else None
+
+    def raw_section(self, name: str) -> Any:
+        """Return one section as plain data as it is stored: what shows the result of a call is an Outcome."""
         if name == CALLS and self.summary.steps:
             return self.calls
         if name == NOTES:
@@ -157,7 +182,7 @@ class Checkpoint:
     @cached_property
     def calls(self) -> list[dict[str, Any]]:
         """Every record of a call up to here, oldest first: started, done, failed or skipped, with its result."""
-        return call_lines(self._records(), self._store, self._packer)
+        return call_lines(self._records(), self._store, self._packer, self._result)
 
     def all_calls(self) -> list[tuple[dict[str, Any], bool]]:
         """Return every record of a call that the run has, also where it went back, each with whether it counts here."""

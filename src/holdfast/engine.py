@@ -34,6 +34,7 @@ from holdfast.errors import (
     UsageError,
 )
 from holdfast.journal.entry import records_since
+from holdfast.journal.outcomes import SHOWING
 from holdfast.model.checkpoint import NO_RECOVERY_POINT
 from holdfast.model.ids import check_checkpoint_id, check_run_id, checkpoint_of_name, is_reserved
 from holdfast.model.sections import WORKSPACE
@@ -316,6 +317,7 @@ class Holdfast(RecoveryFacade):
         try:
             files = _modified(checkpoint, self._first_of(checkpoint)) if WORKSPACE in checkpoint.sections else []
             views = {name: lines for name in ("steps", "journal") if (lines := checkpoint.log(name))}
+            views |= {name: checkpoint.section(name) for name in SHOWING if name in checkpoint.sections}
             document = document_of(record, read_sections(self.store, record) | views, files_modified=files)
             problem = self._mirror.write(document, entry_of(record, self._mirror.options))
         except HoldfastError as error:

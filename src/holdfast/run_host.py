@@ -56,6 +56,8 @@ _QUIET = frozenset({"status", "waits"})  # they save by themselves what must not
 class RunHost:
     """The host of a run's parts, each made and restored from the head when it is first used."""
 
+    has_journal = True
+
     def __init__(
         self, recorder: Recorder, watch: Watch, services: Services, *, root: Path | None, waiting: Waiting
     ) -> None:
@@ -398,7 +400,7 @@ class RunHost:
             known = None
             if self._has(section):
                 self.flush()  # it may be in a checkpoint that is not stored yet
-                live.restore(self._recorder.present.section(section))
+                live.restore(self._recorder.present.live_section(section))
                 known = live.snapshot()
                 resume = getattr(live, "resume", None)
                 if callable(resume):
@@ -420,7 +422,7 @@ class RunHost:
         with self.lock:
             present = self._recorder.present
             self._leave_behind(present)
-            self._recorder.live.restore({name: present.section(name) for name in self._parts})
+            self._recorder.live.restore({name: present.live_section(name) for name in self._parts})
             self._recorder.live.rebase()
 
     def _leave_behind(self, checkpoint: Checkpoint) -> None:

@@ -459,7 +459,7 @@ class Recorder:
         if source is None:
             return []
         with self.lock:
-            values = {name: source.section(name) for name in self.live.names if name in source.sections}
+            values = {name: source.live_section(name) for name in self.live.names if name in source.sections}
             return self.live.restore(values)
 
     def reload(self, *, rewinding: bool = False) -> None:

@@ -23,6 +23,7 @@ from holdfast.capture.scan import changed_part, make_scan
 from holdfast.capture.secrets import ends_in_secret_key, is_secret_key, keys_pattern, make_finder, redacted
 from holdfast.capture.texts import is_users_own
 from holdfast.encode.opaque import Opaque
+from holdfast.encode.outcome import Outcome
 from holdfast.encode.values import Packer, below
 from holdfast.model.redaction import Redacted, Redaction, Secret
 
@@ -440,7 +441,7 @@ def _is_secret(kind: Kind, value: Any) -> bool:
         return looks_secret(kind, data.decode()) if _is_text(data) else kind is Kind.PASSWORD
     if type(value) is int or type(value) is float:
         return is_number_secret(kind, value)
-    if value is None or isinstance(value, bool | Redacted | Opaque | date | time | timedelta | Enum):
+    if value is None or isinstance(value, bool | Redacted | Opaque | Outcome | date | time | timedelta | Enum):
         return False
     return kind is Kind.PASSWORD and _is_worth_hiding(value)
 

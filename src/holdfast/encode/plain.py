@@ -20,6 +20,7 @@ from uuid import UUID
 import msgspec
 import ormsgpack
 
+from holdfast.encode.outcome import Outcome
 from holdfast.encode.values import Ext, Packer
 
 _DEEPEST = 60
@@ -40,6 +41,8 @@ def plain(value: Any, depth: int = 0) -> Any:
         return float(value) if math.isfinite(value) else str(value)
     if depth >= _DEEPEST:
         return f"(nested deeper than {_DEEPEST} levels)"
+    if type(value) is Outcome:
+        return f"(the result of call {plain(value.path)})"
     if isinstance(value, Mapping):
         return _mapping(list(value.items()), depth)
     if isinstance(value, (list, tuple)):

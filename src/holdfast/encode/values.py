@@ -23,6 +23,7 @@ from zoneinfo import ZoneInfo
 import ormsgpack
 
 from holdfast.encode.opaque import Opaque
+from holdfast.encode.outcome import Outcome
 from holdfast.encode.surplus import surplus
 from holdfast.encode.types import TypeRegistry, can_adapt
 from holdfast.errors import HoldfastError, IntegrityError, UnknownType, UsageError, ValueRefused
@@ -65,6 +66,7 @@ class Ext(IntEnum):
     TEXT = 13
     REGISTERED = 14
     OPAQUE = 15
+    OUTCOME = 16
 
 
 class Packer:
@@ -323,6 +325,10 @@ def _path_parts(value: Any) -> tuple[int, Any]:
     return Ext.PATH, [type(value).__name__, text if is_utf8(text) else _surrogate_text(text)]
 
 
+def _outcome_bytes(value: Outcome) -> tuple[int, bytes]:
+    return Ext.OUTCOME, ormsgpack.packb([value.path, value.version, list(value.keys), value.is_summary])
+
+
 _SCALARS: dict[type, Callable[[Any], tuple[int, Any]]] = {
     datetime: _datetime_parts,
     date: lambda value: (Ext.DATE, value.isoformat()),
@@ -332,6 +338,10 @@ _SCALARS: dict[type, Callable[[Any], tuple[int, Any]]] = {
     Decimal: _decimal_text,
     int: _integer_bytes,
     Opaque: lambda value: (Ext.OPAQUE, bytes(value)),
+    Outcome: lambda value: (
+        Ext.OUTCOME,
+        ormsgpack.packb([value.path, value.version, list(value.keys), value.is_summary]),
+    ),
     PosixPath: _path_parts,
     WindowsPath: _path_parts,
     PurePosixPath: _path_parts,
@@ -347,6 +357,7 @@ _REVIVERS: dict[int, Callable[[Any], Any]] = {
     Ext.TIMEDELTA: lambda parts: timedelta(*parts),
     Ext.DECIMAL: _revive_decimal,
     Ext.PATH: _revive_path,
+    Ext.OUTCOME: lambda parts: Outcome(str(parts[0]), str(parts[1]), tuple(map(str, parts[2])), bool(parts[3])),
     Ext.MAP: lambda pairs: _mapping(pairs),  # noqa: PLW0108 - defined below
 }
 

@@ -7,14 +7,13 @@ import contextlib
 import inspect
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
-
 from holdfast.errors import CommandFailed, HoldfastError, UsageError, ValueRefused
 from holdfast.flow.names import everywhere, known_names
 from holdfast.flow.position import raised
 from holdfast.flow.printing import Printed, printing
 from holdfast.flow.template import fill, fill_arguments, fill_value, shown
 from holdfast.flow.variables import Variables, given_facts
+from holdfast.journal.outcomes import summary_of
 from holdfast.model.sections import TokenUsage
 from holdfast.runtime.agents import AgentOutput, call_name
 from holdfast.runtime.attempt import within
@@ -39,7 +38,6 @@ KEEP_BYTES = 1 << 20  # of what a command prints, read for its result
 STORE_BYTES = 64 << 10  # of what is printed, stored
 _STDERR_BYTES = 8 << 10
 _NOT_STARTED = (126, 127)
-_LONGEST_SUMMARY = 300
 _LONGEST_PAUSE_S = 31 * 86_400.0
 
 
@@ -129,7 +127,7 @@ class Actions:
             done, spent, tokens = self._do(action, place, facts, given, stream)
             self._count(spent._replace(tokens=0))  # the tokens are counted with the agent's answer
             done = {**done, "tokens": spent.tokens} if spent.tokens else done
-            return AgentOutput(output=done, summary=done.get("summary", ""), tokens=tokens)
+            return AgentOutput(output=without_summary(done), summary=done.get("summary", ""), tokens=tokens)
 
         path = self._run.calls.path_of(call_name(agent, place.name))
         self._answers.setdefault((place.phase, place.task), set()).add(path)
@@ -139,7 +137,7 @@ class Actions:
             answer = agents.call(agent, {"task": place.name, "input": shown}, task=place.name)
         finally:
             self._working.pop((agent, place.name), None)
-        return answer if isinstance(answer, dict) else {"result": answer}
+        return with_summary(answer if isinstance(answer, dict) else {"result": answer})
 
     def forget_answers(self, place: Place) -> None:
         """Ask agents again when a task that failed is next tried: what came after their answers was not accepted."""
@@ -375,19 +373,15 @@ def may_retry(error: Exception) -> bool:
     return not (isinstance(error, CommandFailed) and error.status in _NOT_STARTED)
 
 
-def summary_of(value: Any) -> str:
-    """Return what was done in short: a summary that is given, or the last line that says something."""
-    if isinstance(value, dict):
-        for name in ("summary", "result", "message"):
-            if isinstance(value.get(name), str):
-                return summary_of(value[name])
-        return ""
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        value = msgspec.json.encode(value, enc_hook=str).decode()
-    line = next((line.strip() for line in reversed(value.splitlines()) if line.strip()), "")
-    return line if len(line) <= _LONGEST_SUMMARY else line[: _LONGEST_SUMMARY - 3] + "..."
+def without_summary(done: dict[str, Any]) -> dict[str, Any]:
+    """Return what came of an action as it is stored: a summary that only repeats the result is left out."""
+    is_told = done.get("summary") == summary_of(done.get("result"))
+    return {name: value for name, value in done.items() if name != "summary" or not is_told}
+
+
+def with_summary(done: dict[str, Any]) -> dict[str, Any]:
+    """Return what came of an action with its summary."""
+    return done if "summary" in done else {**done, "summary": summary_of(done.get("result"))}
 
 
 def _spent(said: Any, tokens: TokenUsage) -> Spent:

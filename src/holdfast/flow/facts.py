@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from holdfast.flow.actions import with_summary
 from holdfast.flow.names import find
 from holdfast.flow.position import place_name
 from holdfast.runtime.amounts import stored
@@ -100,6 +101,7 @@ class Facts:
             return {**_NOTHING, "status": status, "artifacts": []}
         kept = record.get("result")
         done: dict[str, Any] = kept if isinstance(kept, dict) else {"result": kept}
+        done = with_summary(done) if record["event"] == "done" else done
         error = record.get("error") or {}
         return {
             **_NOTHING,

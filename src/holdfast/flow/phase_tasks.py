@@ -84,7 +84,7 @@ class PhaseTasks:
                 with run.lock:
                     view.change(task, status="failed", error=failure_of(error), completed_at=run.host.now())
                 return False
-            place = {"step": self._tasks.step_name(name, task), "summary": done.get("summary", "")}
+            place = self._tasks.result_of(name, task, done)
             with run.lock:
                 over = view.end(task, run.host.now(), place)
             if over is not None:

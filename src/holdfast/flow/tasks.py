@@ -6,13 +6,16 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.capture.redact import RedactingPacker
+from holdfast.encode.outcome import Outcome
 from holdfast.errors import HoldfastError
-from holdfast.flow.actions import Place, may_retry
+from holdfast.flow.actions import Place, may_retry, with_summary, without_summary
 from holdfast.flow.digests import question_digest
 from holdfast.flow.position import place_name, raised
 from holdfast.flow.template import fill
+from holdfast.journal.outcomes import summary_of
 from holdfast.model.sections import GatedTask as GatedState
 from holdfast.model.sections import GateResult
+from holdfast.runtime.agents import call_name
 from holdfast.runtime.attempt import Retry, attempt
 from holdfast.runtime.checks import Gate as Check
 from holdfast.runtime.gates import FAILED, GatedTask, Response
@@ -187,9 +190,37 @@ class Tasks:
             wrote_files=definition.writes and self._run.has_workspace,
             phase=self._run.host.current_phase,
             is_container=True,
+            store=work.stored,
         )
         done: Any = self._run.calls.call("step", place.name, step.work, options, **step.identity)
-        return done if isinstance(done, dict) else {"result": done}  # of a skipped one, what the person gave
+        # Of a skipped one, it is what the person gave.
+        return with_summary(done) if isinstance(done, dict) else {"result": done}
+
+    def result_of(self, phase: str, task: str, done: dict[str, Any]) -> dict[str, Any]:
+        """Return what the graph shows of a task that is done: its step, and its summary from there."""
+        step, summary = self.step_name(phase, task), done.get("summary", "")
+        outcome = self._run.calls.outcome(step, value=summary)
+        if isinstance(outcome, Outcome):
+            is_told = summary == summary_of(done.get("result"))
+            summary = outcome._replace(keys=("result" if is_told else "summary",), is_summary=is_told)
+        return {"step": step, "summary": summary}
+
+    def stored(self, done: Any, inner: tuple[str, str] | None) -> Any:
+        """Return what is kept of a task: what a call inside it has is referred to."""
+        if not isinstance(done, dict):
+            return done
+        calls, made = self._run.calls, without_summary(done)
+        found = calls.kept(inner[0]) if inner is not None else None
+        if inner is None or found is None:
+            return made
+        path, key = inner
+        known = calls.result(found)
+        known = known.get(key) if isinstance(known, dict) else None
+        there: dict[str, Any] = known if isinstance(known, dict) else {}
+        for name in ("result", "output", "stderr"):
+            if isinstance(made.get(name), (str, dict, list)) and there.get(name) == made[name]:
+                made[name] = Outcome(path, found.version, (key, name))
+        return made
 
     def _is_wanted(self, place: Place, definition: Task, facts: Facts) -> bool:
         """Ask a person; False if the task is to be left out, Rejected if the run is to end here."""
@@ -210,19 +241,22 @@ class Tasks:
 
     def plain(self, place: Place, definition: Task, facts: Facts) -> dict[str, Any]:
         """Carry out a task without gates; one that had gates before, and its work done, is done."""
-        known = self._run.gates.snapshot().tasks.get(self._gated_name(place)) if self._had_gates else None
-        if known is not None and is_worked(known) and isinstance(known.coder_response, dict):
-            done = known.coder_response
-        else:
-            done = self._actions.perform(definition, place, facts)
+        known = self._run.gates.snapshot().tasks.get(self.gated_name(place)) if self._had_gates else None
+        said = self._run.calls.shown(known.coder_response) if known is not None and is_worked(known) else None
+        done = with_summary(said) if isinstance(said, dict) else self._actions.perform(definition, place, facts)
         return self.finished(done, definition, facts, place)
 
-    def _gated_name(self, place: Place) -> str:
+    def agent_call(self, agent: str, place: Place) -> str:
+        """Return the path of an agent's call for a task, made here."""
+        return self._run.calls.path_of(call_name(agent, place.name))
+
+    def gated_name(self, place: Place) -> str:
+        """Return the name of a task with gates, the same whatever becomes of its definition."""
         return place_name(place.phase, self._position.value.rounds.get(place.phase, 1), place.task)
 
     def gated(self, place: Place, definition: Task, facts: Facts) -> dict[str, Any]:
         """Carry out a task and its gates, from where an earlier life of the run left them."""
-        name = self._gated_name(place)
+        name = self.gated_name(place)
         inner = _Gated(
             self._run,
             self._actions,
@@ -231,6 +265,7 @@ class Tasks:
             facts=facts,
             emit=self._emit,
             made=lambda: self._artifacts(definition, place),
+            refer=self.stored,
         )
         task: GatedTask = self._run.gates.task(
             name,
@@ -244,6 +279,7 @@ class Tasks:
             files=definition.writes and self._run.has_workspace,
             fingerprint=self._fingerprint(name),
             inputs=self._digests.phases[place.phase].actions[place.task],
+            store=inner.stored,
         )
         if name in self._run.gates.snapshot().tasks and task.state.stage == FAILED:
             task.retry()
@@ -254,7 +290,7 @@ class Tasks:
             outcome = task.run()
         if not outcome.success:
             raise TaskFailed(place.name, outcome.error.message if outcome.error else outcome.stage)
-        done = outcome.response if isinstance(outcome.response, dict) else {"result": outcome.response}
+        done = with_summary(outcome.response if isinstance(outcome.response, dict) else {"result": outcome.response})
         gates = [{"level": one.level, "gate": one.description, "success": one.success} for one in outcome.gates]
         return self.finished({**done, "gates": gates, "fixes": outcome.fix_attempts}, definition, facts, place)
 
@@ -320,14 +356,23 @@ class _Work:
         self._tasks = tasks
         self._given = (place, definition, facts)
         self._is_begun = False
+        self._inner: tuple[str, str] | None = None
 
     def plain(self) -> dict[str, Any]:
         self._begin()
+        place, definition, _facts = self._given
+        if definition.agent:
+            self._inner = self._tasks.agent_call(definition.agent, place), "output"
         return self._tasks.plain(*self._given)
 
     def gated(self) -> dict[str, Any]:
         self._begin()
+        self._inner = f"{self._tasks.gated_name(self._given[0])}/work", "response"
         return self._tasks.gated(*self._given)
+
+    def stored(self, done: Any) -> Any:
+        """Return what is kept of the task."""
+        return self._tasks.stored(done, self._inner)
 
     def _begin(self) -> None:
         """Say that the task begins, at its first try: one that is kept or skipped does not come here."""
@@ -350,6 +395,7 @@ class _Gated:
         facts: Facts,
         emit: Callable[..., None],
         made: Callable[[], object],
+        refer: Callable[[Any, tuple[str, str] | None], Any],
     ) -> None:
         self._actions = actions
         self._run = run
@@ -359,20 +405,25 @@ class _Gated:
         self._definition = definition
         self._facts = facts
         self._response: dict[str, Any] = {}
+        self._refer = refer
+        self._inner: tuple[str, str] | None = None
 
     def kept(self, task: GatedTask) -> None:
         """Learn what is there from an earlier life, and say so."""
         known = self._run.gates.snapshot().tasks.get(task.name)
         if known is None:
             return
-        if isinstance(known.coder_response, dict):
-            self._response = known.coder_response
+        said = self._run.calls.shown(known.coder_response)
+        if isinstance(said, dict):
+            self._response = with_summary(said)
         for result in known.gate_results:
             if result.success:
                 self._say("gate_kept", result.description, level=result.level)
 
     def work(self) -> Response:
         definition = self._definition
+        if definition.agent:
+            self._inner = self._run.calls.path_of(call_name(definition.agent, self._place.name)), "output"
 
         def failed(number: int, error: Exception, pause_s: float | None) -> None:
             self._actions.forget_answers(self._place)
@@ -399,6 +450,10 @@ class _Gated:
             failed=failed,
         )
         return Response(self._response)
+
+    def stored(self, said: dict[str, Any]) -> dict[str, Any]:
+        """Return what is kept of the worker's answer."""
+        return {**said, "response": self._refer(said["response"], self._inner)}
 
     def check(self, number: int, gate: Gate) -> Callable[[], GateResult]:
         """Return a gate as a function that runs its command and says what came of it."""

@@ -12,10 +12,12 @@ import msgspec
 
 from holdfast.errors import IntegrityError
 from holdfast.journal.entry import body_of
+from holdfast.journal.outcomes import resolved
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
 
+    from holdfast.journal.outcomes import LookUp
     from holdfast.store.store import Store
     from holdfast.store.tables import Record
 
@@ -59,6 +61,8 @@ class CallRecord(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     error: bytes | None = None
     spent: dict[str, int | float] = {}
     """What it was charged, without the calls inside it: tokens, money, tool calls."""
+    refers: bool = False
+    """Whether parts of its result are those of calls inside it, and stand in their records."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -93,8 +97,10 @@ def decode_call(body: bytes, path: str) -> CallRecord:
         raise IntegrityError(f"the record of call {path!r} cannot be decoded ({error})") from error
 
 
-def call_line(event: str, path: str, call: CallRecord, packer: CallPacker) -> dict[str, Any]:
-    """Return a record as plain data, as lists, plans and replays read it."""
+def call_line(
+    event: str, path: str, call: CallRecord, packer: CallPacker, look_up: LookUp | None = None
+) -> dict[str, Any]:
+    """Return a record as plain data, as lists, plans and replays read it; `look_up` finds results it refers to."""
     given = {
         "kind": call.kind,
         "idempotency": call.key,
@@ -118,19 +124,29 @@ def call_line(event: str, path: str, call: CallRecord, packer: CallPacker) -> di
     if event in ("done", "failed"):
         line["duration_s"] = call.duration_s
     if call.result is not None:
-        line["result"] = packer.unpack(call.result, f"call {path}")
+        line["result"] = result_of(call, path, packer, look_up)
     if call.error is not None:
         line["error"] = packer.unpack(call.error, f"call {path}")
     return line
 
 
-def call_lines(records: Iterable[Record], store: Store, packer: CallPacker) -> list[dict[str, Any]]:
+def result_of(call: CallRecord, path: str, packer: CallPacker, look_up: LookUp | None) -> Any:
+    """Return the result that a record keeps, with those of other calls that it refers to."""
+    if call.result is None:
+        return None
+    result = packer.unpack(call.result, f"call {path}")
+    return resolved(result, look_up) if call.refers and look_up is not None else result
+
+
+def call_lines(
+    records: Iterable[Record], store: Store, packer: CallPacker, look_up: LookUp | None = None
+) -> list[dict[str, Any]]:
     """Return those of these records that are of calls as plain data, in their order."""
     found = []
     for record in records:
         if is_call(record):
             path = record.path.removeprefix(_PREFIX)
-            found.append(call_line(record.kind, path, decode_call(body_of(record, store), path), packer))
+            found.append(call_line(record.kind, path, decode_call(body_of(record, store), path), packer, look_up))
     return found
 
 

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from holdfast.capture.sections import typed
+from holdfast.encode.outcome import Outcome
 from holdfast.errors import CommandFailed, UsageError
+from holdfast.journal.outcomes import summary_of
 from holdfast.model.failure import failure_of
 from holdfast.model.sections import Agent, AgentTask, TokenUsage
 from holdfast.model.triggers import Trigger
@@ -226,10 +228,22 @@ class Agents:
     @property
     def agents(self) -> tuple[Agent, ...]:
         """All agents, in the order they came."""
-        return tuple(self._agents.values())
+        return tuple(map(self._seen, self._agents.values()))
+
+    def _seen(self, agent: Agent) -> Agent:
+        """Return an agent with its outputs, which the records of its calls have."""
+        shown = self._host.calls.shown
+        tasks = {
+            name: msgspec.structs.replace(task, output=shown(task.output), summary=shown(task.summary))
+            for name, task in agent.tasks.items()
+        }
+        return msgspec.structs.replace(agent, output=shown(agent.output), tasks=tasks)
 
     def __getitem__(self, agent: str) -> Agent:
         """Return where an agent stands; UsageError names those that there are."""
+        return self._seen(self._known(agent))
+
+    def _known(self, agent: str) -> Agent:
         try:
             return self._agents[agent]
         except KeyError:
@@ -238,7 +252,7 @@ class Agents:
     def task(self, agent: str, task: str) -> AgentTask:
         """Return what an agent did for a task; UsageError if it was never called for it."""
         try:
-            return self[agent].tasks[task]
+            return self._known(agent).tasks[task]
         except KeyError:
             raise UsageError(f"agent {agent!r} was never called for task {task!r}") from None
 
@@ -338,13 +352,13 @@ class _Shown:
     def attempted(self, _number: int) -> None:
         self._put(attempts=self._agents.task(self._agent, self.name).attempts + 1)
 
-    def done(self, kept_output: dict[str, Any]) -> None:
+    def done(self, kept_output: dict[str, Any], outcome: Any) -> None:
         agents, tokens = self._agents, TokenUsage(*kept_output["tokens"])
         self._put(
             status="completed",
             completed_at=agents._host.now(),  # noqa: SLF001
-            output=kept_output["output"],
-            summary=kept_output["summary"],
+            output=_part(outcome, "output", kept_output["output"]),
+            summary=_summary_in(outcome, kept_output),
             location=kept_output["location"],
             tokens=added(agents.task(self._agent, self.name).tokens, tokens),
         )
@@ -363,10 +377,22 @@ def _plain(store: Callable[[Any], Any] | None, output: AgentOutput) -> dict[str,
     """Return what is kept of an output."""
     return {
         "output": output.output if store is None else store(output.output),
-        "summary": output.summary,
+        "summary": None if output.summary == summary_of(output.output) else output.summary,
         "location": None if output.location is None else str(output.location),  # a Path is meant well
         "tokens": [output.tokens.input, output.tokens.output],
     }
+
+
+def _part(outcome: Any, key: str, value: Any, *, is_summary: bool = False) -> Any:
+    """Return what refers to a part of a result; the value where there is no journal."""
+    return outcome._replace(keys=(key,), is_summary=is_summary) if isinstance(outcome, Outcome) else value
+
+
+def _summary_in(outcome: Any, kept_output: dict[str, Any]) -> Any:
+    """Return a summary that was given, or what makes one of the output."""
+    if kept_output["summary"] is not None:
+        return kept_output["summary"]
+    return _part(outcome, "output", summary_of(kept_output["output"]), is_summary=True)
 
 
 def _telling(tasks: dict[str, AgentTask]) -> AgentTask:

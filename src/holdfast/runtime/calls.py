@@ -23,8 +23,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from blake3 import blake3
 
+from holdfast.encode.outcome import Outcome
 from holdfast.errors import EffectUncertain, UsageError, ValueRefused
 from holdfast.journal.call_record import CallRecord, call_line, decode_call, encode_call, stored_path
+from holdfast.journal.outcomes import refers_to_results, resolved
 from holdfast.model.failure import failure_of
 from holdfast.model.runtime_sections import Wait
 from holdfast.model.triggers import Trigger
@@ -71,10 +73,11 @@ class CallView(NamedTuple):
 
     begun: Callable[[Call], object] = _nothing
     attempted: Callable[[int], object] = _nothing
-    done: Callable[[Any], object] = _nothing
-    """Hears what is kept of the result."""
+    done: Callable[[Any, Any], object] = _nothing
+    """Hears what is kept of the result, and what refers to it."""
     failed: Callable[[BaseException], object] = _nothing
     skipped: Callable[[Any], object] = _nothing
+    """Hears what refers to the result that stands for it."""
 
 
 class CallOptions(NamedTuple):
@@ -180,7 +183,7 @@ class Calls:
     def record(self, path: str) -> dict[str, Any] | None:
         """Return the newest record of a call as plain data, None if it was never begun."""
         found = self._newest(path)
-        return None if found is None else call_line(found[0], path, found[1], self._host)
+        return None if found is None else call_line(found[0], path, found[1], self._host, self._look_up)
 
     def version(self, path: str) -> str:
         """Return the version of a call's result; UsageError if it has none."""
@@ -197,6 +200,19 @@ class Calls:
     def result(self, record: CallRecord) -> Any:
         """Return the result that a record keeps."""
         return self._result("", record)
+
+    def outcome(self, path: str, *keys: str, value: Any = None) -> Any:
+        """Return what refers to the newest result of a call, or to a part of it; the value where nothing is stored."""
+        found = self.kept(path)
+        return Outcome(path, found.version, keys) if found is not None and self._host.has_journal else value
+
+    def shown(self, value: Any) -> Any:
+        """Return a value with the results in place of what refers to them."""
+        return resolved(value, self._look_up)
+
+    def _look_up(self, path: str, version: str) -> Any:
+        found = self._newest(path)
+        return self._result(path, found[1]) if found is not None and found[1].version == version else None
 
     def path_of(self, name: str) -> str:
         """Return the path that a call of this name has, made here."""
@@ -378,6 +394,7 @@ class Calls:
         try:
             kept = options.store(result) if options.store is not None else result
             packed = self._packed(call, kept)
+            refers = options.store is not None and refers_to_results(kept)
         except Exception as error:
             self._unstored[call.path] = result  # the work is done: the next call only stores it
             self.release(call)
@@ -395,9 +412,12 @@ class Calls:
         version = self._next_version(call, packed)
         with self._host.lock:
             if options.view.done is not _nothing:
+                said = self._unpacked(call.path, packed, refers=refers)  # nobody else can change it
                 with _charging(call):
-                    options.view.done(self._host.unpack(packed, call.path))  # nobody else can change it
-            made = self._made(call, result=packed, version=version, attempts=attempts, duration_s=duration_s)
+                    options.view.done(said, Outcome(call.path, version) if self._host.has_journal else said)
+            made = self._made(
+                call, result=packed, version=version, attempts=attempts, duration_s=duration_s, refers=refers
+            )
             ticket = self._add("done", call.path, made)
         self._unstored.pop(call.path, None)
         try:
@@ -425,7 +445,7 @@ class Calls:
         """Record that a call is left out, with this result."""
         made = self._made(call, result=self._packed(call, result), version=self._make_key())
         with self._host.lock:
-            call.options.view.skipped(result)
+            call.options.view.skipped(Outcome(call.path, made.version) if self._host.has_journal else result)
             ticket = self._add("skipped", call.path, made)
         self._store(call, "skipped", ticket, Trigger.STEP_COMPLETE, files=False)
         self._leave(call)
@@ -503,7 +523,13 @@ class Calls:
         return packed
 
     def _result(self, path: str, record: CallRecord) -> Any:
-        return None if record.result is None else self._host.unpack(record.result, f"call {path}")
+        return self._unpacked(path, record.result, refers=record.refers)
+
+    def _unpacked(self, path: str, packed: bytes | None, *, refers: bool) -> Any:
+        if packed is None:
+            return None
+        result = self._host.unpack(packed, f"call {path}")
+        return self.shown(result) if refers else result
 
     def _next_version(self, call: Call, packed: bytes) -> str:
         """Return the version that stays where the same result came of it and no files can differ, else a new one."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from holdfast.capture.sections import typed
+from holdfast.encode.outcome import Outcome
 from holdfast.errors import UsageError
 from holdfast.model import sections
 from holdfast.model.failure import failure_of
@@ -85,7 +86,13 @@ class Gates:
             self.changes += 1
 
     def state(self, name: str) -> sections.GatedTask:
-        """Return where a task stands."""
+        """Return where a task stands; what its worker and its fixes said comes from the records of their calls."""
+        state, shown = self.stored(name), self._host.calls.shown
+        fixes = [msgspec.structs.replace(one, response=shown(one.response)) for one in state.fixes]
+        return msgspec.structs.replace(state, coder_response=shown(state.coder_response), fixes=fixes)
+
+    def stored(self, name: str) -> sections.GatedTask:
+        """Return where a task stands, as it is stored."""
         with self._host.lock:
             if name not in self._states:
                 raise UsageError(f"there is no task {name!r} with gates: {hint(name, self._states)}")
@@ -102,7 +109,7 @@ class Gates:
     def change(self, name: str, **fields: Any) -> None:
         """Change a task's position."""
         with self._host.lock:
-            state = msgspec.structs.replace(self.state(name), updated_at=self._host.now(), **fields)
+            state = msgspec.structs.replace(self.stored(name), updated_at=self._host.now(), **fields)
             self._put(name, state)
 
     def _put(self, name: str, state: sections.GatedTask) -> None:
@@ -115,7 +122,8 @@ class GatedTask:
 
     `fingerprint` names the content of the files that the gates look at: if it changed since a gate passed, the gate
     runs again. `inputs` is a digest of what the worker works on: with another one it works again. `files=True` takes
-    the files into the checkpoints that follow the worker and the fixes.
+    the files into the checkpoints that follow the worker and the fixes. `store` makes of what the worker said what is
+    kept of it.
     """
 
     def __init__(
@@ -135,6 +143,7 @@ class GatedTask:
         on_unknown: OnUnknown | None = None,
         files: bool | None = None,
         inputs: str = "",
+        store: Callable[[Any], Any] | None = None,
         book: Gates | None = None,
     ) -> None:
         if isinstance(gates, str):
@@ -150,6 +159,7 @@ class GatedTask:
         self._plan_path = plan_path
         self._fingerprint = fingerprint
         self._inputs = inputs
+        self._store = store
         self._files = files
         self._options = CallOptions(
             retry=Retry(retries, backoff_s),
@@ -166,7 +176,7 @@ class GatedTask:
     @property
     def state(self) -> sections.GatedTask:
         """Where the task stands."""
-        return self.book.state(self.name)
+        return self.book.stored(self.name)
 
     def run(self) -> GatedOutcome:
         """Go on until the task is complete or has failed, and say how it ended.
@@ -203,7 +213,7 @@ class GatedTask:
             self.name,
             state.stage == COMPLETE,
             state.stage,
-            state.coder_response,
+            self._host.calls.shown(state.coder_response),
             state.coder_result,
             tuple(state.gate_results),
             state.fix_attempt,
@@ -237,10 +247,10 @@ class GatedTask:
         if kept is None or kept.input != self._inputs:
             self._before(state)
 
-        def done(said: Any) -> None:
+        def done(said: Any, outcome: Any) -> None:
             self._reach(
                 RESPONDED,
-                coder_response=said["response"],
+                coder_response=_response_of(outcome, said),
                 coder_result=CoderResult(status="success", message=said["message"]),
                 gate_results=[],
                 fix_attempt=0,
@@ -252,13 +262,14 @@ class GatedTask:
         reasons = {"done": f"{self.name}: {RESPONDED}", "failed": f"{self.name}: {FAILED}"}
         work = lambda: self._answered(bound(self._worker, self._host)())  # noqa: E731
         try:
-            said = self._call("task", "work", work, view=view, inputs=self._inputs, options={"reasons": reasons})
+            given = {"reasons": reasons, "store": self._store}
+            said = self._call("task", "work", work, view=view, inputs=self._inputs, options=given)
         except Exception as error:
             if is_leaving(error):
                 raise
             raise _FailedError from error
         if self.state.coder_result is None:  # the work was done before it had gates
-            done(said)
+            done(said, self._host.calls.outcome(self._host.calls.path_of(self._path("work")), value=said))
         if self.state.coder_result is not state.coder_result:
             self.book.change(self.name, duration_s=watch.took_s)
 
@@ -319,7 +330,7 @@ class GatedTask:
             seen["files"] = known.seen.get("files", "")
         results = list(before)
 
-        def done(said: dict[str, Any]) -> None:
+        def done(said: dict[str, Any], _outcome: Any) -> None:
             passed = [*results, msgspec.convert(said, GateResult)]
             self._reach(f"gate_{gate.level}", gate_results=passed, fingerprint=seen.get("files"))
 
@@ -346,8 +357,9 @@ class GatedTask:
         assert fix is not None
         failure = GateFailure(self.name, failed, number, self._max_fixes)
 
-        def done(said: dict[str, Any]) -> None:
-            made = Fix(attempt=number, failure=failed, response=said["response"], completed_at=self._host.now())
+        def done(said: dict[str, Any], outcome: Any) -> None:
+            response = _response_of(outcome, said)
+            made = Fix(attempt=number, failure=failed, response=response, completed_at=self._host.now())
             fixes = [one for one in self.state.fixes if one.attempt != number]
             self._reach(f"fix_{number}", fix_attempt=number, fixes=[*fixes, made], gate_results=[])
 
@@ -389,6 +401,11 @@ class Refused(Exception):
     def __init__(self, response: Response) -> None:
         self.response = response
         super().__init__(response.message or response.status)
+
+
+def _response_of(outcome: Any, said: dict[str, Any]) -> Any:
+    """Return what refers to a response; itself where there is no journal."""
+    return outcome._replace(keys=("response",)) if isinstance(outcome, Outcome) else said["response"]
 
 
 def _failure(error: BaseException, prefix: str = "") -> Failure:

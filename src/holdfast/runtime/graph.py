@@ -179,7 +179,12 @@ class TaskGraph:
     def node(self, name: str) -> TaskNode:
         """Return where a task stands."""
         with self._host.lock:
-            return self._nodes[self._known(name)]
+            return self._shown(self._nodes[self._known(name)])
+
+    def _shown(self, node: TaskNode) -> TaskNode:
+        """Return a node with its result, which the record of its call has."""
+        result = self._host.calls.shown(node.result)
+        return node if result is node.result else msgspec.structs.replace(node, result=result)
 
     @property
     def result(self) -> GraphResult:
@@ -194,7 +199,7 @@ class TaskGraph:
             failed=tuple(by_status.get("failed", ())),
             blocked=tuple(by_status.get("blocked", ())),
             skipped=tuple(by_status.get("skipped", ())),
-            results={name: node.result for name, node in nodes.items() if node.status in DONE},
+            results={name: self._shown(node).result for name, node in nodes.items() if node.status in DONE},
             errors={name: node.error for name, node in nodes.items() if node.error is not None},
         )
 
@@ -303,7 +308,7 @@ class TaskGraph:
             return  # skipped by another task of its batch
         calls, now = self._host.calls, self._host.now
         with self._host.lock:
-            results = {need: kept(self._nodes[need].result) for need in task.needs}
+            results = {need: kept(self._shown(self._nodes[need]).result) for need in task.needs}
         seen = {path: done.version for need in task.needs if (done := calls.kept(path := self._path(need))) is not None}
 
         def begun(_call: Call) -> None:
@@ -326,9 +331,9 @@ class TaskGraph:
             view=CallView(
                 begun,
                 attempted,
-                lambda result: self._change(name, status="completed", result=result, completed_at=now()),
+                lambda _said, outcome: self._change(name, status="completed", result=outcome, completed_at=now()),
                 failed,
-                lambda result: self._change(name, status="skipped", result=kept(result), completed_at=now()),
+                lambda outcome: self._change(name, status="skipped", result=outcome, completed_at=now()),
             ),
         )
         self._report(name, "running")
@@ -343,7 +348,8 @@ class TaskGraph:
             return
         with self._host.lock:
             if self._nodes[name].status not in DONE:  # it was done before this section was last stored
-                self._change(name, status="completed", result=kept(result), completed_at=now())
+                outcome = calls.outcome(self._path(name), value=kept(result))
+                self._change(name, status="completed", result=outcome, completed_at=now())
         self._report(name, self._nodes[name].status)
 
     def _path(self, name: str) -> str:

@@ -29,6 +29,8 @@ class Host(Protocol):
     """The run, as its parts see it."""
 
     id: str
+    has_journal: bool
+    """Whether records of calls are stored: then sections refer to results instead of holding them."""
 
     @property
     def calls(self) -> Calls:
@@ -131,6 +133,8 @@ class Host(Protocol):
 
 class Alone:
     """A host without a run: nothing is saved, and nobody can be waited for."""
+
+    has_journal = False
 
     def __init__(self, id: str = "alone") -> None:  # noqa: A002 - the same name as a run's
         self.id = id

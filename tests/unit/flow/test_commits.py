@@ -154,6 +154,74 @@ def test_a_group_that_cannot_be_stored_goes_with_the_next_commit(tmp_path, work,
         assert not hf.verify().faults
 
 
+ANSWER = "the answer XYZZY"
+
+
+def answers_in(hf, run):
+    """Count how often the answer stands in the head's sections as they are stored, and in the run's records."""
+    head = hf.latest(run)
+    stored = [head.raw_section(name) for name in head.sections if name not in ("workspace", "steps", "journal", "flow")]
+    records = [body for _kind, _path, body in head.call_records()]
+    return sum(repr(value).count("XYZZY") for value in stored) + sum(body.count(b"XYZZY") for body in records)
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        {"call": "my:answer"},
+        {"agent": "coder"},
+        {"call": "my:answer", "gates": "true"},
+        {"agent": "coder", "gates": "true"},
+    ],
+)
+def test_an_answer_is_stored_once_and_once_in_short(hf, work, task):
+    """Proves A3, C4, C5, D3: sections refer to the record of the call, and show what it has."""
+    flow = {
+        "flow": "asked",
+        "agents": {"coder": {"call": "my:answer"}},
+        "phases": {"build": {"tasks": {"one": task, "two": {"needs": "one", "run": "true"}}}, "after": "true"},
+    }
+    functions = {"my:answer": lambda _call: ANSWER}
+    flow = flow_from(flow)
+    assert run_flow(hf, flow, workspace=work, functions=functions).status == "completed"
+    assert answers_in(hf, "asked") <= 2
+    head = hf.latest("asked")
+    steps = {line["step"]: line["result"] for line in head.calls if line["event"] == "done"}
+    assert steps["build/one"]["result"] == ANSWER
+    node = head.section("graph").tasks["one"]
+    assert node.result == {"step": "build/one", "summary": ANSWER}
+    assert head.section("phases").phases["build"].summary == f"one: {ANSWER}"
+    if "gates" in task:
+        assert head.section("gates").tasks["build/one"].coder_response["result"] == ANSWER
+    if "agent" in task:
+        (agent,) = head.section("agents")
+        (done,) = agent.tasks.values()
+        assert (agent.output["result"], done.output["result"], done.summary) == (ANSWER, ANSWER, ANSWER)
+    again = run_flow(hf, flow, workspace=work, functions={"my:answer": pytest.fail})
+    assert again.results["build"]["one"] == ANSWER
+
+
+def test_views_of_parts_show_results_that_only_the_records_hold(hf):
+    """Proves A3, C4, D3."""
+    for _life in range(2):
+        with hf.run("parts") as run:
+            graph = run.graph()
+            graph.add("a", lambda: {"answer": ANSWER})
+            graph.add("b", lambda results: results["a"]["answer"], needs=["a"])
+            assert graph.run().results == {"a": {"answer": ANSWER}, "b": ANSWER}
+            assert graph.node("b").result == ANSWER
+            run.agents.register("coder", lambda: ANSWER)
+            assert run.agents.call("coder", task="t") == ANSWER
+            assert run.agents["coder"].output == run.agents.agents[0].tasks["t"].output == ANSWER
+            assert [one.summary for one in run.agents.outputs()] == [ANSWER]
+            gated = run.gates.task("g", lambda: {"said": ANSWER}, ["true"])
+            assert gated.run().response == run.gates.state("g").coder_response == {"said": ANSWER}
+    assert answers_in(hf, "parts") <= 4, "once for each of the four calls"
+    fork = hf.fork("parts", "forked")
+    assert fork.section("graph").tasks["b"].result == ANSWER
+    assert fork.section("agents")[0].output == ANSWER
+
+
 class TestGroups:
     """`run.host.grouped()` by itself."""
 

@@ -127,6 +127,8 @@ class Life:
     def record(self, reason, *, required=True):
         self.save(_Named("recorded"), reason)
 
+    has_journal = True
+
     def grouped(self):
         return nullcontext()
 
