@@ -102,7 +102,7 @@ class Life:
     def sleep(self, seconds):
         self.slept.append(seconds)
 
-    def save(self, trigger, reason="", *, phase=None, files=None):
+    def save(self, trigger, reason="", *, phase=None, files=None, required=False):
         with self.lock:
             self._check_alive()
             self.count += 1

@@ -33,7 +33,7 @@ class Recorder(Alone):
     def sleep(self, seconds):
         self.slept.append(seconds)
 
-    def save(self, trigger, reason="", *, phase=None, files=None):
+    def save(self, trigger, reason="", *, phase=None, files=None, required=False):
         assert not self.lock.is_mine(), "a save may wait for a person, and nobody can look at the run meanwhile"
         self.saved.append((trigger.value, reason, phase))
         if self.refuse is not None:
