@@ -21,6 +21,7 @@ from holdfast.store.sqlite import SQLiteStore
 from holdfast.workspace import git_create
 from holdfast.workspace.decide import Decisions
 from holdfast.workspace.ops import FileOps
+from holdfast.workspace.workspace import Workspace
 from recovery.recovery_kit import Notes, contents, damage_record, damage_section, execute, tree
 
 
@@ -538,3 +539,15 @@ def test_a_disk_that_fails_from_any_moment_on_leaves_state_and_files_of_one_mome
             assert hf.recover(first.id, workspace=project).success
             assert (hf.latest("r").section("state"), tree(project)) == (1, before)
     assert seen > 15
+
+
+def test_a_recovery_that_writes_no_file_reads_the_tree_once(hf, project, monkeypatch):
+    """Proves C12 at its cost: one scan, for the plan."""
+    with hf.run("r", workspace=project) as run:
+        run.checkpoint(state=1)
+    (project / "mine.txt").write_text("a person's\n")
+    scans = []
+    scan = Workspace._scan
+    monkeypatch.setattr(Workspace, "_scan", lambda self, *rest: scans.append(1) or scan(self, *rest))
+    assert hf.recover("r", workspace=project).success
+    assert len(scans) == 1

@@ -469,8 +469,8 @@ def _section(record: CheckpointRecord, name: str) -> Any:
 def world_moved(hf: Holdfast, plan: RecoveryPlan, options: WorkspaceOptions | None) -> list[str]:
     """Return what is no longer as a plan saw it; empty if it can be carried out as it is."""
     moved: list[str] = []
-    if plan.files is None:
-        return moved
+    if plan.files is None or not (plan.files.changes or plan.files.conflicts or plan.git):
+        return moved  # nothing is written, so nothing that changed since could be lost: the tree is not read again
     record = hf.store.checkpoint(plan.checkpoint)
     look = look_at_files(hf, record, plan.head, plan.request, options)
     if look.plan is None:
