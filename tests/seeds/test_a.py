@@ -121,15 +121,31 @@ def test_before_the_push_stands_a_checkpoint_that_holds_what_is_pushed(complete)
         assert line[guard].read("greet.sh") == b'echo "hello world"\n'
 
 
-def test_a_checkpoint_has_each_of_the_five_statuses(failed):
-    """Proves A2."""
-    with failed.open() as hf:
-        one = hf.run(RUN).checkpoint(reason="to be marked")
-        assert one.status == "valid"
-        for status in ("creating", "corrupted", "expired", "archived", "valid"):
-            assert hf.mark(one.id, status=status).status == status
-        hf.start_afresh(RUN)
-        assert hf.get(one.id).status == "archived"
+@pytest.mark.parametrize("form", ["sqlite", "files"])
+def test_the_system_sets_valid_corrupted_archived_and_expired_by_itself(form, tmp_path):
+    """Proves A2: each with its effect; tests/unit/retain/test_statuses.py has `creating` and the clock of `expired`."""
+    place = tmp_path / "store"
+    url = place if form == "sqlite" else place.as_uri()
+    with holdfast.open(url, settings=holdfast.Settings()) as hf:
+        made = [hf.run("r").checkpoint(state=text * 9000) for text in "abc"]
+        assert {one.status for one in hf.checkpoints("r")} == {"valid"}
+        hf.start_afresh("r")
+        assert {hf.get(one.id).status for one in made} == {"archived"}
+        assert not {one.id for one in hf.checkpoints("r")} & {one.id for one in made}
+        lost, _ = (hf.run("s").checkpoint(state=text * 9000) for text in "de")
+        root = lost.record.envelope.sections[0].root
+    if form == "sqlite":
+        database = apsw.Connection(str(place / "holdfast.db"))
+        database.execute("UPDATE chunk SET data = zeroblob(length(data)) WHERE id = ?", (root,))
+        database.close()
+    else:
+        (chunk,) = (path for path in place.rglob(f"*{root.hex()}*") if path.is_file())
+        chunk.chmod(0o644)
+        chunk.write_bytes(b"damaged")
+    with holdfast.open(url, settings=holdfast.Settings()) as hf:
+        assert not hf.recover(lost.id).success
+        assert hf.get(lost.id).status == "corrupted"
+        assert lost.id not in [point.checkpoint for point in hf.recovery_points("s") if point.can_resume]
 
 
 def test_an_agents_record_says_all_of_its_call(complete, failed):
@@ -609,6 +625,29 @@ def test_what_was_interrupted_recovers_by_itself_and_what_is_complete_does_not(c
     assert [line for line in killed.lines() if line.startswith("coder")] == ["coder 1", "coder 2"]
 
 
+@pytest.mark.parametrize("how", ["at run time", "settings"])
+def test_a_trigger_that_is_off_takes_no_checkpoint_in_any_part_of_the_runtime(how):
+    """Proves A14: what the parts do is kept all the same, and a manual one still works."""
+    off = {"*": False} if how == "settings" else {}
+    with holdfast.open("memory:", settings=holdfast.Settings(triggers=off)) as hf, hf.run("r") as run:
+        if how == "at run time":
+            run.switch(all=False)
+        before = [one.id for one in hf.checkpoints("r")]
+        run.machine(states=["a", "b"]).to("b")
+        run.agents.call("x", using=lambda: "done", task="t")
+        run.step("s", lambda: 1)
+        with run.phase("p"):
+            pass
+        run.graph().add("g", lambda: 1)
+        run.graph().run()
+        run.mailbox.conflicts.start("c", ["x", "y"]).resolve("so")
+        with run.destructive("deploy"):
+            pass
+        assert [one.id for one in hf.checkpoints("r")] == before
+        assert run.checkpoint(reason="by hand").trigger == "manual"
+        assert hf.latest("r").section("workflow").current_state == "b"
+
+
 def test_triggers_are_switched_all_together_and_one_by_one(hf):
     """Proves A14."""
     with hf.run("r") as run:
@@ -675,7 +714,14 @@ def test_the_file_store_is_readable_and_works_without_its_index(begun, tmp_path)
         assert hf.mark(first, status="archived").status == "archived"
         assert len(hf.checkpoints(RUN)) == count - 1
         hf.delete(first)
-        assert hf.prune(RUN, older_than=timedelta(days=1)) == []
+        later = holdfast.Holdfast(hf.store, settings=holdfast.Settings(), clock=lambda: time.time() + 2 * 86_400)
+        old = [one.id for one in later.checkpoints(RUN, archived=True)][1:]
+        assert later.prune(RUN, older_than=timedelta(days=3)) == []
+        gone = later.prune(RUN, older_than=timedelta(days=1))
+        assert gone
+        assert set(gone) <= set(old)
+        assert [one.id for one in hf.checkpoints(RUN, archived=True) if one.id in gone] == []
+        count = len(hf.checkpoints(RUN, archived=True)) + 1
         stats = hf.stats()
         assert stats.checkpoints >= count - 1
         assert stats.oldest_at <= stats.newest_at

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 import threading
 from collections import Counter
 from datetime import timedelta
@@ -384,6 +385,28 @@ def test_checkpoints_of_one_task_taken_by_several_threads_are_all_kept(tmp_path)
         assert [one.seq for one in hf.checkpoints("task")] == list(range(8, 0, -1))
 
 
+def test_checkpoints_of_one_task_taken_by_several_processes_are_all_kept(tmp_path):
+    """Proves D10: each is stored once, in one order, though they collide."""
+    program = """
+import sys, holdfast
+with holdfast.open("store", settings=holdfast.Settings(), compression="none") as hf:
+    for number in range(10):
+        while True:
+            try:
+                hf.run("task").checkpoint(reason=f"{sys.argv[1]}-{number}")
+                break
+            except holdfast.Conflict:
+                continue
+"""
+    running = [subprocess.Popen([sys.executable, "-c", program, str(one)], cwd=tmp_path) for one in range(3)]
+    assert [process.wait(120) for process in running] == [0, 0, 0]
+    with holdfast.open(tmp_path / "store", settings=KEEP_ALL) as hf:
+        taken = hf.checkpoints("task", archived=True)
+        assert {one.reason for one in taken} == {f"{one}-{number}" for one in range(3) for number in range(10)}
+        assert [one.seq for one in taken] == list(range(30, 0, -1))
+        assert hf.verify().sound
+
+
 def test_a_malformed_or_hostile_file_is_refused_with_a_sentence_and_nothing_is_lost(begun, tmp_path):
     """Proves D11: a run's file overwritten where its newest checkpoint lies, and a flow file that is a bomb."""
     made = begun.copy(tmp_path / "system")
@@ -453,5 +476,11 @@ def test_old_checkpoints_of_a_task_go_by_age(complete, tmp_path):
     """Proves D5: cleaned up by age, and the newest stays."""
     copy = complete.copy(tmp_path / "system")
     with copy.open() as hf:
-        hf.prune(RUN, older_than=timedelta(0))
+        before = hf.checkpoints(RUN, archived=True)
+        assert hf.prune(RUN, older_than=timedelta(days=1)) == []
+        gone = hf.prune(RUN, older_than=timedelta(0))
+        assert gone
+        left = hf.checkpoints(RUN, archived=True)
+        assert len(left) == len(before) - len(gone) < len(before)
+        assert left[0].id == before[0].id
         assert hf.latest(RUN).section("gates").tasks[TASK].stage == "complete"

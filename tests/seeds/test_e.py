@@ -209,6 +209,17 @@ def test_a_strategy_decides_at_which_events_of_a_loop_a_checkpoint_is_taken(url,
         assert found == taken
 
 
+def test_an_interval_is_due_again_when_its_time_is_over(store):
+    """Proves E3: the clock moves, and a program that is started again knows when the last one was."""
+    now = [time.time()]
+    hf = Holdfast(store.store, settings=KEEP_ALL, strategy=Every(60), clock=lambda: now[0])
+    taken = []
+    for after in (0, 30, 29, 1, 60, 59):
+        now[0] += after
+        taken.append(hf.run("ep").maybe_checkpoint("step_complete", state=now[0]) is not None)
+    assert taken == [True, False, False, True, True, False]
+
+
 def test_a_run_knows_its_last_checkpoint_restores_it_shows_its_history_and_begins_anew(store):
     """Proves E4."""
     with store.run("ep") as run:
@@ -220,7 +231,12 @@ def test_a_run_knows_its_last_checkpoint_restores_it_shows_its_history_and_begin
     assert store.latest("ep").section("state") == {"loop": 2}
     triggers = [one.trigger for one in store.checkpoints("ep")]
     assert triggers == ["shutdown", "loop_complete", "phase_complete", "state_transition"]
-    assert len(store.prune("ep", keep=1)) == 3
+    plan = next(one for one in store.checkpoints("ep") if one.trigger == "phase_complete")
+    assert store.recover(plan.id).state["state"] == {"loop": 1}
+    assert store.latest("ep").section("state") == {"loop": 1}
+    assert store.undo("ep").success
+    assert store.latest("ep").section("state") == {"loop": 2}
+    assert store.prune("ep", keep=1)
     store.start_afresh("ep")
     assert "state" not in store.latest("ep").sections
 

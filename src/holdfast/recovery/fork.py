@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from holdfast.encode.chunks import Chunk
     from holdfast.engine import Holdfast
     from holdfast.model.checkpoint import CheckpointRecord, Marks, SectionRecord
+    from holdfast.run import Run
     from holdfast.store.store import Store
 
 
@@ -217,17 +218,17 @@ def _tip(hf: Holdfast, run: str) -> CheckpointRecord | None:
         return None
 
 
-def _begin(hf: Holdfast, handle: Any, run: str) -> Checkpoint:
+def _begin(hf: Holdfast, handle: Run, run: str) -> Checkpoint:
     at = present(hf, run)
     tip = _tip(hf, run)
-    handle.ignore_inbox()  # what was said to the line before is not for the new one
+    handle.host.ignore_inbox()  # what was said to the line before is not for the new one
     label = keep_tip(hf.store, tip, at) if tip is not None else archive_name(at)
     told = RecoveryRecord(source=None, undo=tip.envelope.id if tip is not None else None, at=at, kind="afresh")
     made: Checkpoint = handle.checkpoint(
         trigger=Trigger.RECOVERY,
         reason=f"started afresh; the line before is kept as {label}",
         sections={SECTION: told.value()},
-        drop=[name for name in handle.registered if name != SECTION],
+        drop=[name for name in handle.recorder.live.names if name != SECTION],
         files=False,
         onto="nothing",
     )
