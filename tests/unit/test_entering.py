@@ -7,7 +7,7 @@ import pytest
 import holdfast
 
 
-@pytest.mark.parametrize("interrupted", ["holdfast-timer", "holdfast-lease-r", "holdfast-retention"])
+@pytest.mark.parametrize("interrupted", ["holdfast-timers", "holdfast-leases", "holdfast-retention"])
 def test_ctrl_c_while_a_run_is_entered_leaves_no_lease_and_no_thread(tmp_path, monkeypatch, interrupted):
     """Proves C10: the thread may be starting when the signal arrives."""
     started = threading.Thread.start
@@ -24,6 +24,6 @@ def test_ctrl_c_while_a_run_is_entered_leaves_no_lease_and_no_thread(tmp_path, m
             pytest.fail("it was entered")
         monkeypatch.undo()
         left = {thread.name for thread in set(threading.enumerate()) - before}
-        assert not left & {"holdfast-timer", "holdfast-lease-r", "holdfast-retention"}
+        assert not left & {"holdfast-timers", "holdfast-leases", "holdfast-retention"}
         with hf.run("r") as run:  # its lease was given back
             run.checkpoint(state=1)

@@ -5,16 +5,20 @@ from __future__ import annotations
 CHECKPOINT = (
     "id", "run", "seq", "parent", "trigger", "reason", "created_at", "status", "label", "pinned", "phase", "state",
     "steps", "run_status", "can_resume", "blockers", "sections", "size_bytes", "stored_bytes",
+    "readable_id", "key", "attributes", "line", "number", "place", "capture_note",
 )  # fmt: skip
 RUN = (
     "id", "head", "checkpoints", "last_seq", "created_at", "updated_at", "status", "moving", "phase", "state",
     "trigger", "reason", "can_resume",
 )  # fmt: skip
-PHASES = ("plan", "current", "next", "left", "done", "saved_s", "phases", "replans")
+PHASES = (
+    "plan", "current", "next", "left", "done", "saved_s", "phases", "replans", "current_phase", "completed_phases",
+    "replan_count",
+)  # fmt: skip
 RECOVERY = ("recovered", "plan", "digest", "result")
 
 DOCUMENTS: dict[str, tuple[str, ...]] = {
-    "ls": ("runs",),
+    "ls": ("runs", "after"),
     "log": ("run", "head", "checkpoints"),
     "show": (
         *CHECKPOINT, "checksum", "format_version", "program_version", "codec", "agents", "budget_used", "recovery",
@@ -24,7 +28,7 @@ DOCUMENTS: dict[str, tuple[str, ...]] = {
     "files": ("id", "files"),
     "files --left-out": ("id", "counts", "left_out"),
     "cat": ("id", "path", "base64", "size_bytes"),
-    "diff": ("old", "new", "state", "files"),
+    "diff": ("old", "new", "old_place", "new_place", "state", "files"),
     "stats": (
         "url", "engine", "runs", "checkpoints", "chunks", "chunk_bytes", "stored_bytes", "file_bytes", "oldest_at",
         "newest_at", "keys",
@@ -38,13 +42,13 @@ DOCUMENTS: dict[str, tuple[str, ...]] = {
     "restore": ("checkpoint", "restored", "plan", "git", "report"),
     "delete": ("deleted", "checkpoints", "runs"),
     "prune": ("done", "counts", "runs", "decisions"),
-    "status": ("run", "status", "moving", "head", "waits", *PHASES),
+    "status": ("run", "status", "moving", "head", "waits", "artifact_paths", "context_metadata", *PHASES),
     "begin": ("run", "new", *PHASES),
     "phase": ("run", "phase", *PHASES),
     "replan": ("run", "phase", "count", "left", "limit"),
     "resume": RECOVERY,
     "undo": RECOVERY,
-    "fork": (*CHECKPOINT, "origin", "files_written", "directory"),
+    "fork": (*CHECKPOINT, "origin", "origin_place", "files_written", "directory"),
     "cost": ("run", "calls", "agents", "phases", "on_path", "in_all", "outside"),
     "patch": ("run", "call", "with_calls", "paths", "since", "until", "patch", "commit"),
     "history": ("run", "path", "versions"),
@@ -55,6 +59,9 @@ DOCUMENTS: dict[str, tuple[str, ...]] = {
     "replay": ("run", "steps"),
     "events": ("run", "events", "savings"),
     "pause": ("run", "asked"),
+    "submit": ("run", "queue"),
+    "queue": ("queue", "runs"),
+    "advance": ("run", "outcome"),
     "cancel": ("run", "asked"),
     "approve": ("run", "wait", "question", "choice"),
     "reject": ("run", "wait", "question", "choice"),

@@ -87,7 +87,7 @@ def test_what_is_expired_is_listed_and_never_a_recovery_point(hf):
     assert {cp.status for cp in hf.checkpoints("old")} == {"expired"}
     assert hf.recovery_points("old") == []
     assert "expired" in str(hf.recover("old").errors)
-    for look in (lambda: hf.latest("old"), lambda: hf.find("old")):
+    for look in (lambda: hf.latest("old", required=True), lambda: hf.find("old")):
         with pytest.raises(NotFound, match="expired"):
             look()
     assert hf.find(made.id).section("state") == 1, "who names it may look at it"

@@ -269,7 +269,7 @@ def test_a_cut_does_not_go_through_a_character(size):
         ('{"result": 1, "usage": {"output_tokens": 3, "total_tokens": 30}}', 1, TokenUsage(output=3)),
         ('[{"usage": {"input": 1}}, {"usage": {"input": 2, "output": 3}}]',
          [{"usage": {"input": 1}}, {"usage": {"input": 2, "output": 3}}], TokenUsage(input=2, output=3)),
-        ('{"usage": 5}', {"usage": 5}, TokenUsage()),
+        ('{"usage": 5}', {"usage": 5}, TokenUsage(input=5)),
         ("", "", TokenUsage()),
     ],
 )  # fmt: skip
