@@ -9,7 +9,7 @@ CHECKPOINT = (
 )  # fmt: skip
 RUN = (
     "id", "head", "checkpoints", "last_seq", "created_at", "updated_at", "status", "moving", "phase", "state",
-    "trigger", "reason", "can_resume",
+    "trigger", "reason", "can_resume", "key", "attributes", "lines",
 )  # fmt: skip
 PHASES = (
     "plan", "current", "next", "left", "done", "saved_s", "phases", "replans", "current_phase", "completed_phases",
