@@ -148,7 +148,7 @@ def classes() -> tuple[list[ast.ClassDef], list[Module]]:
     found, modules = [class_of("HoldfastMethods", hf)], [engine, facade, run, control]
     for path, kind, names in (
         ("run_host.py", "RunHost", {"note", "attach"}),
-        ("run_recorder.py", "Recorder", {"journal", "restore_registered"}),
+        ("run_recorder.py", "Recorder", {"journal", "reload", "restore_registered"}),
     ):  # which a run has from below
         modules.append(Module(path))
         given = methods_of(modules[-1].class_named(kind), every)

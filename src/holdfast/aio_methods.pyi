@@ -162,7 +162,7 @@ class HoldfastMethods:
     async def reached(self, record: CheckpointRecord, number: int | None, skipped: Iterable[IntegrityError]=...) -> Checkpoint:
         ...
 
-    async def read_back(self, record: CheckpointRecord) -> None:
+    async def read_back(self, record: CheckpointRecord, since: CheckpointRecord | None) -> None:
         ...
 
     async def lease_keeper(self, run: str, lost: Callable[[LeaseLost], object]) -> LeaseKeeper:
@@ -447,6 +447,9 @@ class RunMethods:
         ...
 
     async def restore_registered(self, checkpoint: Checkpoint | None=...) -> list[str]:
+        ...
+
+    async def reload(self, *, rewinding: bool=...) -> None:
         ...
 
 class AsyncAgents:
@@ -737,6 +740,9 @@ class AsyncGates:
         ...
 
     def state(self, name: str) -> sections.GatedTask:
+        ...
+
+    def stored(self, name: str) -> sections.GatedTask:
         ...
 
     def begin(self, name: str, plan_path: str | None) -> None:

@@ -7,10 +7,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.errors import UsageError
+from holdfast.lazy import lazily
 from holdfast.model.runtime_sections import WaitsValue
 from holdfast.runtime.inbox import Item, pack_item, read_item
 from holdfast.runtime.status import FINAL
 from holdfast.runtime.waits import is_raised
+
+with lazily():
+    from holdfast.capture import redact
+    from holdfast.capture import sections as sections_module
+    from holdfast.runtime import amounts, ledger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -116,25 +122,20 @@ class Control:
         return self._change_limits(run, "limit", limits, by=by, note=note)
 
     def _change_limits(self, run: str, choice: str, given: Mapping[str, Given], *, by: str, note: str) -> list[Wait]:
-        from holdfast.runtime.amounts import amount_of, stored  # noqa: PLC0415 - most commands do without
-        from holdfast.runtime.ledger import find_limited  # noqa: PLC0415
-
         self._check_alive(run)
         waits = [wait for wait in self.waiting(run) if wait.kind == "budget"]
         section = self._budget(run)
         near = waits[0].details["part"] if waits else ""
         value = {
-            find_limited(section, name, near=near): stored(amount_of(name, amount)) for name, amount in given.items()
+            ledger.find_limited(section, name, near=near): amounts.stored(amounts.amount_of(name, amount))
+            for name, amount in given.items()
         }
         item = self._post(run, "budget", choice=choice, by=by, note=note, value=value)
         return [wait for wait in waits if is_raised(wait, item)]
 
     def _amounts(self, run: str, wait: Wait, choice: str, value: Any) -> Any:
         """Return what an answer gives to the budgets of a part; UsageError says how an amount is given."""
-        from holdfast.runtime.amounts import amount_of, stored  # noqa: PLC0415
-        from holdfast.runtime.ledger import NEED_AMOUNT, find_limited  # noqa: PLC0415
-
-        if choice not in NEED_AMOUNT:
+        if choice not in ledger.NEED_AMOUNT:
             return value
         budget, part = wait.details["budget"], wait.details["part"]
         if value is None:
@@ -146,22 +147,22 @@ class Control:
         section = self._budget(run)
         prefix = f"{part}/" if part else ""
         return {
-            find_limited(section, f"{prefix}{name}").removeprefix(prefix): stored(amount_of(name, amount))
+            ledger.find_limited(section, f"{prefix}{name}").removeprefix(prefix): amounts.stored(
+                amounts.amount_of(name, amount)
+            )
             for name, amount in given.items()
         }
 
     def _budget(self, run: str) -> sections.Budget:
-        from holdfast.capture.sections import typed  # noqa: PLC0415
-
         present = self._present(run)
-        section: sections.Budget = typed("budget", present.section("budget") if "budget" in present.sections else {})
+        section: sections.Budget = sections_module.typed(
+            "budget", present.section("budget") if "budget" in present.sections else {}
+        )
         return section
 
     def _post(self, run: str, kind: ItemKind, **given: Any) -> Item:
-        from holdfast.capture.redact import RedactingPacker  # noqa: PLC0415 - only who says something pays for it
-
         writer = self._writer()
-        clean = writer.text if isinstance(writer, RedactingPacker) else str
+        clean = writer.text if isinstance(writer, redact.RedactingPacker) else str
         texts = {name: clean(text) for name, text in given.items() if name != "value" and text}
         row = self._store.post(run, kind, pack_item(writer, **given | texts))
         self._wake(run, row.number)

@@ -35,8 +35,10 @@ from holdfast.errors import (
 )
 from holdfast.journal.entry import records_since
 from holdfast.journal.outcomes import SHOWING
-from holdfast.model.checkpoint import NO_RECOVERY_POINT
+from holdfast.lazy import lazily
+from holdfast.model.checkpoint import FORMAT_VERSION, NO_RECOVERY_POINT, CheckpointRecord, Envelope, Marks, Summary
 from holdfast.model.ids import check_checkpoint_id, check_run_id, checkpoint_of_name, is_reserved
+from holdfast.model.recovery import RecoveryInfo
 from holdfast.model.sections import WORKSPACE
 from holdfast.recovery.facade import RecoveryFacade
 from holdfast.recovery.record import is_undo_point
@@ -61,6 +63,24 @@ from holdfast.store.queries import (
 from holdfast.store.ranges import upto
 from holdfast.store.tables import MAIN
 
+with lazily():
+    from holdfast import run as run_module
+    from holdfast import run_files
+    from holdfast.capture import redact, timer, tools, watch
+    from holdfast.capture import writer as writer_module
+    from holdfast.journal import feed
+    from holdfast.recovery import enter, finish, verdict
+    from holdfast.retain import compact as compact_module
+    from holdfast.retain import prune, reader
+    from holdfast.retain import sweep as sweep_module
+    from holdfast.retain import worker as worker_module
+    from holdfast.runtime import audit, cost, lease
+    from holdfast.settings import apply
+    from holdfast.store import mirror, owner
+    from holdfast.transfer import bundle, copy
+    from holdfast.verify import check
+    from holdfast.worker import wake
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import TracebackType
@@ -73,7 +93,7 @@ if TYPE_CHECKING:
     from holdfast.capture.watch import Watch, WatchOptions
     from holdfast.errors import LeaseLost
     from holdfast.journal.feed import Feed
-    from holdfast.model.checkpoint import CheckpointRecord, RunRecord, Status
+    from holdfast.model.checkpoint import RunRecord, Status
     from holdfast.model.verdicts import Verdict
     from holdfast.recovery.enter import OpenRun
     from holdfast.recovery.subject import SubjectProvider
@@ -199,15 +219,9 @@ class Holdfast(RecoveryFacade):
         about = self._about(run, check_key(key), check_attributes(attributes or {}))
         files = None
         if workspace is not None:
-            from holdfast.run_files import open_files, options_of  # noqa: PLC0415 - only runs with files pay for it
-
-            options = workspace_options or options_of(self.settings.workspace)
-            files = open_files(self.store, self._reader, workspace, options)
-        from holdfast.capture.redact import RedactingPacker  # noqa: PLC0415
-        from holdfast.capture.writer import Writer  # noqa: PLC0415 - loaded when it is used
-        from holdfast.run import Run  # noqa: PLC0415
-
-        writer = Writer(
+            options = workspace_options or run_files.options_of(self.settings.workspace)
+            files = run_files.open_files(self.store, self._reader, workspace, options)
+        writer = writer_module.Writer(
             run,
             self.store,
             self._packer,
@@ -215,22 +229,18 @@ class Holdfast(RecoveryFacade):
             max_section_bytes=self._max_section_bytes,
             clock=self._clock,
             entropy=self._entropy,
-            redactor=RedactingPacker(self.types, self._rules) if self._rules is not None else None,
+            redactor=redact.RedactingPacker(self.types, self._rules) if self._rules is not None else None,
             files=files,
             rewinding=rewinding,
         )
         writer.about = about
-        opened = Run(self, run, writer, waiting=waiting)
+        opened = run_module.Run(self, run, writer, waiting=waiting)
         self._open_runs.add(opened)
         if subject is not None or verdicts is not None:
-            from holdfast.recovery.verdict import Freshness, freshness_of  # noqa: PLC0415
-
-            self._freshness[opened] = freshness_of(self, Freshness(), subject, verdicts)
+            self._freshness[opened] = verdict.freshness_of(self, verdict.Freshness(), subject, verdicts)
         head = writer.head
         if head is not None and not rewinding and is_undo_point(head):
-            from holdfast.recovery.finish import finish_interrupted  # noqa: PLC0415 - after a recovery only
-
-            finish_interrupted(self, opened)
+            finish.finish_interrupted(self, opened)
         return opened
 
     def _about(self, run: str, key: str | None, attributes: Mapping[str, Any]) -> dict[str, Any]:
@@ -251,23 +261,19 @@ class Holdfast(RecoveryFacade):
 
     def watch(self, run: Run) -> Watch:
         """Return what watches over a run while it is open."""
-        from holdfast.capture.watch import Watch  # noqa: PLC0415 - loaded when it is used
-        from holdfast.retain.reader import second_way_in  # noqa: PLC0415
-        from holdfast.retain.worker import RetentionWorker  # noqa: PLC0415
-
         worker, name = None, run.id
         if self.settings.retention.enabled and self.settings.automatic and self.enabled:
-            worker = RetentionWorker(
+            worker = worker_module.RetentionWorker(
                 self.store,
                 name,
                 self.settings.policy,
                 clock=self._clock,
                 monotonic=self._monotonic,
-                open_reader=lambda: second_way_in(self.store),
+                open_reader=lambda: reader.second_way_in(self.store),
                 after=lambda: self._tidy_mirror(name),
             )
             self._retention.add(worker)
-        return Watch(
+        return watch.Watch(
             run.recorder,
             self._watch_options,
             clock=self._clock,
@@ -282,16 +288,11 @@ class Holdfast(RecoveryFacade):
     def _stamp(self, run: Run, record: CheckpointRecord) -> None:
         """Note in which directory a run works, and the files of which checkpoint it has."""
         if run.has_workspace and run.workspace.capture.is_at(record):
-            from holdfast.run_files import stamp  # noqa: PLC0415 - only runs with files pay for it
-
-            stamp(self.store, record, str(run.workspace.path))
+            run_files.stamp(self.store, record, str(run.workspace.path))
 
     def _entered(self, run: Run) -> OpenRun:
-        from holdfast.recovery.enter import OpenRun  # noqa: PLC0415 - loaded when a run is entered
-        from holdfast.recovery.verdict import Freshness, freshness_of  # noqa: PLC0415
-
-        freshness = self._freshness.get(run) or freshness_of(self, Freshness())
-        return OpenRun(self, run, freshness=freshness, calls=run.host.calls_under_way)
+        freshness = self._freshness.get(run) or verdict.freshness_of(self, verdict.Freshness())
+        return enter.OpenRun(self, run, freshness=freshness, calls=run.host.calls_under_way)
 
     def services(self, run: str) -> Services:
         """Return what the parts of a run need of the engine."""
@@ -311,15 +312,15 @@ class Holdfast(RecoveryFacade):
         """Write a checkpoint's readable document, where the settings ask for one; what goes wrong is warned about."""
         if self._mirror is None:
             return
-        from holdfast.store.mirror import document_of, entry_of, read_sections  # noqa: PLC0415 - few have a mirror
-
         record = checkpoint.record
         try:
             files = _modified(checkpoint, self._first_of(checkpoint)) if WORKSPACE in checkpoint.sections else []
             views = {name: lines for name in ("steps", "journal") if (lines := checkpoint.log(name))}
             views |= {name: checkpoint.section(name) for name in SHOWING if name in checkpoint.sections}
-            document = document_of(record, read_sections(self.store, record) | views, files_modified=files)
-            problem = self._mirror.write(document, entry_of(record, self._mirror.options))
+            document = mirror.document_of(
+                record, mirror.read_sections(self.store, record) | views, files_modified=files
+            )
+            problem = self._mirror.write(document, mirror.entry_of(record, self._mirror.options))
         except HoldfastError as error:
             problem = error
         if problem is not None:
@@ -347,11 +348,9 @@ class Holdfast(RecoveryFacade):
     def _mirror(self) -> Mirror | None:
         if self.settings.mirror.form == "off":
             return None
-        from holdfast.store.mirror import Mirror, MirrorOptions  # noqa: PLC0415 - few have a mirror
-
         root = self._root or Path.cwd()
-        return Mirror(
-            MirrorOptions(
+        return mirror.Mirror(
+            mirror.MirrorOptions(
                 root=root,
                 form=self.settings.mirror.form,
                 location=self.settings.mirror.location,
@@ -361,24 +360,18 @@ class Holdfast(RecoveryFacade):
 
     def _clean(self, text: str) -> str:
         """Return a text without secrets, where these are taken out."""
-        from holdfast.capture.redact import RedactingPacker  # noqa: PLC0415 - loaded when it is used
-
-        return text if self._rules is None else RedactingPacker(self.types, self._rules).text(text)
+        return text if self._rules is None else redact.RedactingPacker(self.types, self._rules).text(text)
 
     def _wake_queue(self, run: str, number: int) -> None:
         """Wake a run that was submitted to workers; only a store that they share has such runs."""
         if self.store.url.startswith("postgresql:"):
-            from holdfast.worker.wake import wake_queue  # noqa: PLC0415 - a local store does without
-
-            wake_queue(self.store, run, number, temporal=self.settings.workers.temporal)
+            wake.wake_queue(self.store, run, number, temporal=self.settings.workers.temporal)
 
     def journal_packer(self) -> Packer:
         """Return what packs a run's journal: without secrets, where these are taken out."""
-        from holdfast.capture.redact import RedactingPacker  # noqa: PLC0415 - loaded when it is used
-
         if self._rules is None:
             return self._packer
-        return RedactingPacker(self.types, self._rules, bound=self._check_size)
+        return redact.RedactingPacker(self.types, self._rules, bound=self._check_size)
 
     def _check_size(self, where: str, data: bytes) -> None:
         """Raise LimitExceeded for a value of the journal that takes more memory than a section may."""
@@ -425,26 +418,21 @@ class Holdfast(RecoveryFacade):
 
         Sections that an earlier checkpoint has are not read again.
         """
-        from holdfast.verify.check import faults_in  # noqa: PLC0415 - loaded when it is used
-
         envelope = record.envelope
         stored = self.store.checkpoint(envelope.id)
         if stored.checksum != record.checksum:
             raise CheckpointCorrupt("it was read back as another one than was written", envelope.id)
-        faults = faults_in(self.store, stored, since=since)
+        faults = check.faults_in(self.store, stored, since=since)
         if faults:
             raise CheckpointCorrupt(f"it was read back damaged: {faults[0].detail}", envelope.id)
 
     def lease_keeper(self, run: str, lost: Callable[[LeaseLost], object]) -> LeaseKeeper:
         """Return what holds a run's lease for one handle of this process; `lost` hears that it is lost."""
-        from holdfast.runtime.lease import LeaseKeeper  # noqa: PLC0415 - loaded when it is used
-        from holdfast.store.owner import owner_name  # noqa: PLC0415
-
         now = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="seconds")
-        return LeaseKeeper(
+        return lease.LeaseKeeper(
             self.store,
             run,
-            owner=owner_name(now, self._entropy),
+            owner=owner.owner_name(now, self._entropy),
             renewer=self._renewer,
             ttl_s=self.settings.lease_s,
             lost=lost,
@@ -452,31 +440,23 @@ class Holdfast(RecoveryFacade):
 
     @cached_property
     def _timers(self) -> Timers:
-        from holdfast.capture.timer import Timers  # noqa: PLC0415 - loaded when it is used
-
-        return Timers(self._monotonic)
+        return timer.Timers(self._monotonic)
 
     @cached_property
     def _renewer(self) -> LeaseRenewer:
-        from holdfast.runtime.lease import LeaseRenewer  # noqa: PLC0415 - loaded when it is used
-
-        return LeaseRenewer(has_deadlines=self.store.traits.many_machines)
+        return lease.LeaseRenewer(has_deadlines=self.store.traits.many_machines)
 
     @cached_property
     def tools(self) -> Tools:
         """What adapters make commits of their own with."""
-        from holdfast.capture.tools import Tools  # noqa: PLC0415 - loaded when it is used
-
-        return Tools(
+        return tools.Tools(
             self.types, self._rules, self._compressor, self._reader, self._clock, self._entropy,
             self._max_section_bytes,
         )  # fmt: skip
 
     @cached_property
     def _rules(self) -> RedactionRules | None:
-        from holdfast.settings.apply import redaction_rules  # noqa: PLC0415 - loaded when it is used
-
-        rules = redaction_rules(self.settings.redaction)
+        rules = apply.redaction_rules(self.settings.redaction)
         return rules._replace(lock=self.store.codec.lock_value) if rules and self._is_reversible else rules
 
     def _unlocked(self, locked: bytes) -> Any:
@@ -486,9 +466,7 @@ class Holdfast(RecoveryFacade):
 
     @cached_property
     def _watch_options(self) -> WatchOptions:
-        from holdfast.settings.apply import watch_options  # noqa: PLC0415 - loaded when it is used
-
-        return watch_options(self.settings, self._strategy)
+        return apply.watch_options(self.settings, self._strategy)
 
     def runs(
         self, *, limit: int | None = None, after: str | None = None, **filters: Unpack[RunFilters]
@@ -603,15 +581,13 @@ class Holdfast(RecoveryFacade):
         raise NotFound("checkpoint of run", run, "all that it has are expired or damaged; hf.checkpoints(run) has them")
 
     def _newest_sound(self, run: RunRecord) -> Checkpoint:
-        from holdfast.verify.check import faults_in  # noqa: PLC0415 - loaded when it is used
-
         skipped: list[IntegrityError] = []
         for seq in range(run.last_seq, 0, -1):
             try:
                 record = self.store.checkpoint_at(run.id, seq)
                 if record is None or record.marks.status == "expired":
                     continue
-                faults = faults_in(self.store, record)
+                faults = check.faults_in(self.store, record)
             except IntegrityError as error:
                 skipped.append(error)
                 continue
@@ -631,12 +607,10 @@ class Holdfast(RecoveryFacade):
 
     def _newest_sound_stored(self, run: str, damage: RunCorrupt) -> Checkpoint:
         """Return the newest whole checkpoint of a run whose own row or line is damaged."""
-        from holdfast.verify.check import faults_in  # noqa: PLC0415 - loaded when it is used
-
         listing = self.store.checkpoints(run)
         skipped: list[IntegrityError] = list(listing.damaged) or [damage]
         for record in listing:
-            faults = faults_in(self.store, record)
+            faults = check.faults_in(self.store, record)
             if not faults:
                 return self.opened(record, skipped)
             first = faults[0]
@@ -645,26 +619,20 @@ class Holdfast(RecoveryFacade):
 
     def events(self, run: str) -> list[Event]:
         """Return what happened in a run, oldest first: what, when, by whom, how long."""
-        from holdfast.runtime.audit import events  # noqa: PLC0415 - only who asks pays for loading it
-
         present = self._present_of(run)
-        return events(present.log("journal"), present.log("steps"))
+        return audit.events(present.log("journal"), present.log("steps"))
 
     def savings(self, run: str) -> Savings:
         """Return what resuming a run saved: work that was neither done nor paid for again."""
-        from holdfast.runtime.audit import savings  # noqa: PLC0415
-
         head = self._present_of(run)
         agents = head.section("agents") if "agents" in head.sections else ()
-        return savings(head.log("journal"), head.log("steps"), agents)
+        return audit.savings(head.log("journal"), head.log("steps"), agents)
 
     def cost(self, run: str) -> RunCost:
         """Return what a run cost, by call, agent and phase: on its present path, and in all that it ever did."""
-        from holdfast.runtime.cost import run_cost  # noqa: PLC0415
-
         head = self._present_of(run)
         budget = head.section("budget") if "budget" in head.sections else None
-        return run_cost(head.run, head.all_calls(), budget.spending if budget is not None else None)
+        return cost.run_cost(head.run, head.all_calls(), budget.spending if budget is not None else None)
 
     def mark(
         self,
@@ -698,8 +666,6 @@ class Holdfast(RecoveryFacade):
 
         Nothing is deleted and NotFound raised if one of them does not exist, unless `missing_ok`.
         """
-        from holdfast.retain.sweep import sweep  # noqa: PLC0415 - loaded when it is used
-
         by_run: dict[str, list[str]] = {}
         for checkpoint in dict.fromkeys(checkpoints):
             with suppress(*([NotFound] if missing_ok else [])):
@@ -709,7 +675,7 @@ class Holdfast(RecoveryFacade):
             self._reload(run)
             self._tidy_mirror(run)
             try:
-                sweep(self.store, run)
+                sweep_module.sweep(self.store, run)
             except IntegrityError as error:
                 warnings.warn(f"deleted, but no space is given back: {error}", DamageWarning, stacklevel=2)
         self.store.reclaim()
@@ -758,9 +724,6 @@ class Holdfast(RecoveryFacade):
         With `keep` or `older_than`, delete all but the newest so many, and those older, instead. The head, pinned ones
         and all that a recovery needs stay. Over every run, one that finished before that goes as a whole, but for pins.
         """
-        from holdfast.retain.compact import compact  # noqa: PLC0415 - loaded when it is used
-        from holdfast.retain.prune import Pruned, carry_out, plan_all  # noqa: PLC0415
-
         by_hand = keep is not None or older_than is not None
         chosen = policy_by_hand(keep, older_than) if by_hand else check_policy(policy or self.settings.policy)
         chosen = msgspec.structs.replace(chosen, expires_runs=run is None)
@@ -768,16 +731,16 @@ class Holdfast(RecoveryFacade):
         for opened in {one.run for one in self._retention} if run is None else {check_run_id(run)}:
             self._finish_retention(opened)
         if run is not None and not self._is_stored(run):
-            return Pruned(())
+            return prune.Pruned(())
         runs = self.runs() if run is None else [self.store.run(run)]
-        pruned = Pruned(plan_all(self.store, chosen, now, runs))
+        pruned = prune.Pruned(prune.plan_all(self.store, chosen, now, runs))
         for one in () if dry_run else pruned.plans:
             if not one.is_whole and not by_hand:
-                compact(self.store, one.run.id, chosen, now)
+                compact_module.compact(self.store, one.run.id, chosen, now)
             if self.store.leases.running(one.run.id) is None:
                 sweep_captures(self.store, one.run.id, now)
             if one.is_whole or one.changes:
-                carry_out(self.store, one, now=now)
+                prune.carry_out(self.store, one, now=now)
                 if any(gone.id == one.run.head for gone in one.changes):
                     self._reload(one.run.id)
                 self._tidy_mirror(one.run.id)
@@ -804,12 +767,10 @@ class Holdfast(RecoveryFacade):
         With `remembered` heads, kept outside the store (run to checkpoint id, or to its number and id), history that
         was cut off, rolled back or went another way is a fault, too.
         """
-        from holdfast.verify.check import verify, verify_checkpoint  # noqa: PLC0415 - loaded when it is used
-
         if checkpoint is not None:
             name = checkpoint if isinstance(checkpoint, str) else checkpoint.id
-            return verify_checkpoint(self.store, check_checkpoint_id(name))
-        return verify(self.store, progress=progress, remembered=remembered)
+            return check.verify_checkpoint(self.store, check_checkpoint_id(name))
+        return check.verify(self.store, progress=progress, remembered=remembered)
 
     def copy_to(
         self,
@@ -818,15 +779,13 @@ class Holdfast(RecoveryFacade):
         progress: Callable[[str, int, int], None] | None = None,
     ) -> list[Copied]:
         """Copy runs (all, unless some are named) to another store; verified, resumable, ids and lineage kept."""
-        from holdfast.transfer.copy import copy_runs  # noqa: PLC0415 - loaded when it is used
-
         if isinstance(target, Holdfast):
-            return copy_runs(self.store, target.store, runs or None, progress=progress)
+            return copy.copy_runs(self.store, target.store, runs or None, progress=progress)
         if not isinstance(target, (str, os.PathLike)):
-            return copy_runs(self.store, target, runs or None, progress=progress)
+            return copy.copy_runs(self.store, target, runs or None, progress=progress)
         opened = open_store(target)
         try:
-            return copy_runs(self.store, opened, runs or None, progress=progress)
+            return copy.copy_runs(self.store, opened, runs or None, progress=progress)
         finally:
             opened.close()
 
@@ -834,9 +793,7 @@ class Holdfast(RecoveryFacade):
         self, path: str | Path, *runs: str, progress: Callable[[str, int, int], None] | None = None
     ) -> list[Copied]:
         """Write runs with their checkpoints and files into one file that can be imported elsewhere."""
-        from holdfast.transfer.bundle import export_runs  # noqa: PLC0415 - loaded when it is used
-
-        return export_runs(self.store, runs, path, progress=progress)
+        return bundle.export_runs(self.store, runs, path, progress=progress)
 
     def import_from(
         self,
@@ -849,9 +806,7 @@ class Holdfast(RecoveryFacade):
 
         Runs of an encrypted store stay encrypted: give its key, and import into an empty store, or one with a key.
         """
-        from holdfast.transfer.bundle import import_runs  # noqa: PLC0415 - loaded when it is used
-
-        return import_runs(path, self.store, runs or None, key=key, progress=progress)
+        return bundle.import_runs(path, self.store, runs or None, key=key, progress=progress)
 
     def follow(
         self, runs: str | Iterable[str] | None = None, after: str | None = None, *, wait_s: float | None = None
@@ -861,9 +816,7 @@ class Holdfast(RecoveryFacade):
         `after` is the `cursor` of an earlier feed, `"end"` for what comes from now on, None for all that is there.
         It waits for more without an end, or ends when nothing came for `wait_s` (0: with what is there).
         """
-        from holdfast.journal.feed import Feed  # noqa: PLC0415 - only who follows pays for loading it
-
-        return Feed(self.store, [runs] if isinstance(runs, str) else runs, after, wait_s=wait_s)
+        return feed.Feed(self.store, [runs] if isinstance(runs, str) else runs, after, wait_s=wait_s)
 
     def migrate(self, *, progress: Callable[[str, int], None] | None = None) -> list[int]:
         """Bring the store's schema up to date and return the versions applied; opening it does so, too."""
@@ -999,9 +952,6 @@ def open(  # noqa: A001 - holdfast.open() reads well, and nothing here opens fil
 
 def _nothing_of(run: str) -> CheckpointRecord:
     """Return what stands below the journal of a run that has no checkpoint yet."""
-    from holdfast.model.checkpoint import FORMAT_VERSION, CheckpointRecord, Envelope, Marks, Summary  # noqa: PLC0415
-    from holdfast.model.recovery import RecoveryInfo  # noqa: PLC0415
-
     envelope = Envelope(
         format_version=FORMAT_VERSION, id="", run=run, seq=0, parent=None, parent_checksum=None, trigger="", reason="",
         created_at=datetime.fromtimestamp(0, UTC), program_version="", sections=(), stored_bytes=0, codec="none",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from holdfast.errors import UsageError
 from holdfast.journal.run_log import RunLog
+from holdfast.lazy import lazily
 from holdfast.model.runtime_sections import LOG_TYPES
 from holdfast.model.triggers import Trigger
 from holdfast.run_host import RunHost
@@ -15,6 +16,22 @@ from holdfast.run_recorder import Recorder
 from holdfast.runtime.steps import prepared, step_options
 from holdfast.runtime.waits import approval, signal_wait, time_wait
 from holdfast.store.queries import check_attributes, check_key
+
+with lazily():
+    from holdfast import run_files
+    from holdfast.runtime import (
+        agents,
+        context,
+        gates,
+        graphs,
+        knowledge,
+        machine,
+        mailbox,
+        parallel,
+        phases,
+        subject,
+        team,
+    )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -68,7 +85,7 @@ class Run:
         root = self.workspace.path if self.has_workspace else None
         self.host = RunHost(self.recorder, self._watch, services, root=root, waiting=waiting)
         """The run as its parts see it."""
-        self.note, self.attach = self.host.note, self.host.attach
+        self.note, self.attach, self.reload = self.host.note, self.host.attach, self.recorder.reload
         self.journal, self.restore_registered = self.recorder.journal, self.recorder.restore_registered
         self.lock = self.recorder.lock
         """Held while a checkpoint is taken; hold it yourself while registered state is changed in several steps."""
@@ -208,10 +225,8 @@ class Run:
 
         All are let to settle before a failure is raised: alone, or as an ExceptionGroup.
         """
-        from holdfast.runtime.parallel import run_parallel  # noqa: PLC0415
-
         self.host.check_open("no step was done")
-        return run_parallel(
+        return parallel.run_parallel(
             {name: partial(self.step, name, call, **options) for name, call in calls.items()}, limit=limit
         )
 
@@ -259,9 +274,7 @@ class Run:
         return self._phases(order, plan=plan, replan_limit=replan_limit)
 
     def _phases(self, order: Sequence[str] = (), **options: Any) -> Phases:
-        from holdfast.runtime.phases import Phases  # noqa: PLC0415
-
-        return self.host.part("phases", lambda: Phases(self.host, order, root=self.host.root, **options))
+        return self.host.part("phases", lambda: phases.Phases(self.host, order, root=self.host.root, **options))
 
     def phase(self, name: str, *, label: str | None = None) -> Phase:
         """Return a phase: `with run.phase("research"):` does it, `.is_due` tells whether it is still to be done."""
@@ -274,65 +287,47 @@ class Run:
 
     def machine(self, **declared: Any) -> StateMachine:
         """Declare the run's state machine (`states=`, `transitions=`, `guards=`), where it stood."""
-        from holdfast.runtime.machine import StateMachine  # noqa: PLC0415
-
-        return self.host.part("workflow", lambda: StateMachine(self.host, **declared))
+        return self.host.part("workflow", lambda: machine.StateMachine(self.host, **declared))
 
     @property
     def agents(self) -> Agents:
         """The agents of the run, and what became of their calls."""
-        from holdfast.runtime.agents import Agents  # noqa: PLC0415
-
-        return self.host.part("agents", lambda: Agents(self.host))
+        return self.host.part("agents", lambda: agents.Agents(self.host))
 
     @property
     def context(self) -> Context:
         """What the run is about and has learned."""
-        from holdfast.runtime.context import Context  # noqa: PLC0415
-
         host = self.host
-        return host.part("context", lambda: Context(host, root=host.root, session=host.new_id("session")))
+        return host.part("context", lambda: context.Context(host, root=host.root, session=host.new_id("session")))
 
     @property
     def knowledge(self) -> Knowledge:
         """What was injected into the run, and what it found out."""
-        from holdfast.runtime.knowledge import Knowledge  # noqa: PLC0415
-
-        return self.host.part("knowledge", lambda: Knowledge(self.host))
+        return self.host.part("knowledge", lambda: knowledge.Knowledge(self.host))
 
     @property
     def mailbox(self) -> Mailbox:
         """Messages between the agents, and their conflicts."""
-        from holdfast.runtime.mailbox import Mailbox  # noqa: PLC0415
-
-        return self.host.part("messages", lambda: Mailbox(self.host))
+        return self.host.part("messages", lambda: mailbox.Mailbox(self.host))
 
     @property
     def team(self) -> Team:
         """Who works on the run."""
-        from holdfast.runtime.team import Team  # noqa: PLC0415
-
-        return self.host.part("team", lambda: Team(self.host))
+        return self.host.part("team", lambda: team.Team(self.host))
 
     @property
     def subject(self) -> Subject:
         """What the run works on."""
-        from holdfast.runtime.subject import Subject  # noqa: PLC0415
-
-        return self.host.part("subject", lambda: Subject(self.host))
+        return self.host.part("subject", lambda: subject.Subject(self.host))
 
     def graph(self, name: str = "graph") -> TaskGraph:
         """Return a task graph of the run: new, or where it stood."""
-        from holdfast.runtime.graphs import Graphs  # noqa: PLC0415
-
-        return self.host.part("graph", lambda: Graphs(self.host)).graph(name)
+        return self.host.part("graph", lambda: graphs.Graphs(self.host)).graph(name)
 
     @property
     def gates(self) -> Gates:
         """Tasks that must pass their gates."""
-        from holdfast.runtime.gates import Gates  # noqa: PLC0415
-
-        return self.host.part("gates", lambda: Gates(self.host))
+        return self.host.part("gates", lambda: gates.Gates(self.host))
 
     def complete(self, detail: str = "") -> None:
         """Say that the run has reached its end: nothing is left to resume. RunStopped if that cannot be stored."""
@@ -435,12 +430,10 @@ class Run:
     @property
     def workspace(self) -> RunFiles:
         """The run's directory: what it would take to restore a checkpoint into it, and doing so."""
-        from holdfast.run_files import RunFiles  # noqa: PLC0415 - only runs with files pay for loading it
-
         files = self._writer.files
         if files is None:
             raise UsageError(f"run {self.id!r} has no workspace: open it with hf.run({self.id!r}, workspace=directory)")
-        return RunFiles(self, files)
+        return run_files.RunFiles(self, files)
 
     @property
     def head(self) -> Checkpoint | None:

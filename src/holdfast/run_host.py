@@ -19,12 +19,19 @@ from holdfast.errors import (
     StoreError,
     Unprotected,
 )
+from holdfast.lazy import lazily
 from holdfast.model.runtime_sections import Wait
 from holdfast.model.triggers import Trigger
 from holdfast.run_recorder import CommitFacts, grouping
 from holdfast.runtime.cancel_watch import CancelWatch
 from holdfast.runtime.keep import ATOMS
 from holdfast.runtime.patience import at_most_s, is_given_up
+
+with lazily():
+    from holdfast.runtime import budget as budget_module
+    from holdfast.runtime import calls
+    from holdfast.runtime import status as status_module
+    from holdfast.runtime import waits as waits_module
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -453,18 +460,14 @@ class RunHost:
     @property
     def status(self) -> RunStatus:
         """How the run stands."""
-        from holdfast.runtime.status import RunStatus  # noqa: PLC0415 - a part is loaded by the runs that use it
-
-        return self.part("status", lambda: RunStatus(self))
+        return self.part("status", lambda: status_module.RunStatus(self))
 
     @property
     def waits(self) -> Waits:
         """What the run waits for."""
-        from holdfast.runtime.waits import Waits  # noqa: PLC0415
-
         return self.part(
             "waits",
-            lambda: Waits(
+            lambda: waits_module.Waits(
                 self,
                 self.status,
                 read=self._services.read_inbox,
@@ -483,10 +486,8 @@ class RunHost:
         """The calls of the run: its steps, agents, gates and tasks, each done once."""
         with self.lock:
             if self._calls is None:
-                from holdfast.runtime.calls import Calls  # noqa: PLC0415
-
                 services = self._services
-                self._calls = Calls(
+                self._calls = calls.Calls(
                     self,
                     make_key=lambda: f"hf-{services.entropy(16).hex()}",
                     max_bytes=services.max_section_bytes,
@@ -508,6 +509,4 @@ class RunHost:
     @property
     def budget(self) -> Budget:
         """What the run may spend, and has spent."""
-        from holdfast.runtime.budget import Budget  # noqa: PLC0415
-
-        return self.part("budget", lambda: Budget(self))
+        return self.part("budget", lambda: budget_module.Budget(self))

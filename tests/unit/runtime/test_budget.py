@@ -99,7 +99,7 @@ def test_a_warning_comes_once_and_with_a_checkpoint():
     assert [save for save in life.disk.saves if save[0] != "recorded"] == [("budget_warning", "tokens: 50 of 100 used")]
     assert life.disk.notes == [("budget_warning", "tokens: 50 of 100 used", {})]
     again = Life(life.disk)
-    restored = again.attach("budget", Budget(again.host, warn_at=0.5, warned=heard.append))
+    restored = again.attach("budget", Budget(again, warn_at=0.5, warned=heard.append))
     restored.spend(tokens=1)
     assert len(heard) == 1
 
@@ -329,7 +329,7 @@ def test_time_is_kept_although_nothing_is_spent_and_no_time_is_limited():
     with pytest.raises(Killed):
         work()
     again = Life(life.disk)
-    assert again.attach("budget", Budget(again.host)).used("time_s") == 30
+    assert again.attach("budget", Budget(again)).used("time_s") == 30
     assert budget.used("time_s") == 30
 
 

@@ -1,0 +1,53 @@
+"""Lazy imports: modules that are named at the top of a file and loaded when they are first used.
+
+    with lazily():
+        from holdfast.runtime import agents
+
+Only `from package import module` of this package: what a proxy stands for is a module, so that a type checker, a reader
+and `grep` see an ordinary import. Nothing is found on disk and nothing is put into `sys.modules` before the first use.
+"""
+
+from __future__ import annotations
+
+import builtins
+import threading
+from contextlib import contextmanager
+from importlib import import_module
+from types import ModuleType, SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+
+class _Module(ModuleType):
+    """Stands for a module until one of its names is asked for; the import system itself keeps threads apart."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module(self.__name__), name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        setattr(import_module(self.__name__), name, value)
+
+
+@contextmanager
+def lazily() -> Iterator[None]:
+    """Let `from holdfast.package import module` in the block give modules that are loaded when they are used."""
+    before, thread = builtins.__import__, threading.get_ident()
+
+    def lazy_import(
+        name: str,
+        globals: Any = None,  # noqa: A002 - the signature of __import__
+        locals: Any = None,  # noqa: A002
+        fromlist: Sequence[str] | None = (),
+        level: int = 0,
+    ) -> Any:
+        if threading.get_ident() != thread or not fromlist or not f"{name}.".startswith("holdfast."):
+            return before(name, globals, locals, fromlist or (), level)
+        return SimpleNamespace(**{one: _Module(f"{name}.{one}") for one in fromlist})
+
+    builtins.__import__ = lazy_import
+    try:
+        yield
+    finally:
+        builtins.__import__ = before
