@@ -120,7 +120,8 @@ def offences_against_direction(path):
     return [
         name
         for name in modules_named(path, parsed(path))
-        if part(name) not in allowed and not any(name.startswith(f"{whole}.") for whole in allowed if "." in whole)
+        if part(name) not in allowed
+        and not any(f"{name}.".startswith(f"{whole}.") for whole in allowed if "." in whole)
     ]
 
 
