@@ -104,8 +104,8 @@ def test_each_phase_ends_with_a_checkpoint_that_was_read_back(plan, monkeypatch)
     order = []
     read_back = holdfast.Holdfast.read_back
 
-    def told(hf, record):
-        read_back(hf, record)
+    def told(hf, record, since):
+        read_back(hf, record, since)
         order.append(f"read back {record.envelope.summary.phase}" if record.envelope.summary.phase else "read back")
 
     monkeypatch.setattr(holdfast.Holdfast, "read_back", told)

@@ -374,8 +374,8 @@ def may_retry(error: Exception) -> bool:
 
 
 def without_summary(done: dict[str, Any]) -> dict[str, Any]:
-    """Return what came of an action as it is stored: a summary that only repeats the result is left out."""
-    is_told = done.get("summary") == summary_of(done.get("result"))
+    """Return what came of an action as it is stored: a summary that only repeats a text is left out."""
+    is_told = isinstance(done.get("result"), str) and done.get("summary") == summary_of(done["result"])
     return {name: value for name, value in done.items() if name != "summary" or not is_told}
 
 
