@@ -379,3 +379,24 @@ def test_recovery_points_list_what_a_run_can_go_back_to(hf):
     assert points[0].is_head
     assert points[1].label == "here"
     assert [point.seq for point in hf.recovery_points("r", limit=2)] == [4, 3]
+
+
+def test_going_back_gives_back_neither_what_was_spent_nor_what_was_raised(hf):
+    """Proves E8: limits look at what was spent in all, over every rewind and its undo."""
+    with hf.run("paid") as run:
+        run.budget.limit(tokens=1000)
+        start = run.checkpoint(reason="start")
+        for name in ("a", "b"):
+            run.step(name, lambda: run.budget.spend(tokens=200, once="the same key"))
+    hf.control.raise_budget("paid", {"tokens": 500})
+    with hf.run("paid") as run:
+        run.step("c", lambda: run.budget.spend(tokens=100))
+    assert hf.recover(start.id).success
+    with hf.run("paid") as run:
+        assert (run.budget.used("tokens"), run.budget.left("tokens")) == (300, 1200)
+        run.step("a", lambda: run.budget.spend(tokens=200, once="the same key"))  # done again, and paid again
+        assert run.budget.used("tokens") == 500
+    hf.recover(start.id)
+    assert hf.undo("paid").success
+    with hf.run("paid") as run:
+        assert run.budget.used("tokens") == 500

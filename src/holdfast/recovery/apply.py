@@ -255,6 +255,7 @@ class Recovery:
     def commit(self, undo: CheckpointRecord | None) -> RecoveryResult:
         """Make the checkpoint's state the head, in one commit, and give it to what is registered."""
         plan, source = self.plan, self.source
+        spent = self._spent(source)
         self.run.host.go_back_to(source)
         at = present(self.hf, plan.run)
         warnings = (*plan.all_warnings, *self._left_alone(source))
@@ -271,7 +272,7 @@ class Recovery:
         )
         sections = self._sections(source, at)
         self.run.note("recovered" if plan.kind == "recover" else "undone", f"from {plan.place or plan.checkpoint}")
-        sections |= self._edits(source) | self._subject(source, at)
+        sections |= self._edits(source) | self._subject(source, at) | spent
         dropped = [INTENT] if INTENT in source.sections else []
         if plan.request.reset_to is not None and "error" in source.sections:
             dropped.append("error")
@@ -320,6 +321,22 @@ class Recovery:
             return {}
         taken = {name: getattr(now, name) for name in ("title", "body", "labels", "assignees", "branch", "url")}
         return {"subject": msgspec.structs.replace(known, **taken, seen_at=at)}
+
+    def _spent(self, source: Checkpoint) -> dict[str, Any]:
+        """Return the budgets as they are now: going back gives back neither what was spent nor what was raised.
+
+        What is counted once by a key is counted again when it is done again.
+        """
+        try:
+            now = self.hf.latest(self.plan.run)
+            if now is None or "budget" not in now.sections:
+                return {}
+            budget = now.section("budget")
+        except IntegrityError:  # the newest that is sound is where this goes: what it says is all that is known
+            return {}
+        known = source.section("budget") if "budget" in source.sections else None
+        kept = msgspec.structs.replace(budget, counted=known.counted if known is not None else [])
+        return {"budget": kept} if kept != known else {}
 
     def _edits(self, source: Checkpoint) -> dict[str, Any]:
         """Return what people left and the plan keeps, so that it stays theirs in the line that begins here."""
