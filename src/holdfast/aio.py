@@ -284,7 +284,7 @@ class AsyncRun(_Block, RunMethods):
             phase=run.host.current_phase,
         )
         has_key = options.effect is not None
-        step = await settled(prepared, run, name, call, args, named, version=version, after=after, has_key=has_key)
+        step = await settled(prepared, run.host, name, call, args, named, version=version, after=after, has_key=has_key)
         begun = await _begun(run.host.calls, "step", name, options, **step.identity)
         if isinstance(begun, Kept):
             return begun.result  # type: ignore[no-any-return]
