@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+_one_block = threading.RLock()  # nothing is imported for good inside a block, so nobody waits for it long
+
 
 class _Module(ModuleType):
     """Stands for a module until one of its names is asked for; the import system itself keeps threads apart."""
@@ -33,7 +35,7 @@ class _Module(ModuleType):
 @contextmanager
 def lazily() -> Iterator[None]:
     """Let `from holdfast.package import module` in the block give modules that are loaded when they are used."""
-    before, thread = builtins.__import__, threading.get_ident()
+    thread = threading.get_ident()
 
     def lazy_import(
         name: str,
@@ -46,8 +48,9 @@ def lazily() -> Iterator[None]:
             return before(name, globals, locals, fromlist or (), level)
         return SimpleNamespace(**{one: _Module(f"{name}.{one}") for one in fromlist})
 
-    builtins.__import__ = lazy_import
-    try:
-        yield
-    finally:
-        builtins.__import__ = before
+    with _one_block:  # two that took each other's function for the original would leave one of them behind
+        before, builtins.__import__ = builtins.__import__, lazy_import
+        try:
+            yield
+        finally:
+            builtins.__import__ = before

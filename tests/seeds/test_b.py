@@ -218,7 +218,7 @@ def test_a_checkpoint_that_is_damaged_is_found_before_anything_is_resumed(failed
     said = failed.hf("run", "plan.md", "--workspace", "work", "--no-wait")
     assert said.code == 5
     assert f"holdfast resume {RUN}" in said.err
-    assert failed.hf("resume", RUN, "--workspace", "work", "--yes").code == 0
+    assert failed.hf("resume", RUN, "--workspace", "work", "--yes", "--no-run").code == 0
     assert failed.hf("run", "plan.md", "--workspace", "work", "--no-wait").code == 9
 
 
