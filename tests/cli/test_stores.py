@@ -86,7 +86,7 @@ def test_every_command_takes_the_name_of_a_document_in_the_mirror(hf, project, s
         assert hf("show", name, "--json").json["id"] == first, name
     assert hf("diff", path, "r@2").code == 0
     assert hf("fork", path.stem, "other").code == 0
-    assert hf("resume", path.name, "-y").code == 0
+    assert hf("resume", path.name, "-y").code == 14  # put back; its program continues it
     assert hf("show", "r", "state", "--json").json["sections"]["state"] == {"step": 0}
     assert hf("show", "manual-20300101T120000000Z-1f2e3d4c.yaml").code == 3
     second = hf("show", "r@2", "--json").json["id"]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from holdfast.cli.times import parse_span
 from holdfast.errors import UsageError
@@ -48,8 +49,8 @@ def attributes_of(words: list[str]) -> dict[str, Any]:
         if not name or not equals:
             raise UsageError(f"--attribute {word}: give NAME=VALUE")
         try:
-            parsed = json.loads(value)
-        except (ValueError, RecursionError):
+            parsed = msgspec.json.decode(value)
+        except (msgspec.DecodeError, RecursionError):
             parsed = value
         found[name] = parsed if parsed is None or isinstance(parsed, (bool, int, float, str)) else value
     return found

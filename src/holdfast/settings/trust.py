@@ -172,7 +172,7 @@ _FREE = frozenset({
     "enabled", "automatic", "compression", "max_section_mb", "interval_s", "lease_s", "triggers", "workspace_on",
     "on_checkpoint_failure", "strategy", "destructive", "session", "retention", "recovery",
 })  # fmt: skip
-_SECTIONS = frozenset({"workspace", "redaction", "encryption", "mirror"})
+_SECTIONS = frozenset({"workspace", "redaction", "encryption", "mirror", "workers"})
 _ALLOWED: dict[str, Callable[[Any, Path], bool]] = {
     "location": _is_inside,
     "mirror.form": _is_anything,
@@ -196,6 +196,8 @@ _ALLOWED: dict[str, Callable[[Any, Path], bool]] = {
     "encryption.key_file": _is_nothing,
     "encryption.key_env": _is_nothing,
     "encryption.sign": _is_nothing,
+    "workers.engine": _is_anything,
+    "workers.temporal": _is_nothing,
 }
 
 

@@ -6,7 +6,6 @@ connection that met an I/O error is thrown away: what the operating system holds
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import threading
@@ -19,6 +18,7 @@ from urllib.parse import quote
 from weakref import WeakSet
 
 import apsw
+import msgspec
 
 from holdfast.encode.chunks import Chunk
 from holdfast.errors import StoreCorrupt, StoreError, StoreUnavailable, UsageError
@@ -324,7 +324,7 @@ class SQLiteMedium:
         with translated(self.url), self._reads.use() as connection:
             found = connection.execute(
                 "SELECT run, CAST(times AS INTEGER) FROM wake WHERE run IN (SELECT value FROM json_each(?))",
-                (json.dumps(list(runs)),),
+                (msgspec.json.encode(list(runs)).decode(),),
             ).fetchall()
         return {str(run): int(times or 0) for run, times in found}
 
