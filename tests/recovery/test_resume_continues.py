@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -117,3 +118,29 @@ def test_in_a_forks_directory_its_run_is_meant_and_a_copy_of_the_directory_is_no
     assert cli(fork, "run", "f.yaml").returncode == 0
     assert (fork / "two.txt").exists()
     assert not (project / "two.txt").exists()
+
+
+def test_a_store_from_elsewhere_names_nothing_that_is_run(tmp_path):
+    """Threat 1: `resume` in a folder that came with its store runs neither its agent nor its modules."""
+    theirs, mine = tmp_path / "theirs", tmp_path / "mine"
+    theirs.mkdir()
+    (theirs / "PLAN.md").write_text("# Plan\n\n## Phase 1: Look\n")
+    line = [sys.executable, "-m", "holdfast"]
+    env = {**os.environ, "HOME": str(tmp_path / "their-home"), "XDG_STATE_HOME": str(tmp_path / "their-home")}
+    agent = f"touch {tmp_path}/ran; exit 1"
+    subprocess.run([*line, "run", "PLAN.md", "--agent", agent, "--no-wait"], cwd=theirs, env=env, check=False)
+    (tmp_path / "ran").unlink()
+    theirs.rename(mine)
+    env["HOME"] = str(tmp_path / "my-home")
+    done = subprocess.run(
+        [*line, "resume", "--yes"],
+        cwd=mine,
+        env=env,
+        check=False,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == 14
+    assert "You did not start it in this folder" in done.stderr + done.stdout
+    assert not (tmp_path / "ran").exists()

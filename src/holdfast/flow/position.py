@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 from datetime import datetime
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from holdfast.errors import RestoreRefused
 from holdfast.flow.digests import FlowDigests, PhaseDigest
+from holdfast.workspace.journal import user_key
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 DEFINITION, POSITION = "flow", "flow_position"
 
@@ -32,6 +39,18 @@ class FlowRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Modules that were imported for its functions."""
     agent: str | None = None
     """Of a plan: the command that does the phases without one of theirs."""
+    mark: str = ""
+    """Under this user's own key: that this user started it so, in that folder; see `start_mark`."""
+
+
+def start_mark(project: str | None, file: str | None, imports: Sequence[str], agent: str | None) -> str:
+    """Return what shows that this user started a flow so: a store may come from elsewhere, and names what is run."""
+    try:
+        key = user_key()
+    except RestoreRefused:  # this user has nowhere to keep a key
+        return ""
+    told = msgspec.json.encode([project, file, list(imports), agent])
+    return hmac.new(key, b"holdfast flow start\0" + told, hashlib.sha256).hexdigest()[:32]
 
 
 def rows_of(digests: FlowDigests) -> list[_PhaseRow]:

@@ -34,7 +34,17 @@ from holdfast.flow.model import Action, Hooks
 from holdfast.flow.names import find
 from holdfast.flow.outlook import foresee
 from holdfast.flow.phase_tasks import PhaseTasks
-from holdfast.flow.position import DEFINITION, POSITION, FlowRecord, Kept, Position, digests_of, place_name, rows_of
+from holdfast.flow.position import (
+    DEFINITION,
+    POSITION,
+    FlowRecord,
+    Kept,
+    Position,
+    digests_of,
+    place_name,
+    rows_of,
+    start_mark,
+)
 from holdfast.flow.reporter import Reporter
 from holdfast.flow.result import FlowResult
 from holdfast.flow.resume import lost_artifacts, run_again, take_changes
@@ -331,6 +341,7 @@ class Runner:
             project=start.project,
             imports=list(start.imports),
             agent=start.agent,
+            mark=start_mark(start.project, start.file, start.imports, start.agent),
         )
         if record != definition.value:
             definition.change(**msgspec.structs.asdict(record))

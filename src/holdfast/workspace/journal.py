@@ -111,7 +111,7 @@ def _mac(restore: bytes, data: bytes) -> bytes:
 
 
 def _begun(restore: bytes) -> hmac.HMAC:
-    return hmac.new(_user_key(), b"holdfast restore journal\0" + restore + b"\0", hashlib.sha256)
+    return hmac.new(user_key(), b"holdfast restore journal\0" + restore + b"\0", hashlib.sha256)
 
 
 def _foreign(restore: bytes) -> RestoreRefused:
@@ -122,7 +122,7 @@ def _foreign(restore: bytes) -> RestoreRefused:
     )
 
 
-def _user_key() -> bytes:
+def user_key() -> bytes:
     """Return this user's key for journals, made at the first use; it never lies in a workspace that is captured."""
     places = (
         os.path.expanduser("~/.local/state/holdfast"),  # noqa: PTH111

@@ -8,6 +8,7 @@ flow that continues writes one line an event, after a first one of kind `resumed
 
 from __future__ import annotations
 
+import hmac
 import json
 import shlex
 from typing import TYPE_CHECKING, Any
@@ -158,9 +159,10 @@ def _continue(checkpoint: Checkpoint, arguments: Namespace, session: Session) ->
     typed += [word for module in record.imports for word in ("--import", module)]
     typed += ["--agent", record.agent] if record.agent else []
     file = session.root / record.file
-    if arguments.no_run or not file.is_file():
-        missing = "" if arguments.no_run else f"{record.file} is not in {session.root}. "
-        session.out.note(f"{missing}`{shlex.join(typed)}` continues it.")
+    if arguments.no_run or not file.is_file() or not _is_own(record, session):
+        missing = "" if arguments.no_run or file.is_file() else f"{record.file} is not in {session.root}. "
+        foreign = "" if missing or arguments.no_run else "You did not start it in this folder, so it is not run. "
+        session.out.note(f"{missing}{foreign}`{shlex.join(typed)}` continues it.")
         return 0 if arguments.no_run else START_PROGRAM
     from holdfast.cli.commands import run as run_command  # noqa: PLC0415 - only to continue a flow
 
@@ -185,6 +187,16 @@ def _continue(checkpoint: Checkpoint, arguments: Namespace, session: Session) ->
         ),
         session,
     )
+
+
+def _is_own(record: FlowRecord, session: Session) -> bool:
+    """Tell whether this user started the flow so, in this folder: a store from elsewhere must not name what is run."""
+    from holdfast.flow.position import start_mark  # noqa: PLC0415 - only to continue a flow
+
+    store = session.hf.store.folder
+    folders = {str(session.root.resolve()), str(store.resolve().parent) if store is not None else ""}  # a fork's store
+    mark = start_mark(record.project, record.file, record.imports, record.agent)
+    return bool(mark) and record.project in folders and hmac.compare_digest(mark, record.mark)
 
 
 def _flow_of(checkpoint: Checkpoint) -> FlowRecord | None:
