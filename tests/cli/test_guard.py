@@ -253,3 +253,19 @@ def test_how_the_command_ended_is_the_status_of_its_run(hf, repository):
     guarded(repository, "--run-id", "bad", "--", "false")
     assert hf("status", "good", "--json").json["status"] == "completed"
     assert hf("status", "bad", "--json").json["status"] == "failed"
+
+
+def test_outside_a_repository_the_way_back_that_is_named_works(tmp_path, monkeypatch):
+    """Whatever retention the project asks for: the checkpoint before the command stays."""
+    place = tmp_path / "plain"
+    place.mkdir()
+    (place / "f1").write_text("1")
+    (place / "holdfast.yaml").write_text("retention: {last: 1}\n")
+    line = [sys.executable, "-m", "holdfast"]
+    done = subprocess.run(
+        [*line, "guard", "--run-id", "g", "--", "sh", "-c", "rm f1; echo hi > f2"],
+        cwd=place, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    (way,) = set(re.findall(r"`holdfast (restore [^`]*)`", done.stderr + done.stdout))
+    subprocess.run([*line, *way.split(), "-y"], cwd=place, check=True, capture_output=True)
+    assert sorted(path.name for path in place.iterdir() if path.name != ".holdfast") == ["f1", "holdfast.yaml"]

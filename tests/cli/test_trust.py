@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import subprocess
+import sys
 import time
 
 import pytest
@@ -230,3 +232,28 @@ def test_a_key_file_is_a_short_plain_file(project, tmp_path):
 ])  # fmt: skip
 def test_expressions_of_strangers_are_bounded(pattern, bounded):
     assert is_bounded(pattern) is bounded
+
+
+@pytest.mark.parametrize(
+    "said", ["encryption: {key_file: null}", "encryption: {}", "encryption: {sign: false, key_file: null}"]
+)
+def test_a_repository_cannot_switch_the_users_own_encryption_off(project, tmp_path, said):
+    """Threats 8: to say nothing is not to say no."""
+    key = tmp_path / "key"
+    key.write_text(holdfast.generate_key())
+    home = tmp_path / "config" / "holdfast"
+    home.mkdir(parents=True)
+    (home / "holdfast.yaml").write_text(f"encryption: {{key_file: {key}}}\n")
+    (project / "holdfast.yaml").write_text(f"{said}\n")
+    line = [sys.executable, "-m", "holdfast", "checkpoint", "r", "--reason", "a word in plain sight"]
+    env = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path / "config")}
+    done = subprocess.run(line, cwd=project, env=env, check=False, capture_output=True, text=True)
+    stored = b"".join(path.read_bytes() for path in (project / ".holdfast").rglob("*") if path.is_file())
+    assert b"plain sight" not in stored, done.stderr
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_repository_may_not_raise_bounds(project):
+    wishes = trust.wishes_of({"max_section_mb": 4096, "redaction": {"paths": ["state.**.a.**.b.**"]}}, project)
+    assert {wish.name for wish in wishes} == {"max_section_mb", "redaction.paths"}
+    assert trust.wishes_of({"max_section_mb": 8, "redaction": {"paths": ["state.**.key"]}}, project) == []

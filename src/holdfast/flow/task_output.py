@@ -7,10 +7,12 @@ What a task came to is in the store all the same; these files are for looking, n
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
 import shutil
+import stat
 import threading
 import time
 from contextlib import suppress
@@ -36,6 +38,7 @@ _END = ".log"
 _BEGINNINGS = {"task_started", "task_retry", "gate_started", "fix_started", "replan"}
 _ENDS = {"task_done", "task_failed", "task_skipped"}
 _LONGEST_LINE = 64 << 10  # what has no end of line by then is written
+_HELD_BACK = 1 << 10  # of a line that goes on: longer than most credentials with the words before them
 _OLD_S = 30 * 86_400.0
 _KEY_BEGINS, _KEY_ENDS = "-----BEGIN", "-----END"  # a key of several lines is known only as a whole
 
@@ -125,8 +128,9 @@ class _OutputFile:
             return
         if not newline and len(rest) < _LONGEST_LINE:
             return
-        self._pending = rest if newline else ""
-        self._write(whole + newline if newline else rest, clean)
+        done = whole + newline if newline else rest[: _word_end(rest)]
+        self._pending = self._pending[len(done) :]
+        self._write(done, clean)
         if self._size > 2 * keep_bytes:
             self._shorten(keep_bytes)
 
@@ -143,10 +147,10 @@ class _OutputFile:
 
     def _write(self, text: str, clean: Callable[[str], str]) -> None:
         if self._file is None:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._file = self._path.open("ab", buffering=0)
-            self._size = self._file.tell()
-        data = (self._header + clean(text)).encode(errors="backslashreplace")
+            self._file = os.fdopen(_descriptor(self._path, os.O_WRONLY | os.O_APPEND, make=True), "ab", buffering=0)
+            self._size = os.fstat(self._file.fileno()).st_size
+        # Colours go first: between them a credential would not be known.
+        data = (self._header + clean(without_colours(text))).encode(errors="backslashreplace")
         self._header = ""
         self._file.write(data)
         self._size += len(data)
@@ -154,13 +158,51 @@ class _OutputFile:
     def _shorten(self, keep_bytes: int) -> None:
         """Leave the middle out, in a new file that takes the place of the old one at once."""
         assert self._file is not None
-        kept = cut(self._path.read_bytes().decode(errors="backslashreplace"), keep_bytes).encode()
+        with open_output(self._path) as file:
+            kept = cut(file.read().decode(errors="backslashreplace"), keep_bytes).encode()
         part = self._path.with_suffix(".part")
-        part.write_bytes(kept)
+        with os.fdopen(_descriptor(part, os.O_WRONLY | os.O_TRUNC, make=True), "wb") as file:
+            file.write(kept)
         part.replace(self._path)
         self._file.close()
-        self._file = self._path.open("ab", buffering=0)
+        self._file = os.fdopen(_descriptor(self._path, os.O_WRONLY | os.O_APPEND), "ab", buffering=0)
         self._size = len(kept)
+
+
+def _word_end(text: str) -> int:
+    """Return where to cut a line that goes on: between two words, so that no credential is cut in two."""
+    last = len(text) - _HELD_BACK
+    found = max(text.rfind(mark, 0, last) for mark in " \t\"',;")
+    return found + 1 if found > 0 else last
+
+
+def open_output(path: Path) -> IO[bytes]:
+    """Open a file of output for reading; OSError if it, or its folder, is not what was written here."""
+    return os.fdopen(_descriptor(path, os.O_RDONLY), "rb")
+
+
+def _descriptor(path: Path, flags: int, *, make: bool = False) -> int:
+    """Open a file of output, following no link: neither its folder, its run's nor itself may lead elsewhere."""
+    run, output = path.parent, path.parent.parent
+    if make:
+        output.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder = os.open(output.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for name in (output.name, run.name):
+            if make:
+                with suppress(FileExistsError):
+                    os.mkdir(name, 0o700, dir_fd=folder)
+            inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+        flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_CREAT if make else 0)
+        descriptor = os.open(path.name, flags, 0o600, dir_fd=folder)
+    finally:
+        os.close(folder)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a plain file", str(path))
+    return descriptor
 
 
 class TaskOutput(NamedTuple):
@@ -172,8 +214,10 @@ class TaskOutput(NamedTuple):
 
 def outputs_in(folder: Path) -> list[TaskOutput]:
     """Return the output of a run's tasks, in the order in which they last printed something."""
+    if folder.is_symlink() or folder.parent.is_symlink():
+        return []
     try:
-        files = [path for path in folder.iterdir() if path.suffix == _END]
+        files = [path for path in folder.iterdir() if path.suffix == _END and path.is_file() and not path.is_symlink()]
         files.sort(key=lambda path: path.stat().st_mtime_ns)
     except OSError:
         return []
@@ -192,7 +236,7 @@ class Tail:
     def lines(self, *, is_last: bool = False) -> list[str]:
         """Return the lines that came since the last time; with `is_last`, also one without an end."""
         try:
-            with self._path.open("rb") as file:
+            with open_output(self._path) as file:
                 file_id = os.fstat(file.fileno()).st_ino
                 if file_id == self._file_id:
                     file.seek(self._read)

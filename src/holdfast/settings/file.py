@@ -22,14 +22,20 @@ from holdfast.model.verdicts import check_verdicts
 from holdfast.settings.environment import config_folder
 from holdfast.settings.expressions import matches_nothing
 from holdfast.settings.presets import preset_under
-from holdfast.settings.trust import Wish, check_trust, filled, wishes_of
+from holdfast.settings.trust import Wish, check_trust, filled, is_unsaid, wishes_of
 from holdfast.settings.values import Part, Settings
 
 FILES = ("holdfast.yaml", "holdfast.yml", "pyproject.toml")
 _BOUNDS = Bounds(size_bytes=1 << 20, depth=32, nodes=50_000)
 _MOST_DOTS = 200
 # Lists that protect something: what a project adds to them does not replace the user's own.
-_JOINED = (("redaction", "more_keys"), ("redaction", "paths"), ("workspace", "ignore"), ("destructive", "operations"))
+_JOINED = (
+    ("redaction", "keys"),
+    ("redaction", "more_keys"),
+    ("redaction", "paths"),
+    ("workspace", "ignore"),
+    ("destructive", "operations"),
+)
 
 
 def find_settings(folder: Path) -> Path | None:
@@ -111,7 +117,10 @@ def _joined(base: Any, data: Any) -> Any:
     joined: dict[str, Any] = {**base, **data}
     for name in base.keys() & data.keys():
         if isinstance(base[name], dict) and isinstance(data[name], dict):
-            joined[name] = {**base[name], **data[name]}
+            said = {key: value for key, value in data[name].items() if not is_unsaid(f"{name}.{key}", value)}
+            joined[name] = {**base[name], **said}
+        elif data[name] is None:  # nothing is said, so nothing of the user's own is switched off
+            joined[name] = base[name]
     for section, name in _JOINED:
         lists = [one[section][name] for one in (base, data) if name in (one.get(section) or {})]
         if len(lists) > 1:

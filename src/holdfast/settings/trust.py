@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _MOST_PATTERNS = 64
+_USUAL_SECTION_MB = 64
 _LONGEST_SHOWN = 200
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 _FIELD = re.compile(r"\{([^{}]*)\}")
@@ -167,14 +168,30 @@ def _holds_usual_keys(value: Any, _root: Path) -> bool:
     return isinstance(value, list) and set(SECRET_KEYS) <= {key for key in value if isinstance(key, str)}
 
 
+def _is_usual_size(value: Any, _root: Path) -> bool:
+    """Tell whether a bound of memory is at most the usual one."""
+    return isinstance(value, (int, float)) and value <= _USUAL_SECTION_MB
+
+
+def _are_short_paths(value: Any, _root: Path) -> bool:
+    """Tell whether paths can be looked for in a time that does not grow beyond measure with the depth of a state."""
+    return isinstance(value, list) and len(value) <= _MOST_PATTERNS and all(str(one).count("**") <= 1 for one in value)
+
+
+def is_unsaid(name: str, value: Any) -> bool:
+    """Tell whether a repository says nothing by this value, so that the user's own stays."""
+    return value is None or (_ALLOWED.get(name) is _is_nothing and _is_nothing(value, Path()))
+
+
 # A setting that is in none of these tables needs trust: a new one is refused until somebody has thought about it.
 _FREE = frozenset({
-    "enabled", "automatic", "compression", "max_section_mb", "interval_s", "lease_s", "triggers", "workspace_on",
+    "enabled", "automatic", "compression", "interval_s", "lease_s", "triggers", "workspace_on",
     "on_checkpoint_failure", "strategy", "destructive", "session", "retention", "recovery",
 })  # fmt: skip
 _SECTIONS = frozenset({"workspace", "redaction", "encryption", "mirror", "workers"})
 _ALLOWED: dict[str, Callable[[Any, Path], bool]] = {
     "location": _is_inside,
+    "max_section_mb": _is_usual_size,
     "mirror.form": _is_anything,
     "mirror.location": _is_inside,
     "workspace.ignore": _is_anything,
@@ -189,7 +206,7 @@ _ALLOWED: dict[str, Callable[[Any, Path], bool]] = {
     "redaction.enabled": _is_true,
     "redaction.keys": _holds_usual_keys,
     "redaction.more_keys": _is_anything,
-    "redaction.paths": _is_anything,
+    "redaction.paths": _are_short_paths,
     "redaction.fill": _is_nothing,
     "redaction.fill_env": _is_nothing,
     "redaction.reversible": _is_nothing,

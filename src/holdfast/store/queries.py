@@ -122,8 +122,15 @@ def check_attributes(attributes: object) -> dict[str, Scalar]:
 
 
 def cleaned_attributes(attributes: Mapping[str, Scalar], clean: Callable[[str], str]) -> dict[str, Scalar]:
-    """Return attributes without secrets."""
-    return {clean(name): clean(value) if isinstance(value, str) else value for name, value in attributes.items()}
+    """Return attributes without secrets, judged by their names, too."""
+    return {clean(name): _cleaned(name, value, clean) for name, value in attributes.items()}
+
+
+def _cleaned(name: str, value: Scalar, clean: Callable[[str], str]) -> Scalar:
+    if not isinstance(value, str):
+        return value
+    told = clean(f"{name}={value}")
+    return clean(value) if told == f"{name}={value}" else told.removeprefix(f"{name}=")
 
 
 def check_key(key: object) -> str | None:

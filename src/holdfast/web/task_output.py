@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from holdfast.flow.task_output import outputs_in, run_folder, without_colours
+from holdfast.flow.task_output import open_output, outputs_in, run_folder, without_colours
 
 if TYPE_CHECKING:
     from holdfast.engine import Holdfast
@@ -24,7 +24,7 @@ def task_output(handle: Handle, run: str, task: str) -> dict[str, Any]:
     text, is_cut = "", False
     if chosen is not None:
         try:
-            with chosen.path.open("rb") as file:
+            with open_output(chosen.path) as file:
                 size = file.seek(0, 2)
                 is_cut = size > PAGE_BYTES
                 file.seek(max(0, size - PAGE_BYTES))

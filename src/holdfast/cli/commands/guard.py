@@ -84,6 +84,7 @@ class _Guarded:
         self._session = session
         self._every_s = every_s
         self._before: Checkpoint | None = None
+        self._has_git = (run.workspace.path / ".git").exists()  # elsewhere than at its root git is not put back
 
     def protect(self) -> None:
         """Make sure that how things were is stored; a command that could not be put back is not started."""
@@ -95,15 +96,18 @@ class _Guarded:
                 f"{self._command[0]!r} was not started, for nothing could be captured: {detail}",
             )
         self._before = head
+        self._run.owner.mark(head.id, pinned=True)  # whatever the retention says, this is the way back
         self._run.note("guarded", shlex.join(self._command))
-        self._session.out.note(Paint("guarded: ", "dim"), f"{self._way_back} puts files and git back as they are now")
+        what = "files and git" if self._has_git else "the files of this directory"
+        self._session.out.note(Paint("guarded: ", "dim"), f"{self._way_back} puts {what} back as they are now")
 
     @property
     def _way_back(self) -> str:
         assert self._before is not None
         store = self._session.options.store
         where = f" --store {shlex.quote(store)}" if store else ""
-        return f"`holdfast restore {self._run.id}@{self._before.seq} --exact --git{where}`"
+        git = " --git" if self._has_git else ""
+        return f"`holdfast restore {self._run.id}@{self._before.seq} --exact{git}{where}`"
 
     def tell(self, ended: str) -> None:
         """Say how the command ended, and how what it did is undone."""

@@ -1,0 +1,70 @@
+"""What tasks print, in files: no link is followed, and no credential is cut in two."""
+
+import os
+import stat
+from datetime import UTC, datetime
+
+import pytest
+
+import holdfast
+from holdfast.flow.events import Event
+from holdfast.flow.task_output import OutputFiles, open_output, outputs_in, run_folder
+
+TOKEN = "ghp_" + "jEjFfpPfIwn76YOzYL0IRWHaiXS24fEz0zly"
+
+
+def printed(hf, *texts):
+    """Return what is kept of what one task prints."""
+    files = OutputFiles.of(hf, "r")
+    for kind, text in [("task_started", ""), *(("task_output", text) for text in texts), ("task_done", "")]:
+        files.take(Event(kind=kind, at=datetime.now(UTC), phase="one", task="one", text=text))
+    files.close()
+    (found,) = outputs_in(run_folder(hf, "r"))
+    with open_output(found.path) as file:
+        return file.read().decode()
+
+
+@pytest.fixture
+def hf(tmp_path):
+    with holdfast.open(tmp_path / ".holdfast") as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("before", [65_000, 65_502, 65_534, 131_050])
+def test_a_credential_in_a_long_line_is_not_kept(hf, before):
+    line = ("z " * before)[:before] + f" {TOKEN} end\n"
+    kept = printed(hf, *(line[at : at + 4096] for at in range(0, len(line), 4096)))
+    assert "end" in kept
+    assert TOKEN not in kept.replace("\n", "")
+
+
+def test_a_credential_between_colours_is_not_kept(hf):
+    kept = printed(hf, f"TOKEN=\x1b[01;31m\x1b[K{TOKEN[:4]}\x1b[m\x1b[K{TOKEN[4:]}\n")
+    assert "TOKEN=" in kept
+    assert TOKEN[4:] not in kept
+
+
+@pytest.mark.parametrize("what", ["output", "output/r", "output/r/one%2Fone.log"])
+def test_nothing_is_written_or_read_through_a_link(hf, tmp_path, what):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    place = tmp_path / ".holdfast" / what
+    place.parent.mkdir(parents=True, exist_ok=True)
+    target = outside / "file" if what.endswith(".log") else outside
+    if what.endswith(".log"):
+        target.write_text("theirs")
+    place.symlink_to(target)
+    files = OutputFiles.of(hf, "r")
+    with pytest.raises(OSError):  # noqa: PT011 - which one depends on where the link is
+        files.take(Event(kind="task_output", at=datetime.now(UTC), phase="one", task="one", text="mine\n"))
+    assert [path.read_text() for path in outside.rglob("*") if path.is_file()] in ([], ["theirs"])
+    assert outputs_in(run_folder(hf, "r")) == []
+
+
+def test_a_pipe_is_not_waited_for_and_files_are_the_users_own(hf, tmp_path):
+    assert "hello" in printed(hf, "hello\n")
+    (found,) = outputs_in(run_folder(hf, "r"))
+    assert stat.S_IMODE(found.path.stat().st_mode) == 0o600
+    found.path.unlink()
+    os.mkfifo(found.path)
+    assert outputs_in(run_folder(hf, "r")) == []
