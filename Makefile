@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
 
-.PHONY: demo test quick test-adapters test-web test-package web lint docs bench bench-quick bench-langgraph torture fuzz release-checks requirements clean
+.PHONY: demo test quick test-adapters test-workers test-web test-package web lint docs bench bench-quick bench-langgraph torture fuzz release-checks requirements clean
 
 demo: $(VENV)/ready
 	$(RUN)/python examples/demo.py
@@ -16,7 +16,11 @@ quick: $(VENV)/ready
 	$(RUN)/python -m pytest -n auto --dist worksteal tests/unit/encode tests/unit/capture tests/unit/retain tests/unit/runtime tests/test_imports.py
 
 test-adapters: $(VENV)/adapters-ready
-	$(VENV)/adapters/bin/python -m pytest -n auto --dist worksteal tests/adapters tests/worker
+	$(VENV)/adapters/bin/python -m pytest -n auto --dist worksteal tests/adapters
+
+# Runs on many machines with both engines; `make test` has the one that needs PostgreSQL alone.
+test-workers: $(VENV)/adapters-ready
+	$(VENV)/adapters/bin/python -m pytest tests/worker
 
 # The page of `holdfast ui`, built into the package; needs Node, which comes with the set-up where there is none.
 web: $(VENV)/web-ready web/node_modules/ready

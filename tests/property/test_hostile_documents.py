@@ -92,7 +92,7 @@ def use(root):
             with suppress(HoldfastError), hf.run("run", workspace=root) as run:
                 run.checkpoint(state={"n": number})
         with suppress(HoldfastError):
-            hf.latest("run").section("state")
+            hf.latest("run", required=True).section("state")
             hf.plan("run")
         hf.verify()
     with suppress(HoldfastError):

@@ -167,8 +167,8 @@ class StoreAgainstModel(RuleBasedStateMachine):
     def compare(self, run):
         self.both(lambda side: [row(found) for found in side.holdfast.checkpoints(run)])
         self.both(lambda side: [row(found) for found in side.holdfast.checkpoints(run, limit=2, before_seq=4)])
-        self.both(lambda side: row(side.holdfast.latest(run)))
-        self.both(lambda side: row(side.holdfast.latest(run, sound=True)))
+        self.both(lambda side: row(side.holdfast.latest(run, required=True)))
+        self.both(lambda side: row(side.holdfast.latest(run, required=True, sound=True)))
         self.both(lambda side: side.holdfast.has(run))
         self.both(lambda side: side.store.held(run))
 

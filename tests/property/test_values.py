@@ -375,7 +375,7 @@ def test_a_value_with_a_changed_byte_is_decoded_or_refused_with_a_typed_error(va
 def test_each_extension_has_a_number_that_the_format_keeps(code):
     numbers = {
         "TUPLE": 1, "SET": 2, "FROZENSET": 3, "DATETIME": 4, "DATE": 5, "TIME": 6, "TIMEDELTA": 7, "UUID": 8,
-        "DECIMAL": 9, "INTEGER": 10, "PATH": 11, "MAP": 12, "TEXT": 13, "REGISTERED": 14, "OPAQUE": 15,
+        "DECIMAL": 9, "INTEGER": 10, "PATH": 11, "MAP": 12, "TEXT": 13, "REGISTERED": 14, "OPAQUE": 15, "OUTCOME": 16,
     }  # fmt: skip
     assert numbers[code.name] == code
 

@@ -152,6 +152,8 @@ def end_of(example: Example, directory: Path) -> Any:
         left_out = ("steps", "journal", "workspace", "edits")
         names = [name for name in head.sections if name.partition(".")[0] not in left_out]
         sections = {name: _lasting(msgspec.to_builtins(head.section(name)), str(directory)) for name in names}
+        if "context" in sections:
+            sections["context"].pop("session", None)  # made by chance, once for each run
         steps = last_records(head)
         return {
             "status": head.summary.status,

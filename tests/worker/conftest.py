@@ -138,7 +138,7 @@ def _listens(port):
 
 @pytest.fixture(params=ENGINES)
 def fleet(request, tmp_path):
-    """Machines on each engine that is installed; `make test-adapters` brings both."""
+    """Machines on each engine that is installed; `make test-workers` brings both."""
     from postgres_server import shared_server  # noqa: PLC0415 - a server is started for it
 
     address = request.getfixturevalue("temporal") if request.param == "temporal" else ""

@@ -393,6 +393,7 @@ class Recovery:
         plan = self.plan
         asked = (
             plan.subject is not None
+            or plan.findings  # what is confirmed is taken over, or the next process would ask again
             or plan.request.skip_failed
             or plan.request.reset_to
             or any(each.decided for each in plan.unknown)

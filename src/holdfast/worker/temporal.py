@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import gc
 import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -152,7 +153,10 @@ class TemporalEngine:
         self._do(work)
 
     def close(self) -> None:
-        """Let the connection go."""
+        """Let the connection go, before the loop that it lives on: its threads call back while there is one."""
+        if self._client is not None:
+            self._client = None
+            gc.collect()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
