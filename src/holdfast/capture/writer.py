@@ -465,6 +465,10 @@ class Writer:
         phase = self._clean(self._phase) if self._phase is not None else summary.phase
         summary = msgspec.structs.replace(summary, phase=phase, steps=steps)
         now = self._clock()
+        if self._staged is not None and self._staged.checkpoints:
+            # Names that people read have milliseconds in them: those of one commit must differ, too.
+            last = self._staged.checkpoints[-1].envelope.created_at.timestamp()
+            now = max(now, (int(last * 1000) + 1) / 1000)
         envelope = Envelope(
             format_version=FORMAT_VERSION,
             id=make_checkpoint_id(int(now * 1000), self._entropy(10)),

@@ -46,9 +46,6 @@ _TAIL_DIGITS = 20
 _MOST_MATCHES = 200
 
 
-_ID_TIME = len("cp_") + 12  # of an id: the time in milliseconds
-
-
 class Damage(msgspec.Struct, frozen=True, kw_only=True):
     """A checkpoint that was passed over: why, and what is lost by going on from an older one."""
 
@@ -194,9 +191,6 @@ class _Search:
     def _by_prefix(self, reading: Reading) -> CheckpointRecord | None:
         """Find an id by how it begins, or by how its random end begins: ids of one minute share their time."""
         found = self._ids_in_run(reading) if reading.run is not None else self._ids_anywhere(reading.value)
-        if len(found) > 1 and reading.run is not None and len({one[:_ID_TIME] for one in found}) == 1:
-            # Of one commit: nothing happened between them, and the last has all that the others have.
-            return max(map(self._store.checkpoint, found), key=lambda one: one.envelope.seq)
         if len(found) > 1:
             raise Ambiguous(f"{self._spec.text!r}", tuple(found))
         return self._store.checkpoint(found[0]) if found else None
