@@ -393,7 +393,9 @@ class Recovery:
         plan = self.plan
         asked = (
             plan.subject is not None
-            or plan.findings  # what is confirmed is taken over, or the next process would ask again
+            or any(
+                one.verdict in ("ask", "afresh") for one in plan.findings
+            )  # confirmed: the next process must not ask
             or plan.request.skip_failed
             or plan.request.reset_to
             or any(each.decided for each in plan.unknown)

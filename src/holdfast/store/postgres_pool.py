@@ -101,8 +101,9 @@ class TimedConnection(psycopg.Connection[tuple[Any, ...]]):
         return self._result().get_value(0, 0)
 
     def _result(self) -> PGresult:
-        result: PGresult
-        (result,) = self.wait(generators.execute(self.pgconn))
+        results: Sequence[PGresult] = self.wait(generators.execute(self.pgconn))
+        # A backend that is ended behind its answer sends another result, which says so.
+        result = next((one for one in results if one.status == ExecStatus.FATAL_ERROR), results[-1])
         if result.status == ExecStatus.FATAL_ERROR:
             error = errors.error_from_result(result, encoding=self.info.encoding)
             if isinstance(error, errors.InvalidSqlStatementName):
