@@ -12,7 +12,7 @@ from web.gallery import gallery, prepare, start_flow
 from web.ui_kit import CANARY, WAITING, damage_state, leaky, page, sealed, start_program, story, until
 
 pytestmark = needs_browser
-QUIET = ("status of 409", "status of 423", "status of 404", "status of 401", "status of 422", "status of 500", "ERR_")
+QUIET = ("status of 409", "status of 423", "status of 404", "status of 401", "status of 422", "ERR_")
 
 
 @pytest.fixture(scope="module")
@@ -406,6 +406,8 @@ def test_15_a_damaged_section_is_named_and_the_rest_is_shown(browser, told):
         tab.get_by_role("button", name="budget").click()
         tab.wait_for_selector("text=spending")
         tab.wait_for_selector("text=README.md")
+        # That the browser tells of the one answer that is damaged is meant here, and nowhere else.
+        browser.said[:] = [one for one in browser.said if "status of 500" not in one[1]]
         tab.context.close()
 
 
