@@ -63,7 +63,7 @@ def test_output_is_shown_afterwards_by_task_without_secrets(hf, project):
     alone = hf("logs", "f", "u").out.splitlines()
     assert "one" not in alone
     assert hf("logs", "f", "a/u", "-n", "1").out == "unended\n"
-    assert [one["task"] for one in hf("logs", "f", "--json").json["tasks"]] == ["a/t", "a/u"]
+    assert sorted(one["task"] for one in hf("logs", "f", "--json").json["tasks"]) == ["a/t", "a/u"]
     assert hf("logs", "f", "nothing").code == 3
 
 

@@ -470,7 +470,8 @@ def test_there_is_a_checkpoint_before_each_batch_a_retry_starts_from_it_and_repo
         third = before["before batch 3"]
         plan = hf.plan(third.id, workspace=system.folder / "repo")
         assert "  goes on at phase implementing, batch 3, task refresh" in str(plan)
-        assert plan.rerun == ("implementing/limits",)  # of the third batch this was done already
+        done = set(plan.rerun) - {"implementing/logout"}  # of the second batch, and maybe still under way then
+        assert done == {"implementing/limits"}  # of the third batch this was done already
         assert hf.recover(plan).success
         graph = hf.latest(RUN).section("graph")
         assert {name: node.status for name, node in graph.tasks.items() if node.batch == 3} == dict.fromkeys(
