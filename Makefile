@@ -9,14 +9,14 @@ demo: $(VENV)/ready
 	$(RUN)/python examples/demo.py
 
 test: $(VENV)/ready
-	$(RUN)/python -m pytest -n auto --dist worksteal --ignore tests/package
+	$(RUN)/python -m pytest -n auto --dist worksteal --ignore tests/package $(AGAIN)
 
 # In under a minute, while you work: what needs no server, no killed process and no browser.
 quick: $(VENV)/ready
 	$(RUN)/python -m pytest -n auto --dist worksteal tests/unit/encode tests/unit/capture tests/unit/retain tests/unit/runtime tests/test_imports.py
 
 test-adapters: $(VENV)/adapters-ready
-	$(VENV)/adapters/bin/python -m pytest -n auto --dist worksteal tests/adapters
+	$(VENV)/adapters/bin/python -m pytest -n auto --dist worksteal tests/adapters $(AGAIN)
 
 # Runs on many machines with both engines; `make test` has the one that needs PostgreSQL alone.
 test-workers: $(VENV)/adapters-ready
@@ -28,11 +28,11 @@ web: $(VENV)/web-ready web/node_modules/ready
 
 # In Chromium; what needs no browser is in `make test`.
 test-web: web /usr/bin/chromium
-	$(VENV)/web/bin/python -m pytest -n 2 --dist worksteal tests/web/test_page.py
+	$(VENV)/web/bin/python -m pytest -n 2 --dist worksteal tests/web/test_page.py $(AGAIN)
 
 # Wheel and sdist, installed into a fresh environment.
 test-package: web
-	$(RUN)/python -m pytest tests/package
+	$(RUN)/python -m pytest tests/package $(AGAIN)
 
 lint: $(VENV)/ready
 	$(RUN)/ruff check .
