@@ -12,11 +12,13 @@ import time
 from itertools import pairwise
 
 import apsw
+import msgspec
 import pytest
 
 import holdfast
 from holdfast.flow.load import flow_from
 from holdfast.flow.markdown import flow_from_plan, plan_run_id
+from holdfast.flow.model import Replan
 from holdfast.flow.runner import run_flow
 from seeds.conftest import environment
 from seeds.killing import KILLS, kill_and_resume, kill_when, live, pace, resumes
@@ -269,6 +271,84 @@ def test_replanning_is_counted_and_ends_at_its_limit(plan):
         with hf.run(result.run) as run, pytest.raises(holdfast.ReplanLimit):
             run.replan("build", "once more")
         assert hf.run("other").declare_phases("a").replans.left("a") == 2
+
+
+PLAN = """# Add a login
+
+## Phase 1: {first}
+```sh
+echo first >> calls.log
+```
+## Phase 2: {second}
+The agent does this one.
+
+## Phase 3: {third}
+```sh
+echo third >> calls.log; test -e ready
+```
+"""
+
+
+def plan_text(system, first, second, third):
+    (system.folder / "p.md").write_text(PLAN.format(first=first, second=second, third=third))
+
+
+def test_a_phase_is_its_number_so_a_reworded_heading_repeats_no_work(plan):
+    """Proves B6: of `holdfast run`, for a phase with a command and for one that an agent does by its text."""
+    words = ("run", "p.md", "--no-wait", "-q", "--agent", "printf '%s\\n' \"$HOLDFAST_INPUT\" | head -n 1 >> calls.log")
+    plan_text(plan, "Research", "Design", "Build")
+    assert plan.hf(*words).code == 9
+    (run,) = [row["id"] for row in plan.hf("ls", "--json").json["runs"]]
+    plan_text(plan, "Find out", "Draw {it}", "Construct")
+    preview = plan.hf(*words, "--dry-run", "--json").json["phases"]
+    assert [(one["change"], one["will"]) for one in preview] == [("same", "kept"), ("same", "kept"), ("same", "failed")]
+    assert plan.hf("answer", "retry", run).code == 0
+    assert plan.hf(*words).code == 9
+    assert plan.lines() == ["first", "Design", "third", "third"]
+    plan_text(plan, "Find it out", "Draw {it}", "Construct it")
+    (plan.folder / "ready").touch()
+    assert plan.hf("answer", "retry", run).code == 0
+    assert plan.hf(*words).code == 0
+    assert plan.lines() == ["first", "Design", "third", "third", "third"]
+    assert plan.hf("status", run, "--json").json["completed_phases"] == [1, 2, 3]
+    assert plan.hf(*words, "--redo", "2").code == 0
+    assert plan.lines()[5:] == ["Draw {it}", "third"]
+
+
+def test_a_reworded_heading_does_not_reset_the_count_of_replans(plan):
+    """Proves B6: the plan is reworded by the replan itself, as planners do, and by a person between two processes."""
+    flow = {"run": "holdfast-no-agent", "on_failure": "abort"}
+    with plan.open() as hf:
+        for title in ("Build", "Build smaller", "Build in two steps", "Build less"):
+            text = f"## Phase 1: {title}\n```sh\nfalse\n```\n"
+            made = flow_from_plan(text, "p.md", **flow)
+            phases = {
+                name: msgspec.structs.replace(one, replan=Replan(run="echo x >> calls.log"))
+                for name, one in made.phases.items()
+            }
+            run_flow(
+                hf, msgspec.structs.replace(made, phases=phases), run_id="p", workspace=plan.folder, waiting="leave"
+            )
+        found = hf.latest("p").section("phases")
+    assert plan.lines() == ["x", "x"]
+    assert [one.phase for one in found.replans] == ["1-build"] * 2
+
+
+def test_a_plan_that_a_shell_script_follows_keeps_counts_and_work_by_number(plan):
+    """Proves B6, B7: `begin` after the headings were reworded, and the third replan is refused."""
+    plan_text(plan, "Research", "Design", "Build")
+    assert plan.hf("begin", "p.md").code == 0
+    assert plan.hf("phase", "start", "1").code == plan.hf("phase", "done", "1", "--summary", "all read").code == 0
+    assert plan.hf("phase", "start", "2").code == plan.hf("replan", "2", "--reason", "too complex").code == 0
+    plan_text(plan, "Find out", "Draw", "Construct")
+    assert plan.hf("begin", "p.md", "--resume").code == 0
+    assert plan.hf("replan", "2", "--reason", "still").code == 0
+    plan_text(plan, "Find it out", "Draw it", "Construct it")
+    assert plan.hf("begin", "p.md", "--resume").code == 0
+    assert plan.hf("replan", "2", "--reason", "and again").code == 11
+    stands = plan.hf("status", "--json").json
+    assert (stands["completed_phases"], stands["replan_count"]) == ([1], {"2": 2})
+    assert stands["phases"]["1-find-it-out"]["summary"] == "all read"
 
 
 def test_a_phase_that_is_planned_anew_in_time_goes_on(plan):

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 from holdfast.errors import NotFound, UsageError
 from holdfast.flow.load import read_flow_file
-from holdfast.flow.markdown import plan_phases, plan_run_id
+from holdfast.flow.markdown import plan_phases, plan_run_id, split_name
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 _ANY_PHASE = re.compile(r"^ {0,3}#{1,6}[ \t]+(?:phase|step|stage)\s+[0-9]", re.IGNORECASE | re.MULTILINE)
-_NUMBERED = re.compile(r"([0-9]+(?:_[0-9]+)?)(?:-(.*))?\Z")
 
 
 def read_plan(path: Path) -> dict[str, str]:
@@ -30,16 +29,6 @@ def read_plan(path: Path) -> dict[str, str]:
 def run_of(path: Path, root: Path) -> str:
     """Return the run of a plan: the same for the same file of a project, wherever the project lies."""
     return plan_run_id(path.absolute(), root=root)
-
-
-def renamed(old: list[str], new: list[str]) -> dict[str, str]:
-    """Return which phase of a plan that was changed is which of before: a phase is its number, whatever its title."""
-    by_number = {number: name for name in new if (number := _split(name)[0])}
-    return {
-        name: by_number[number]
-        for name in old
-        if name not in new and (number := _split(name)[0]) in by_number and by_number[number] not in old
-    }
 
 
 def phase_named(name: str, order: list[str], known: list[str]) -> str:
@@ -62,17 +51,12 @@ def phase_named(name: str, order: list[str], known: list[str]) -> str:
 def _fitting(name: str, names: list[str]) -> list[str]:
     """Return the phases with this number, else those of this title, else those that begin so."""
     wanted = slug(name)
-    numbered = [one for one in names if _split(one)[0] == name.replace(".", "_")]
-    titled = [one for one in names if wanted and wanted in (slug(one), slug(_split(one)[1]))]
+    numbered = [one for one in names if split_name(one)[0] == name.replace(".", "_")]
+    titled = [one for one in names if wanted and wanted in (slug(one), slug(split_name(one)[1]))]
     begun = [
-        one for one in names if wanted and (slug(one).startswith(wanted) or slug(_split(one)[1]).startswith(wanted))
+        one for one in names if wanted and (slug(one).startswith(wanted) or slug(split_name(one)[1]).startswith(wanted))
     ]
     return numbered or titled or begun
-
-
-def _split(name: str) -> tuple[str, str]:
-    match = _NUMBERED.match(name)
-    return (match[1], match[2] or "") if match else ("", name)
 
 
 def slug(text: str) -> str:

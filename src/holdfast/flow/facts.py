@@ -75,6 +75,8 @@ class Facts:
             return _subject(self._run, self._flow)
         if root == "budget":
             return _amounts(self._budget)
+        if root == "description":
+            return self._flow.phases[self._phase].description
         return self._number(root)
 
     def _number(self, root: str) -> int:
@@ -131,7 +133,7 @@ class Facts:
         }
 
 
-_ROOTS = {"params", "phases", "tasks", "run", "flow", "subject", "budget", "visit", "round", "attempt"}
+_ROOTS = {"params", "phases", "tasks", "run", "flow", "subject", "budget", "visit", "round", "attempt", "description"}
 
 
 def _output(done: dict[str, Any]) -> str | None:

@@ -1,6 +1,7 @@
 """A plan file: Markdown with `## Phase 1: ...` headings, as people and planners write them.
 
-The run's id follows from the plan's name and place, so that the same plan finds its own run again.
+The run's id follows from the plan's name and place, so that the same plan finds its own run again; in the run, a phase
+is its number, whatever its title says now.
 """
 
 from __future__ import annotations
@@ -10,20 +11,23 @@ import re
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from holdfast.errors import FlowInvalid
 from holdfast.flow.load import flow_from
+from holdfast.flow.model import Plan
 from holdfast.flow.text import BOUNDS
 
 if TYPE_CHECKING:
     import os
-
-    from holdfast.flow.model import Flow
+    from collections.abc import Iterable
 
 _HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+(.*?)(?:[ \t]+#+)?[ \t]*$")
 _PHASE = re.compile(r"(?i)^(?:phase|step|stage)\s+([0-9]{1,4}(?:\.[0-9]{1,4})?)\s*(?:[:.\u2013\u2014-]\s*(.*))?$")
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*([A-Za-z0-9_+-]*)")
 _TASK = re.compile(r"^\s{0,8}[-*+]\s+\[([ xX])\]\s+(.*)$")
 _WORD = re.compile(r"[^a-z0-9]+")
+_NUMBERED = re.compile(r"([0-9]+(?:_[0-9]+)?)(?:-(.*))?\Z")
 _RUNS = {"sh", "bash", "shell", "console"}
 _LONGEST_NAME = 48
 
@@ -63,7 +67,7 @@ def plan_phases(text: str, file: str = "plan") -> list[PlanPhase]:
     return found
 
 
-def flow_from_plan(text: str, file: str = "plan", *, run: str | None = None, **parts: Any) -> Flow:
+def flow_from_plan(text: str, file: str = "plan", *, run: str | None = None, **parts: Any) -> Plan:
     """Return a flow with the plan's phases; `run` is the command for those that give none, their text its input.
 
     Further parts of a flow (agents, budget, on_failure, ...) are given as in a file.
@@ -77,7 +81,25 @@ def flow_from_plan(text: str, file: str = "plan", *, run: str | None = None, **p
         raise FlowInvalid("it does not say what to run", file, said)
     made = {phase.name: _phase_data(phase, run) for phase in phases}
     name = _slug(PurePath(file).stem) or "plan"
-    return flow_from({"flow": name, "phases": made, **parts}, file)
+    flow = flow_from({"flow": name, "phases": made, **parts}, file)
+    return Plan(**msgspec.structs.asdict(flow))
+
+
+def renamed(old: Iterable[str], new: Iterable[str]) -> dict[str, str]:
+    """Return which phase of a plan that was changed is which of before: a phase is its number, whatever its title."""
+    before, after = list(old), list(new)
+    by_number = {number: name for name in after if (number := split_name(name)[0])}
+    return {
+        name: by_number[number]
+        for name in before
+        if name not in after and (number := split_name(name)[0]) in by_number and by_number[number] not in before
+    }
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """Return the number and the title of a phase's name; no number if it has none."""
+    match = _NUMBERED.match(name)
+    return (match[1], match[2] or "") if match else ("", name)
 
 
 def plan_run_id(path: str | os.PathLike[str], *, root: str | os.PathLike[str] | None = None) -> str:
@@ -95,8 +117,8 @@ def _phase_data(phase: PlanPhase, run: str | None) -> dict[str, Any]:
     data: dict[str, Any] = {"description": phase.title}
     if phase.command is not None:
         return {**data, "run": phase.command}
-    text = f"{phase.title}\n\n{phase.text}".strip().replace("{", "{{").replace("}", "}}")
-    return {**data, "run": run, "input": text}
+    text = phase.text.replace("{", "{{").replace("}", "}}")
+    return {**data, "run": run, "input": f"{{description}}\n\n{text}".strip()}  # by name: a title is not the work
 
 
 def _spans(lines: list[str]) -> list[tuple[int, int, str, str]]:

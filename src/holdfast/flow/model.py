@@ -276,3 +276,7 @@ class Flow(Part, frozen=True):
         """Return the phase written below another one, `end` after the last."""
         names = [*self.phases, END]
         return names[names.index(phase) + 1]
+
+
+class Plan(Flow, frozen=True):
+    """A flow of a plan file: a phase is its number, and keeps the name that its run knows when its title changes."""

@@ -48,6 +48,7 @@ NAME_WORDS = {
     "gate.stderr": "what it printed on standard error",
     "visit": "how often this phase was come to",
     "round": "how often this phase was gone through, by visits, `repeat` and `replan` together",
+    "description": "what this phase says that it is for",
     "run.id": "the run",
     "run.workspace": "the folder that it works in, nothing without one",
     "flow.name": "the flow",
@@ -115,6 +116,7 @@ def known_names(flow: Flow) -> dict[str, Any]:
         "budget": dict.fromkeys((*_BUDGETS, *(flow.budget.other if flow.budget else ())), _AMOUNTS),
         "visit": None,
         "round": None,
+        "description": None,
     }
 
 

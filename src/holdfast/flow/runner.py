@@ -30,7 +30,8 @@ from holdfast.flow.facts import Facts
 from holdfast.flow.functions import resolve_functions
 from holdfast.flow.hooks import HookSender
 from holdfast.flow.load import bind_params, check_flow
-from holdfast.flow.model import Action, Hooks
+from holdfast.flow.markdown import renamed
+from holdfast.flow.model import Action, Hooks, Plan
 from holdfast.flow.names import find
 from holdfast.flow.outlook import foresee
 from holdfast.flow.phase_tasks import PhaseTasks
@@ -104,10 +105,7 @@ def run_flow(
     What is kept is valid while definitions, parameters, declared input files and everything before it are the same;
     `from_phase` and `redo` (`PHASE` or `PHASE/TASK`) let phases and tasks run again all the same, with what follows.
     """
-    flow = check_flow(flow, file)
-    name = run_id or run_name(flow, params)
-    known = _stored(hf, name)
-    values = _bound(name, flow, known, params)
+    flow, name, known, values = _met(hf, flow, run_id, params, file)
     again = _wanted_again(flow, from_phase, redo)
     root = Path(workspace) if workspace is not None else Path.cwd()
     over = _over(hf, name, flow, values, known, root=root) if not again else None
@@ -161,10 +159,7 @@ def store_flow(
 
     A run that is there already is left as it is; FlowInvalid or UsageError if it could not be followed.
     """
-    flow = check_flow(flow, file)
-    name = run_id or run_name(flow, params)
-    known = _stored(hf, name)
-    values = _bound(name, flow, known, params)
+    flow, name, known, values = _met(hf, flow, run_id, params, file)
     if known is not None:
         return name
     run = hf.run(name, workspace=workspace)
@@ -201,6 +196,8 @@ def _wanted_again(flow: Flow, from_phase: str | None, redo: Sequence[str]) -> li
     found: list[tuple[str, str]] = []
     for name in (*([from_phase] if from_phase is not None else ()), *redo):
         phase, _, task = name.partition("/")
+        if isinstance(flow, Plan):
+            phase = renamed([phase], flow.phases).get(phase, phase)
         if phase not in flow.phases:
             raise UsageError(f"there is no phase {phase!r} in flow {flow.name!r}: {hint(phase, flow.phases)}")
         tasks = list(flow.phases[phase].work(phase))
@@ -219,10 +216,8 @@ def preview(
     root: Path | None = None,
 ) -> FlowChanges:
     """Return what became of a flow since its run was last carried on, and what carrying it on will do."""
-    flow = check_flow(flow)
-    name = run_id or run_name(flow, params)
-    known = _stored(hf, name) if hf is not None else None
-    new = flow_digests(flow, _bound(name, flow, known, params), root)
+    flow, name, known, values = _met(hf, flow, run_id, params)
+    new = flow_digests(flow, values, root)
     if hf is None or known is None:
         return foresee(None, flow, FlowDigests(), new)
     return foresee(hf.latest(name, required=True), flow, digests_of(known.digests), new)
@@ -416,6 +411,29 @@ _SUBJECT_FIELDS = ("title", "body", "labels", "assignees", "branch")
 _READ = Action(run="read")
 _OVER = {"completed": "kept", "skipped": "skipped"}  # as whoever watches sees a phase of an earlier life
 _BLANK = {AFRESH, WORKSPACE, "status", "waits", "journal", "error"}  # what a run has that did nothing yet
+
+
+class _Met(NamedTuple):
+    """A flow as its run knows it, the run's name, what the run follows so far, and the parameters."""
+
+    flow: Flow
+    run: str
+    known: FlowRecord | None
+    values: dict[str, Any]
+
+
+def _met(
+    hf: Holdfast | None, flow: Flow, run_id: str | None, params: dict[str, Any] | None, file: str | None = None
+) -> _Met:
+    """Check a flow and find its run; the phases of a plan get the names that the run has for their numbers."""
+    checked = check_flow(flow, file)
+    name = run_id or run_name(checked, params)
+    known = _stored(hf, name) if hf is not None else None
+    if isinstance(flow, Plan):
+        names = renamed(checked.phases, known.flow.get("phases", ()) if known is not None else ())
+        phases = {names.get(phase, phase): said for phase, said in checked.phases.items()}
+        checked = Plan(**{**msgspec.structs.asdict(checked), "phases": phases})
+    return _Met(checked, name, known, _bound(name, checked, known, params))
 
 
 def _stored(hf: Holdfast, name: str) -> FlowRecord | None:

@@ -16,9 +16,10 @@ import msgspec
 from holdfast.cli import phase_book, script
 from holdfast.cli.errors import Declined
 from holdfast.cli.output import Paint
-from holdfast.cli.plan_file import read_plan, renamed, run_of
+from holdfast.cli.plan_file import read_plan, run_of
 from holdfast.cli.times import age, duration, number
 from holdfast.documents import plain
+from holdfast.flow.markdown import renamed
 from holdfast.model.sections import Phases, PhaseState
 
 if TYPE_CHECKING:
