@@ -385,7 +385,7 @@ def test_files_that_were_set_aside_without_a_journal_are_kept(box):
     assert recover_interrupted(box.root) == []
 
 
-@pytest.mark.parametrize("moment", ["place", "rename", "sync"])
+@pytest.mark.parametrize("moment", ["place", "done", "sync"])
 def test_what_an_editor_writes_into_a_file_it_has_open_is_rescued(box, moment):
     """Proves C15: the file is replaced under the editor's hands, and what it writes then is not deleted."""
     wanted = box.capture()
@@ -403,13 +403,9 @@ def test_what_an_editor_writes_into_a_file_it_has_open_is_rescued(box, moment):
                     editor.write("an edit by hand\n")
                     editor.flush()
 
-            def place(self, *arguments):
-                super().place(*arguments)
-                self._edit() if moment == "place" else None
-
-            def rename(self, source, old, target, new):
-                super().rename(source, old, target, new)
-                self._edit() if moment == "rename" and new == b"done" else None
+            def place(self, source, old, target, new):
+                super().place(source, old, target, new)
+                self._edit() if moment == ("done" if new == b"done" else "place") else None
 
             def sync(self, handle):
                 super().sync(handle)
@@ -502,14 +498,14 @@ class SyncedOps(FileOps):
         self.unsynced.add(os.path.join(os.readlink(f"/proc/self/fd/{directory}"), os.fsdecode(name)))
 
     def place(self, source, old, target, new):
+        if new == b"done":
+            self.at_done = set(self.unsynced)
         super().place(source, old, target, new)
         self._changed(target)
 
     def rename(self, source, old, target, new):
         if new == b"journal":
             self.at_journal = set(self.unsynced)
-        if new == b"done":
-            self.at_done = set(self.unsynced)
         super().rename(source, old, target, new)
         self._changed(source, target)
 

@@ -23,7 +23,7 @@ from holdfast.workspace.state import on_disk
 from holdfast.workspace.swap import Moved, Swap
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Self
 
     from holdfast.encode.chunks import ChunkReader
@@ -249,12 +249,12 @@ class _Place:
             self._staging(name, work, b"new"),
             self._staging(name, work, b"old"),
             self._ops,
-            check_staged=True,
+            is_resumed=True,
         )
         try:
             self._forward(name, work, log, swap, durable=True)
         except (RestoreConflict, RestoreFailed):
-            if journal.read(work, name) is not None:
+            if journal.read(work, name, journal.UNDONE) is None and journal.read(work, name) is not None:
                 raise  # it could not even be undone: the reason is told, and the next call tries again
             return "undone"
         return "finished"
@@ -288,12 +288,15 @@ class _Place:
     ) -> tuple[tuple[str, str], ...]:
         """Carry out every move; if one cannot be, undo them all. Return what was rescued."""
         path = ""
+        barriers = _barriers(log.moves) if durable else {}
         try:
-            for move in log.moves:
+            for number, move in enumerate(log.moves):
                 path = move.path
+                if number in barriers:
+                    self._sync(barriers[number], work)
                 swap.do(move)
             if durable:
-                self._sync(log, work)
+                self._sync(log.moves, work)
         except Moved as moved:
             self._backward(name, work, log, swap)
             raise RestoreConflict((moved.path,), f"a file {moved.why}") from moved
@@ -301,22 +304,26 @@ class _Place:
             self._backward(name, work, log, swap)
             raise RestoreFailed(path, f"{_said(error)}. What had been changed was put back") from error
         try:
-            self._ops.rename(work, journal.NAME, work, journal.DONE)
-            self._ops.sync(work)
+            self._mark(work, journal.DONE)
         except OSError as error:
             raise RestoreFailed(path, f"{_said(error)} at the very end. recover_interrupted() closes it") from error
         return self._finish(name, work, log, swap)
 
-    def _sync(self, log: journal.Journal, work: int) -> None:
+    def _mark(self, work: int, mark: bytes) -> None:
+        """Give the journal a second name that says how the restore ended; a rename might lose both to a power cut."""
+        self._ops.place(work, journal.NAME, work, mark)
+        self._ops.sync(work)
+
+    def _sync(self, moves: Sequence[journal.Move], work: int, folders: Sequence[bytes] = (b"old", b"new")) -> None:
         """Make every name durable that the moves changed: theirs, those set aside, those taken out of the staging."""
-        changed = {move.path.rpartition("/")[0] for move in log.moves}
-        changed |= {move.path for move in log.moves if move.do in ("mkdir", "tree", "chmod")}
+        changed = {move.path.rpartition("/")[0] for move in moves}
+        changed |= {move.path for move in moves if move.do in ("mkdir", "tree", "chmod")}
         if len(changed) > _SYNCED_SINGLY:
             self._ops.sync_all()
             return
-        for path in sorted({*changed, ""}):
+        for path in sorted({*changed, ""}) if changed else ():
             self._sync_below(self._root, paths.raw(path))
-        for folder in (b"old", b"new"):
+        for folder in folders:
             self._sync_below(work, folder)
 
     def _sync_below(self, directory: int, path: bytes) -> None:
@@ -360,14 +367,16 @@ class _Place:
         path = ""
         swap.left.clear()  # of the way forward: directories that stayed
         try:
+            self._sync((), work, (b"old",))
             for move in reversed(log.moves):
                 path = move.path
                 swap.undo(move)
-            self._sync(log, work)
+            self._sync(log.moves, work)
+            for move in log.moves:
+                swap.let_go(move)
             if swap.left:  # named before it is marked: a marked one is thrown away
                 self._keep(name)
-            self._ops.rename(work, journal.NAME, work, journal.UNDONE)
-            self._ops.sync(work)
+            self._mark(work, journal.UNDONE)
             if swap.left:
                 return
         except OSError as error:
@@ -404,14 +413,40 @@ class _Place:
             os.close(self._handles.pop())
 
 
-def _clear(directory: int, name: bytes, ops: FileOps) -> None:
-    """Remove a directory of ours with everything in it; `new` and `old` before the marks that say what they are.
+def _barriers(moves: Sequence[journal.Move]) -> dict[int, list[journal.Move]]:
+    """Return at which moves to sync first, each with the moves whose names are made durable there.
 
-    Directories are moved up before they are emptied: however deep they lie, one is open at a time.
+    Nothing says that a power cut keeps a name that was added if it keeps the removal of the one before: a moved file
+    may have neither. What was put is still in the staging, so a lost file that was to go is no harm: the restore is
+    finished. A moved tree is not, and if it is lost the restore is undone: by then all that was set aside is durable,
+    and nothing more is set aside before the trees are.
+    """
+    trees = [number for number, move in enumerate(moves) if move.do == "tree"]
+    if not trees:
+        return {}
+    takes = [number for number, move in enumerate(moves) if move.do == "take"]
+    later = next((number for number in takes if number > trees[-1]), None)
+    barriers: dict[int, list[journal.Move]] = {trees[0]: []} if takes and takes[0] < trees[0] else {}
+    if later is not None:
+        barriers[later] = [move for move in moves[:later] if move.do in ("tree", "mkdir")]
+    return barriers
+
+
+def _clear(directory: int, name: bytes, ops: FileOps) -> None:
+    """Remove a directory of ours with everything in it: the journal, what it speaks of, and last the mark of its end.
+
+    A power cut brings none of them back without those that say what it is. Directories are moved up before they are
+    emptied: however deep they lie, one is open at a time.
     """
     top = os.open(name, OPEN_DIRECTORY, dir_fd=directory)
     try:
         waiting, files = _listed(top)
+        marks = [file for file in files if file in (journal.DONE, journal.UNDONE)]
+        for file in files:
+            if file not in marks:
+                ops.unlink(top, file)
+        if files and not marks:
+            ops.sync(top)
         number = 0
         while waiting:
             child = waiting.pop()
@@ -429,7 +464,9 @@ def _clear(directory: int, name: bytes, ops: FileOps) -> None:
             finally:
                 os.close(handle)
             ops.rmdir(top, child)
-        for file in files:
+        if marks:
+            ops.sync(top)
+        for file in marks:
             ops.unlink(top, file)
     finally:
         os.close(top)

@@ -33,12 +33,12 @@ class Moved(Exception):
 class Swap:
     """Carries out moves in the directory `root`, with what is new and what was old in two directories beside."""
 
-    def __init__(self, root: int, new: int, old: int, ops: FileOps, *, check_staged: bool = False) -> None:
+    def __init__(self, root: int, new: int, old: int, ops: FileOps, *, is_resumed: bool = False) -> None:
         self._root = root
         self._new = new
         self._old = old
         self._ops = ops
-        self._check_staged = check_staged  # another process staged it, so it is looked at before it is placed
+        self._is_resumed = is_resumed  # another process began it: what it staged is looked at before it is placed
         self._taken: dict[int, tuple[int, ...]] = {}
         self.left: list[str] = []
 
@@ -72,15 +72,22 @@ class Swap:
             os.close(parent)
 
     def _is_done_without_parent(self, move: Move) -> bool:
-        return move.do == "rmdir" or _lstat(self._old, _slot(move)) is not None
+        return self._is_resumed or move.do == "rmdir" or _lstat(self._old, _slot(move)) is not None
 
     def _take(self, move: Move, parent: int, name: bytes) -> None:
         slot = _slot(move)
-        if _lstat(self._old, slot) is None:
+        status = _lstat(self._old, slot)
+        if status is None:
+            if self._is_resumed and _same(_lstat(self._new, slot), _lstat(parent, name)):
+                return  # what takes its place is there already: a power cut took the name that was set aside
             try:
                 self._ops.rename(parent, name, self._old, slot)
             except FileNotFoundError as error:
+                if self._is_resumed:
+                    return  # a power cut may have taken both its names
                 raise Moved(move.path, "is gone") from error
+        elif _same(status, _lstat(parent, name)):
+            self._ops.unlink(parent, name)  # both names are there after an undo or a power cut: a rename does nothing
         key = _key(self._old, slot)
         if on_disk(self._old, slot) != move.expect:
             raise Moved(move.path, "was changed since the plan was made")
@@ -112,13 +119,27 @@ class Swap:
                     self._rescue(move)
                     return
                 self._ops.rename(self._old, slot, parent, name)
-            else:
-                if not _same(_lstat(parent, name), status):
-                    self._ops.place(self._old, slot, parent, name)
-                if _lstat(self._old, slot) is not None:
-                    self._ops.unlink(self._old, slot)
+            elif not _same(_lstat(parent, name), status):
+                self._ops.place(self._old, slot, parent, name)
         except FileExistsError:
             self._rescue(move)
+
+    def let_go(self, move: Move) -> None:
+        """Take back the second name of a file that an undo put in its place, once that is durable."""
+        status = _lstat(self._old, _slot(move)) if move.do == "take" else None
+        if status is None:
+            return
+        try:
+            parent, name = open_parent_below(self._root, paths.raw(move.path))
+        except OSError as error:
+            if error.errno in _LED_ASTRAY:
+                return
+            raise
+        try:
+            if _same(status, _lstat(parent, name)):
+                self._ops.unlink(self._old, _slot(move))
+        finally:
+            os.close(parent)
 
     def _rescue(self, move: Move) -> None:
         """Keep an old file that cannot go back to its place: the directory of the restore is then not removed."""
@@ -177,7 +198,7 @@ class Swap:
 
     def _check(self, move: Move) -> None:
         """Refuse what another process staged if it is not what the journal says."""
-        if self._check_staged and _content(self._new, _slot(move)) != move.expect:
+        if self._is_resumed and _content(self._new, _slot(move)) != move.expect:
             raise Moved(move.path, "was changed while it was staged")
 
     def _undo_tree(self, move: Move, parent: int, name: bytes) -> None:
