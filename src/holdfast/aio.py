@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from holdfast import engine
 from holdfast.errors import StepTimeout, UsageError
-from holdfast.runtime.awaited import call_home
 from holdfast.runtime.calls import Call, Kept
-from holdfast.runtime.leaving import is_leaving
-from holdfast.runtime.patience import watch_for
+from holdfast.runtime.coroutines import call_home
+from holdfast.runtime.interruption import is_interruption
 from holdfast.runtime.steps import bare, prepared, step_options
+from holdfast.runtime.wait_limit import watch_for
 from holdfast.runtime.waits import Pause, approval, signal_wait, time_wait
 
 if TYPE_CHECKING:
@@ -314,10 +314,10 @@ class AsyncRun(_Block, RunMethods):
         return await self._waited(time_wait(when, name=name, kind=kind))
 
     async def _waited(self, wait: Wait) -> Reply:
-        """Do what a wait does on threads, and sleep in its pauses on the loop, until its bell rings there."""
+        """Do what a wait does on threads, and sleep in its pauses on the loop, until it is woken there."""
         loop, rung = asyncio.get_running_loop(), asyncio.Event()
 
-        def ring() -> None:
+        def wake() -> None:
             with suppress(RuntimeError):  # the loop is closed: nobody waits there any more
                 loop.call_soon_threadsafe(rung.set)
 
@@ -328,12 +328,12 @@ class AsyncRun(_Block, RunMethods):
                 if not isinstance(pause, Pause):
                     return pause
                 rung.clear()
-                pause.bell.call(ring)
+                pause.wakeup.call(wake)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(pause.seconds):
                         await rung.wait()
-                pause.bell.call(None)
-                pause.bell.take()
+                pause.wakeup.call(None)
+                pause.wakeup.take()
         finally:
             await settled(steps.close)
 
@@ -380,7 +380,7 @@ class AsyncRun(_Block, RunMethods):
                 try:
                     return await self.step(name, call, **options)
                 except BaseException as error:
-                    leaving.extend([error] if is_leaving(error) else [])
+                    leaving.extend([error] if is_interruption(error) else [])
                     raise
 
         outcomes = await asyncio.gather(*(one(*item) for item in calls.items()), return_exceptions=True)

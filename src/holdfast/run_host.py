@@ -24,8 +24,8 @@ from holdfast.model.runtime_sections import Wait
 from holdfast.model.triggers import Trigger
 from holdfast.run_recorder import CommitFacts, grouping
 from holdfast.runtime.cancel_watch import CancelWatch
-from holdfast.runtime.keep import ATOMS
-from holdfast.runtime.patience import at_most_s, is_given_up
+from holdfast.runtime.recorded import ATOMS
+from holdfast.runtime.wait_limit import at_most_s, is_given_up
 
 with lazily():
     from holdfast.runtime import budget as budget_module
@@ -249,9 +249,9 @@ class RunHost:
             self.wait_for(Wait(id=name, kind="cooldown", question=f"until {until}", until=until))
             return
         deadline = self.monotonic() + seconds
-        with self._services.listen() as bell:
+        with self._services.listen() as wakeup:
             while (left := deadline - self.monotonic()) > 0:
-                bell.wait(at_most_s(min(left, 1.0)))
+                wakeup.wait(at_most_s(min(left, 1.0)))
                 self._boundary()
                 if is_given_up():
                     return

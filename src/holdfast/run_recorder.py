@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from holdfast.engine import Holdfast
     from holdfast.model.checkpoint import CheckpointRecord
     from holdfast.runtime.inbox import Item
-    from holdfast.store.bell import Bell
     from holdfast.store.tables import LineRow
+    from holdfast.store.wakeups import Wakeup
 
 _log = logging.getLogger("holdfast")
 _AT_ONCE = frozenset({Trigger.MANUAL, Trigger.PHASE_COMPLETE})
@@ -52,7 +52,7 @@ class Services(NamedTuple):
     pack: Callable[[Any, str], bytes]
     unpack: Callable[[bytes, str], Any]
     read_inbox: Callable[[int], Sequence[Item]]
-    listen: Callable[[], Bell]
+    listen: Callable[[], Wakeup]
     wake: Callable[[], None]
     max_section_bytes: int
 

@@ -66,7 +66,7 @@ def test_a_hundred_runs_wait_on_sqlite_without_a_thread_or_a_poll_each(tmp_path)
             tasks = await waiting_runs(hf, 100)
             counts = {}
             counted(hf.sync.store, "unread", counts)
-            counted(hf.sync.store.medium._bells, "_read", counts)
+            counted(hf.sync.store.medium._wakeups, "_read", counts)
             await hf.control.signal("run-7", "go", "seven")
             assert await tasks[7] == "seven"
             assert counts["unread"] <= 20, "the inbox of one run was looked at, not of a hundred"

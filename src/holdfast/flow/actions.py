@@ -19,7 +19,7 @@ from holdfast.runtime.agents import AgentOutput, call_name
 from holdfast.runtime.attempt import within
 from holdfast.runtime.calls import current_step
 from holdfast.runtime.command import Command
-from holdfast.runtime.leaving import is_leaving
+from holdfast.runtime.interruption import is_interruption
 from holdfast.runtime.output import cut
 from holdfast.runtime.usage import report_of, usage_of
 
@@ -368,7 +368,7 @@ async def _awaited(returned: Any) -> Any:
 
 def may_retry(error: Exception) -> bool:
     """Tell whether a task that failed is worth another try: not if its program is missing, or the run is to be left."""
-    if is_leaving(error) or isinstance(error, UsageError):
+    if is_interruption(error) or isinstance(error, UsageError):
         return False
     return not (isinstance(error, CommandFailed) and error.status in _NOT_STARTED)
 

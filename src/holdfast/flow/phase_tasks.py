@@ -12,8 +12,8 @@ from holdfast.model import sections
 from holdfast.model.failure import failure_of
 from holdfast.model.triggers import Trigger
 from holdfast.runtime.batches import make_batches
-from holdfast.runtime.leaving import is_leaving
-from holdfast.runtime.together import run_in_order
+from holdfast.runtime.interruption import is_interruption
+from holdfast.runtime.threads import run_in_order
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,7 +78,7 @@ class PhaseTasks:
             try:
                 results[task] = done = self._tasks.carry_out(name, task, phase.tasks[task], facts)
             except Exception as error:
-                if is_leaving(error):
+                if is_interruption(error):
                     raise
                 errors[task] = error
                 with run.lock:
@@ -180,7 +180,7 @@ def failure_of_tasks(name: str, failed: Mapping[str, Any], held: tuple[str, ...]
     parts: list[str] = []
     below: list[str] = []
     for task, error in failed.items():
-        if isinstance(error, Exception) and is_leaving(error):
+        if isinstance(error, Exception) and is_interruption(error):
             return error
         text = getattr(error, "message", None) or str(error)
         head, _, rest = text.partition("\n")

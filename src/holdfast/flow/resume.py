@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.flow.digests import compare_flows
-from holdfast.flow.outlook import foresee
 from holdfast.flow.position import place_name, question_name, raised
+from holdfast.flow.preview import preview_changes
 from holdfast.model.sections import PhaseState
 from holdfast.workspace.ownership import EDITS, read_edits
 
@@ -31,7 +31,7 @@ def take_changes(run: Run, flow: Flow, position: Kept, old: FlowDigests, new: Fl
     is_reordered = flow.in_order and list(old.phases) != list(new.phases)
     if changes.is_same and not is_reordered:
         return changes
-    changes = foresee(run.head, flow, old, new)
+    changes = preview_changes(run.head, flow, old, new)
     with run.lock:
         known = run.phases.snapshot().phases
         goes_on = _goes_on(flow, position, changes)

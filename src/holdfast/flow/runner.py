@@ -33,7 +33,6 @@ from holdfast.flow.load import bind_params, check_flow
 from holdfast.flow.markdown import renamed
 from holdfast.flow.model import Action, Hooks, Plan
 from holdfast.flow.names import find
-from holdfast.flow.outlook import foresee
 from holdfast.flow.phase_tasks import PhaseTasks
 from holdfast.flow.position import (
     DEFINITION,
@@ -46,6 +45,7 @@ from holdfast.flow.position import (
     rows_of,
     start_mark,
 )
+from holdfast.flow.preview import preview_changes
 from holdfast.flow.reporter import Reporter
 from holdfast.flow.result import FlowResult
 from holdfast.flow.resume import lost_artifacts, run_again, take_changes
@@ -219,8 +219,8 @@ def preview(
     flow, name, known, values = _met(hf, flow, run_id, params)
     new = flow_digests(flow, values, root)
     if hf is None or known is None:
-        return foresee(None, flow, FlowDigests(), new)
-    return foresee(hf.latest(name, required=True), flow, digests_of(known.digests), new)
+        return preview_changes(None, flow, FlowDigests(), new)
+    return preview_changes(hf.latest(name, required=True), flow, digests_of(known.digests), new)
 
 
 class KeptBefore(NamedTuple):

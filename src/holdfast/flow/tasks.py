@@ -19,7 +19,7 @@ from holdfast.runtime.agents import call_name
 from holdfast.runtime.attempt import Retry, attempt
 from holdfast.runtime.checks import Gate as Check
 from holdfast.runtime.gates import FAILED, GatedTask, Response
-from holdfast.runtime.leaving import is_leaving
+from holdfast.runtime.interruption import is_interruption
 from holdfast.runtime.output import cut
 from holdfast.runtime.steps import prepared, step_options
 from holdfast.runtime.stopwatch import Stopwatch
@@ -138,7 +138,7 @@ class Tasks:
             with guard:
                 done = self._step(place, definition, facts)
         except Exception as error:
-            if is_leaving(error):
+            if is_interruption(error):
                 raise
             self._actions.forget_answers(place)
             self._emit("task_failed", phase=phase, task=task, text=str(error), data={"duration_s": watch.took_s})

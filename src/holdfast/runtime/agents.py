@@ -15,11 +15,11 @@ from holdfast.model.failure import failure_of
 from holdfast.model.sections import Agent, AgentTask, TokenUsage
 from holdfast.model.triggers import Trigger
 from holdfast.runtime.attempt import Retry, check_retry
-from holdfast.runtime.awaited import result_of
 from holdfast.runtime.calls import CallOptions, CallView, current_step
 from holdfast.runtime.command import Command, CommandResult
+from holdfast.runtime.coroutines import result_of
 from holdfast.runtime.host import Alone
-from holdfast.runtime.keep import check_name, digest_of, kept, reason_of
+from holdfast.runtime.recorded import check_name, digest_of, kept, reason_of
 from holdfast.runtime.signature import wants_argument
 from holdfast.runtime.usage import added, report_of, usage_of
 

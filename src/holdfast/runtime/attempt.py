@@ -8,8 +8,8 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from holdfast.errors import HoldfastError, StepTimeout, UsageError
-from holdfast.runtime.leaving import is_leaving
-from holdfast.runtime.patience import watch_for
+from holdfast.runtime.interruption import is_interruption
+from holdfast.runtime.wait_limit import watch_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,7 +89,7 @@ class Retry(NamedTuple):
 
     def pause_s(self, attempt: int, error: Exception, now: datetime) -> float | None:
         """Return how long to wait after this failed attempt (the first is 1), None if it was the last one."""
-        if attempt > self.retries or is_leaving(error) or not self.transient(error):
+        if attempt > self.retries or is_interruption(error) or not self.transient(error):
             return None
         asked = retry_after_s(error, now)
         return asked if asked is not None else min(self.longest_s, self.backoff_s * self.factor ** (attempt - 1))

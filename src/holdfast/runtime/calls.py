@@ -32,9 +32,9 @@ from holdfast.model.runtime_sections import Wait
 from holdfast.model.triggers import Trigger
 from holdfast.runtime.amounts import add, stored
 from holdfast.runtime.attempt import Retry, attempt, check_retry
-from holdfast.runtime.awaited import result_of
-from holdfast.runtime.keep import reason_of
-from holdfast.runtime.leaving import is_leaving
+from holdfast.runtime.coroutines import result_of
+from holdfast.runtime.interruption import is_interruption
+from holdfast.runtime.recorded import reason_of
 from holdfast.runtime.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
@@ -429,7 +429,7 @@ class Calls:
     def fail(self, call: Call, error: BaseException, *, attempts: int, duration_s: float) -> None:
         """Record that a call failed: it is done again when it is next called. What ends this process is no failure."""
         self.release(call)
-        if is_leaving(error):
+        if is_interruption(error):
             return
         options = call.options
         failure = failure_of(error)

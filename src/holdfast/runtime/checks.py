@@ -11,9 +11,9 @@ import msgspec
 from holdfast.errors import UsageError
 from holdfast.model.failure import failure_of
 from holdfast.model.sections import GateResult
-from holdfast.runtime.awaited import result_of
 from holdfast.runtime.command import Command, CommandResult
-from holdfast.runtime.leaving import is_leaving
+from holdfast.runtime.coroutines import result_of
+from holdfast.runtime.interruption import is_interruption
 from holdfast.runtime.signature import wants_argument
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def run_gate(gate: Gate, host: Host) -> GateResult:
     try:
         said = bound(gate.check, host)()
     except Exception as error:
-        if is_leaving(error):
+        if is_interruption(error):
             raise
         failure = failure_of(error)
         said = msgspec.structs.replace(blank, success=False, stderr=failure.stack or failure.message)

@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.errors import SectionInvalid, UsageError
 from holdfast.model.triggers import Trigger
-from holdfast.runtime.awaited import result_of
+from holdfast.runtime.coroutines import result_of
 from holdfast.runtime.host import Alone
 from holdfast.runtime.nearest import hint
 

@@ -16,7 +16,7 @@ from holdfast.model.sections import Artifact, Decision
 from holdfast.model.sections import Context as ContextSection
 from holdfast.runtime.artifacts import artifact_of, changed
 from holdfast.runtime.host import Alone
-from holdfast.runtime.keep import digest_of, kept
+from holdfast.runtime.recorded import digest_of, kept
 
 if TYPE_CHECKING:
     import os

@@ -22,7 +22,7 @@ from holdfast.runtime.calls import CallOptions, CallView, check_options
 from holdfast.runtime.checks import Gate, GateFailure, as_gate, as_work, bound, run_gate
 from holdfast.runtime.command import CommandResult
 from holdfast.runtime.host import Alone
-from holdfast.runtime.leaving import is_leaving
+from holdfast.runtime.interruption import is_interruption
 from holdfast.runtime.nearest import hint
 from holdfast.runtime.stopwatch import Stopwatch
 
@@ -265,7 +265,7 @@ class GatedTask:
             given = {"reasons": reasons, "store": self._store}
             said = self._call("task", "work", work, view=view, inputs=self._inputs, options=given)
         except Exception as error:
-            if is_leaving(error):
+            if is_interruption(error):
                 raise
             raise _FailedError from error
         if self.state.coder_result is None:  # the work was done before it had gates
@@ -374,7 +374,7 @@ class GatedTask:
                 options={"reasons": {"done": f"{self.name}: fix_{number}", "failed": f"{self.name}: {FAILED}"}},
             )
         except Exception as error:
-            if is_leaving(error):
+            if is_interruption(error):
                 raise
             raise _FailedError from error
 

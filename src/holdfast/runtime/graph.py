@@ -17,15 +17,15 @@ from holdfast.model import sections
 from holdfast.model.failure import failure_of
 from holdfast.model.triggers import Trigger
 from holdfast.runtime.attempt import Retry, check_retry
-from holdfast.runtime.awaited import result_of
 from holdfast.runtime.batches import check_graph, held_back, make_batches
 from holdfast.runtime.calls import CallOptions, CallView
+from holdfast.runtime.coroutines import result_of
 from holdfast.runtime.host import Alone
-from holdfast.runtime.keep import kept
-from holdfast.runtime.leaving import is_leaving
+from holdfast.runtime.interruption import is_interruption
 from holdfast.runtime.nearest import hint
+from holdfast.runtime.recorded import kept
 from holdfast.runtime.signature import wants_argument
-from holdfast.runtime.together import together
+from holdfast.runtime.threads import run_in_threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -291,7 +291,7 @@ class TaskGraph:
                 self._change(name, batch=number)
         self._host.save(Trigger.STAGE_COMPLETE, f"before batch {number}")
         self._report(None, "pending")
-        together([partial(self._do, name) for name in batch], limit, self._id)
+        run_in_threads([partial(self._do, name) for name in batch], limit, self._id)
         self._end_batch(number)
 
     def _end_batch(self, number: int) -> None:
@@ -342,7 +342,7 @@ class TaskGraph:
                 "task", f"{self._id}/{name}", _work(name, task.call, results), options, after=seen, is_numbered=False
             )
         except Exception as error:
-            if is_leaving(error):
+            if is_interruption(error):
                 raise
             self._report(name, "failed")
             return

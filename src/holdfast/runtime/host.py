@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from holdfast.capture.lock import RunLock
 from holdfast.encode.values import Packer
 from holdfast.errors import UsageError
-from holdfast.runtime.keep import kept
+from holdfast.runtime.recorded import kept
 
 if TYPE_CHECKING:
     import threading

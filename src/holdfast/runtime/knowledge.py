@@ -14,9 +14,9 @@ from holdfast.errors import UsageError
 from holdfast.model.sections import Knowledge as KnowledgeSection
 from holdfast.model.sections import KnowledgeEntry
 from holdfast.model.triggers import Trigger
-from holdfast.runtime.awaited import result_of
+from holdfast.runtime.coroutines import result_of
 from holdfast.runtime.host import Alone
-from holdfast.runtime.keep import digest_of
+from holdfast.runtime.recorded import digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

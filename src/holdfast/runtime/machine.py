@@ -15,7 +15,7 @@ from holdfast.errors import IllegalTransition, UsageError
 from holdfast.model.sections import StateVisit, Workflow
 from holdfast.model.triggers import Trigger
 from holdfast.runtime.host import Alone
-from holdfast.runtime.keep import reason_of
+from holdfast.runtime.recorded import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.errors import UsageError
-from holdfast.runtime.leaving import is_leaving
-from holdfast.runtime.together import together
+from holdfast.runtime.interruption import is_interruption
+from holdfast.runtime.threads import run_in_threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,11 +25,11 @@ def run_parallel(calls: Mapping[str, Callable[[], T]], *, limit: int) -> dict[st
         try:
             results[name] = call()
         except Exception as error:
-            if is_leaving(error):
+            if is_interruption(error):
                 raise  # no more are begun: the run is to be left
             errors.append(error)
 
-    together([lambda name=name, call=call: settle(name, call) for name, call in calls.items()], limit, "parallel")  # type: ignore[misc]
+    run_in_threads([lambda name=name, call=call: settle(name, call) for name, call in calls.items()], limit, "parallel")  # type: ignore[misc]
     if len(errors) == 1:
         raise errors[0]
     if errors:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from holdfast.runtime.awaited import result_of
-from holdfast.runtime.keep import kept
-from holdfast.runtime.leaving import is_leaving
+from holdfast.runtime.coroutines import result_of
+from holdfast.runtime.interruption import is_interruption
+from holdfast.runtime.recorded import kept
 from holdfast.runtime.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Phase:
         self._watch = None
         if error is None:
             self._phases.complete(self.name, took_s=took_s)
-        elif is_leaving(error):
+        elif is_interruption(error):
             self._phases.leave(self.name)  # not the phase's fault: it is carried on in the next life
         else:
             self._phases.fail(self.name, error, took_s=took_s)

@@ -19,8 +19,8 @@ from holdfast.model.sections import PhaseState
 from holdfast.model.triggers import Trigger
 from holdfast.runtime.artifacts import artifact_of
 from holdfast.runtime.host import Alone
-from holdfast.runtime.keep import check_name, kept, reason_of
 from holdfast.runtime.phase import Phase
+from holdfast.runtime.recorded import check_name, kept, reason_of
 from holdfast.runtime.replans import LIMIT, Replans
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from holdfast.errors import ReplanLimit, UsageError
 from holdfast.model.sections import Replan
 from holdfast.model.triggers import Trigger
-from holdfast.runtime.keep import reason_of
+from holdfast.runtime.recorded import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -10,7 +10,7 @@ from holdfast.capture.sections import typed
 from holdfast.errors import UsageError
 from holdfast.model.sections import Subject as SubjectSection
 from holdfast.runtime.host import Alone
-from holdfast.runtime.keep import kept
+from holdfast.runtime.recorded import kept
 
 if TYPE_CHECKING:
     from holdfast.runtime.host import Host

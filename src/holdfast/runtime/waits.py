@@ -15,8 +15,8 @@ import msgspec
 from holdfast.errors import RunCancelled, RunWaiting, UsageError
 from holdfast.model.runtime_sections import Reply, Wait, WaitsValue
 from holdfast.model.triggers import Trigger
-from holdfast.runtime.patience import at_most_s, is_given_up
 from holdfast.runtime.stopwatch import waiting
+from holdfast.runtime.wait_limit import at_most_s, is_given_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from holdfast.runtime.host import Host
     from holdfast.runtime.inbox import Item
     from holdfast.runtime.status import RunStatus
-    from holdfast.store.bell import Bell
+    from holdfast.store.wakeups import Wakeup
 
 R = TypeVar("R")
 Waiting = Literal["block", "decide", "leave"]
 """Where it must wait: block; leave what a person has to decide, and wait for times and the end of a pause; leave."""
-_LONGEST_SLEEP_S = 60.0  # so that a ring that was lost, or a clock that was set, is noticed
+_LONGEST_SLEEP_S = 60.0  # so that a lost wake-up, or a clock that was set, is noticed
 _LONGEST_ID = 2_000
 _WORTH_LEAVING_S = 60.0  # a run that leaves where it waits sits a shorter cool-down out
 _TRIGGERS = {"budget": Trigger.BUDGET_WARNING}
@@ -39,7 +39,7 @@ _TRIGGERS = {"budget": Trigger.BUDGET_WARNING}
 class Pause(NamedTuple):
     """How long to sleep before a wait looks again, and what ends the sleep early."""
 
-    bell: Bell
+    wakeup: Wakeup
     seconds: float
 
 
@@ -53,7 +53,7 @@ def _sit_out(steps: Generator[Pause, None, R]) -> R:
             pause = next(steps)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
-        pause.bell.wait(at_most_s(pause.seconds))
+        pause.wakeup.wait(at_most_s(pause.seconds))
 
 
 class Waits:
@@ -65,7 +65,7 @@ class Waits:
         status: RunStatus,
         *,
         read: Callable[[int], Sequence[Item]],
-        listen: Callable[[], Bell],
+        listen: Callable[[], Wakeup],
         tell: Callable[[Wait, Reply | None], object],
         idle: Callable[[], AbstractContextManager[None]],
         raise_budget: Callable[[Item], object],
@@ -167,7 +167,7 @@ class Waits:
 
     def _answer(self, wait: Wait) -> Steps:
         """Return the answer when it is there; RunWaiting in a run that does not block."""
-        with self._listen() as bell:
+        with self._listen() as wakeup:
             while True:
                 self._take_all()
                 if wait.kind != "pause" or self._cancel is not None:
@@ -185,7 +185,7 @@ class Waits:
                 leaves = decides if self._blocks == "decide" else self._blocks == "leave"
                 if (leaves and not is_brief) or is_given_up():
                     raise RunWaiting(self._host.id, wait.id, wait.kind, wait.question)
-                yield Pause(bell, min(max(0.0, left), _LONGEST_SLEEP_S))
+                yield Pause(wakeup, min(max(0.0, left), _LONGEST_SLEEP_S))
 
     def _reply(self, wait: Wait) -> Reply | None:
         if wait.id in self._answered:

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.store.api import StoreTraits
-from holdfast.store.bell import PolledBells
 from holdfast.store.files_disk import ChunkFiles, Disk, Lock, translated
 from holdfast.store.files_log import Change, Line, Witness, drop_change, make_line, make_witness, put_change
 from holdfast.store.files_rows import BY_LINE, STORE, UNKNOWN, Log, LogRows, integer, names_in, stamp, status_of
@@ -32,14 +31,15 @@ from holdfast.store.names import run_name
 from holdfast.store.private_folder import check_private_folder
 from holdfast.store.store import Store
 from holdfast.store.tables import ACCOUNT, CHECKPOINT, FORMAT, INBOX, LINE, META, RECORD, RUN
+from holdfast.store.wakeups import PolledWakeups
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from holdfast.encode.chunks import Chunk
-    from holdfast.store.bell import Bell
     from holdfast.store.tables import Key, Row, Table
+    from holdfast.store.wakeups import Wakeup
 
 BUSY_TIMEOUT_S = 30.0
 _ROWS_A_LINE, _HOLDS_A_LINE = 256, 8192  # of a log that is rewritten
@@ -60,7 +60,7 @@ class FilesMedium:
         self._lock = Lock(self._folder / "lock", self.url, busy_timeout_s)
         self._rows = LogRows(self._folder, self._lock)
         self._tmp, self._wakes = self._folder / "tmp", self._folder / "wakes"
-        self._bells = PolledBells(self._wakes_of)
+        self._wakeups = PolledWakeups(self._wakes_of)
         self._chunks = ChunkFiles(self._folder / "chunks", self._tmp, self._disk)
         self._calls_lock = threading.RLock()
         self._depth = 0
@@ -153,9 +153,9 @@ class FilesMedium:
             finally:
                 os.close(descriptor)
 
-    def listen(self, run: str) -> Bell:
+    def listen(self, run: str) -> Wakeup:
         """Return what sees the run's file of wakes grow from now on."""
-        return self._bells.bell(run)
+        return self._wakeups.open(run)
 
     def _wakes_of(self, runs: Collection[str]) -> dict[str, int]:
         with self._calls():

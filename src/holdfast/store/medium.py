@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from holdfast.encode.chunks import Chunk
     from holdfast.model.checkpoint import Envelope
     from holdfast.store.api import StoreTraits
-    from holdfast.store.bell import Bell
     from holdfast.store.heads import Heads
     from holdfast.store.tables import Key, Row, Table
+    from holdfast.store.wakeups import Wakeup
 
 
 class StaleError(Exception):
@@ -158,7 +158,7 @@ class Medium(Protocol):
     def wake(self, run: str) -> None:
         """Wake those who listen for a run."""
 
-    def listen(self, run: str) -> Bell:
+    def listen(self, run: str) -> Wakeup:
         """Return what wakes when the run is woken from now on."""
 
     def migrate(self) -> list[int]:

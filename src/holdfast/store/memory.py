@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import UsageError
 from holdfast.store.api import StoreTraits
-from holdfast.store.bell import Bells
 from holdfast.store.medium import Batch, MediumSizes, StaleError, apply_in
 from holdfast.store.store import Store
 from holdfast.store.tables import CHECKPOINT, RECORD, RUN, TABLES, Table
+from holdfast.store.wakeups import Wakeups
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from holdfast.encode.chunks import Chunk
-    from holdfast.store.bell import Bell
     from holdfast.store.tables import Key, Row
+    from holdfast.store.wakeups import Wakeup
 
 
 class _Rows:
@@ -229,7 +229,7 @@ class MemoryMedium:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._tables = MemoryTables()
-        self._wakes = Bells()
+        self._wakes = Wakeups()
         self._closed = False
 
     @contextmanager
@@ -280,12 +280,12 @@ class MemoryMedium:
     def wake(self, run: str) -> None:
         """Wake those who listen for a run."""
         with self.read():
-            self._wakes.ring(run)
+            self._wakes.wake(run)
 
-    def listen(self, run: str) -> Bell:
+    def listen(self, run: str) -> Wakeup:
         """Return what wakes when the run is woken from now on."""
         with self.read():
-            return self._wakes.bell(run)
+            return self._wakes.open(run)
 
     def migrate(self) -> list[int]:
         """Do nothing: there is no layout."""

@@ -52,13 +52,13 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from holdfast.encode.chunks import Chunk
-    from holdfast.store.bell import Bell
     from holdfast.store.medium import Batch
     from holdfast.store.objects import ObjectShelf
     from holdfast.store.postgres_chunks import Brought
     from holdfast.store.postgres_pool import TimedConnection
     from holdfast.store.postgres_rows import Statement
     from holdfast.store.tables import Key, Row, Table
+    from holdfast.store.wakeups import Wakeup
 
 _Q = queries("postgres.sql")
 _READ = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
@@ -235,7 +235,7 @@ class PostgresMedium:
         """Wake those who listen for a run, on any machine; at most one NOTIFY every 50 ms, outside of commits."""
         self._sender.wake(run)
 
-    def listen(self, run: str) -> Bell:
+    def listen(self, run: str) -> Wakeup:
         """Return what wakes when the run is woken from now on; one connection listens for all."""
         return self._listener.listen(run)
 

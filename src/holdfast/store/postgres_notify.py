@@ -18,13 +18,13 @@ from blake3 import blake3
 from psycopg.sql import SQL, Identifier
 
 from holdfast.errors import HoldfastError, UsageError
-from holdfast.store.bell import EVERYBODY, Bells
 from holdfast.store.named_sql import queries
 from holdfast.store.postgres_errors import can_be_repeated, is_refused_for_good, translated
+from holdfast.store.wakeups import EVERYBODY, Wakeups
 
 if TYPE_CHECKING:
-    from holdfast.store.bell import Bell
     from holdfast.store.postgres_pool import Connections, Settings, TimedConnection
+    from holdfast.store.wakeups import Wakeup
 
 _EVERY_S = 0.05
 _RECONNECT_S = 0.1
@@ -110,7 +110,7 @@ class WakeSender:
             self._send_late()
 
 
-class RunListener(Bells):
+class RunListener(Wakeups):
     """One connection that listens for every run that somebody in this process waits for."""
 
     def __init__(self, settings: Settings, url: str, channel: str) -> None:
@@ -124,7 +124,7 @@ class RunListener(Bells):
         self._error: psycopg.Error | None = None
         self._is_closed = False
 
-    def listen(self, run: str) -> Bell:
+    def listen(self, run: str) -> Wakeup:
         """Return what is woken with a run from now on; the server has confirmed that it listens."""
         with self._lock:
             if self._is_closed:
@@ -140,7 +140,7 @@ class RunListener(Bells):
                     target=self._run, args=(connection, stopped), name="holdfast-listen", daemon=True
                 )
                 self._thread.start()
-            return self.bell(_name_of(run))
+            return self.open(_name_of(run))
 
     def check(self) -> None:
         """Raise if the server refuses to let this process listen any longer."""
@@ -176,7 +176,7 @@ class RunListener(Bells):
                 try:
                     if current is None:
                         current = self._connected()
-                        self.ring(EVERYBODY)
+                        self.wake(EVERYBODY)
                     if not self._hear(current, stopped):
                         return
                 except psycopg.Error as error:
@@ -185,7 +185,7 @@ class RunListener(Bells):
                         current = None
                     elif not can_be_repeated(error) or is_refused_for_good(error):
                         self._error = error
-                        self.ring(EVERYBODY)
+                        self.wake(EVERYBODY)
                         return
                     if _is_readable(stopped, _RECONNECT_S):
                         return
@@ -201,7 +201,7 @@ class RunListener(Bells):
             selector.register(stopped, selectors.EVENT_READ)
             while True:
                 while notice := connection.pgconn.notifies():
-                    self.ring(*notice.extra.decode().split())
+                    self.wake(*notice.extra.decode().split())
                 ready = [key.fileobj for key, _ in selector.select()]
                 if stopped in ready:
                     return False

@@ -23,7 +23,6 @@ import msgspec
 from holdfast.encode.chunks import Chunk
 from holdfast.errors import StoreCorrupt, StoreError, StoreUnavailable, UsageError
 from holdfast.store.api import StoreTraits
-from holdfast.store.bell import PolledBells
 from holdfast.store.heads import Heads
 from holdfast.store.medium import Batch, MediumSizes, StaleError
 from holdfast.store.sqlite_file import (
@@ -38,12 +37,13 @@ from holdfast.store.sqlite_file import (
 )
 from holdfast.store.store import Store
 from holdfast.store.tables import RUN, Table
+from holdfast.store.wakeups import PolledWakeups
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from holdfast.store.bell import Bell
     from holdfast.store.tables import Cell, Key, Row
+    from holdfast.store.wakeups import Wakeup
 
 _FETCH_AT_ONCE = 200
 _RECLAIM_PAGES = 2_000  # pages given back in one transaction: about 10 ms for other writers to wait
@@ -118,7 +118,7 @@ class SQLiteMedium:
         # With durability="process" a power cut may take commits that were witnessed, and that would be no damage.
         self.heads = Heads(self.own_paths[-1], is_written=durability == "power" and not read_only)
         self._reads = _Connection(self)
-        self._bells = PolledBells(self._wakes, has_moved=self._has_moved, look_every_s=0.05)
+        self._wakeups = PolledWakeups(self._wakes, has_moved=self._has_moved, look_every_s=0.05)
         self._version: int | None = None
         self._writes = _Connection(self)
         self._applied: list[int] = []
@@ -309,9 +309,9 @@ class SQLiteMedium:
                 "INSERT INTO wake (run, times) VALUES (?, 1) ON CONFLICT (run) DO UPDATE SET times = times + 1", (run,)
             )
 
-    def listen(self, run: str) -> Bell:
+    def listen(self, run: str) -> Wakeup:
         """Return what wakes when the run is woken from now on."""
-        return self._bells.bell(run)
+        return self._wakeups.open(run)
 
     def _has_moved(self) -> bool:
         """Tell whether anybody has committed since this was last asked: a look at shared memory, no read."""

@@ -63,11 +63,11 @@ if TYPE_CHECKING:
 
     from holdfast.encode.chunks import Chunk
     from holdfast.model.checkpoint import Envelope
-    from holdfast.store.bell import Bell
     from holdfast.store.commit import Committed, Prepared
     from holdfast.store.line_reader import KnownLine
     from holdfast.store.medium import Medium, Reader, Transaction
     from holdfast.store.tables import AccountRow, Row
+    from holdfast.store.wakeups import Wakeup
 
 _IN_TURN_FROM = 5  # turns; then the commit is made under the run's lock
 _KEYS = "keys"  # the row of the key slots, which is read before any key is known; store/keys.py writes it
@@ -728,7 +728,7 @@ class Store:
         """Wake those who listen for a run."""
         self.medium.wake(run)
 
-    def listen(self, run: str) -> Bell:
+    def listen(self, run: str) -> Wakeup:
         """Return what wakes when the run is woken from now on."""
         return self.medium.listen(run)
 

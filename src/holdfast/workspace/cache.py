@@ -13,7 +13,7 @@ from blake3 import blake3
 
 from holdfast.encode.tree import Ref
 from holdfast.workspace.directory import FILE, Entry
-from holdfast.workspace.known import Details, Draft, Known, Outcome
+from holdfast.workspace.known_directory import Details, Draft, Known, Outcome
 from holdfast.workspace.skips import NO_SKIPS, Skip, Skips
 
 _MAGIC = b"hfws1"

@@ -14,7 +14,7 @@ from holdfast.workspace import paths
 from holdfast.workspace.contents import KEY, NotCaptured, read_file, stamp
 from holdfast.workspace.descriptors import OPEN_DIRECTORY, read_below
 from holdfast.workspace.directory import FILE, LINK, Entry, encode
-from holdfast.workspace.known import Draft, Known, Outcome
+from holdfast.workspace.known_directory import Draft, Known, Outcome
 from holdfast.workspace.rules import IGNORE_FILES, MAX_IGNORE_BYTES, Rules
 from holdfast.workspace.skips import NO_SKIPS, Skip, gather
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from holdfast.encode.tree import leaf_id
 from holdfast.workspace import paths
-from holdfast.workspace.ahead import ReadAhead
 from holdfast.workspace.descriptors import OPEN_DIRECTORY, OPEN_FILE, open_parent
 from holdfast.workspace.journal import Move
 from holdfast.workspace.merge import merge
+from holdfast.workspace.read_ahead import ReadAhead
 from holdfast.workspace.state import ABSENT, State, on_disk, tree_state
 from holdfast.workspace.swap import Moved
 from holdfast.workspace.tree import pieces

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.workspace import paths
-from holdfast.workspace.known import Known
+from holdfast.workspace.known_directory import Known
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

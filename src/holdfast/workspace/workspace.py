@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from holdfast.encode.chunks import ChunkReader
-    from holdfast.workspace.known import Known
+    from holdfast.workspace.known_directory import Known
     from holdfast.workspace.sink import Writer
     from holdfast.workspace.skips import Skips
     from holdfast.workspace.stamps import Stamp

@@ -7,7 +7,7 @@ import pytest
 
 WORK = """
 import signal, threading, time
-from holdfast.runtime.together import run_in_order, together
+from holdfast.runtime.threads import run_in_order, run_in_threads
 
 def work(*_):
     time.sleep(1)  # the main thread waits by now
@@ -24,7 +24,9 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.parametrize(
-    "call", ["together([work, work], 2)", "run_in_order({'one': (), 'two': ()}, work, limit=2)"], ids=["calls", "tasks"]
+    "call",
+    ["run_in_threads([work, work], 2)", "run_in_order({'one': (), 'two': ()}, work, limit=2)"],
+    ids=["calls", "tasks"],
 )
 def test_ctrl_c_that_another_thread_received_ends_the_wait(call):
     child = subprocess.run(

@@ -183,7 +183,7 @@ def test_a_phase_may_be_begun_and_ended_without_a_block():
 
 @pytest.mark.parametrize("name", ["", " ", None, 5, "a\nb", "x" * 201, "\ud800"])
 def test_a_name_that_is_none_is_refused(name):
-    with pytest.raises(UsageError, match="no name of a phase"):
+    with pytest.raises(UsageError, match="not a valid name of a phase"):
         Phases().phase(name)
 
 

@@ -340,13 +340,13 @@ def test_a_store_that_was_deleted_under_a_process_is_not_written_into_nothing(tm
 
 
 def test_a_bell_hears_every_wake_of_its_run_from_another_process(tmp_path):
-    with closing(open_files(tmp_path)) as one, closing(open_files(tmp_path)) as other, one.listen("run") as bell:
-        assert not bell.wait(0)
+    with closing(open_files(tmp_path)) as one, closing(open_files(tmp_path)) as other, one.listen("run") as wakeup:
+        assert not wakeup.wait(0)
         other.wake("else")
-        assert not bell.wait(0)
+        assert not wakeup.wait(0)
         other.wake("run")
-        assert bell.wait(5)
-        assert not bell.wait(0)
+        assert wakeup.wait(5)
+        assert not wakeup.wait(0)
 
 
 def test_a_fact_that_was_replaced_is_not_left_on_the_disk(tmp_path):

@@ -1,4 +1,4 @@
-"""Leases and bells, the same on every store."""
+"""Leases and wake-ups, the same on every store."""
 
 from __future__ import annotations
 
@@ -142,10 +142,10 @@ def test_terms_that_make_no_sense_are_refused(store, owner, ttl_s):
 
 def test_a_ring_after_listening_is_heard_even_before_waiting(store):
     """Proves E6."""
-    with store.listen("run") as bell, store.listen("other") as other:
+    with store.listen("run") as wakeup, store.listen("other") as other:
         store.wake("run")
-        assert bell.wait(10)
-        assert not bell.wait(0.01)
+        assert wakeup.wait(10)
+        assert not wakeup.wait(0.01)
         assert not other.wait(0.01)
 
 
@@ -155,9 +155,9 @@ def test_a_waiting_thread_is_woken(store):
     listening = threading.Event()
 
     def wait():
-        with store.listen("run") as bell:
+        with store.listen("run") as wakeup:
             listening.set()
-            woken.append(bell.wait(30))
+            woken.append(wakeup.wait(30))
 
     thread = threading.Thread(target=wait)
     thread.start()
@@ -170,11 +170,11 @@ def test_a_waiting_thread_is_woken(store):
 def test_a_bell_whose_server_restarts_rings_once_for_what_it_may_have_missed():
     """Proves E6."""
     url = shared_server().database()
-    with closing(open_store(url)) as store, store.listen("run") as bell:
+    with closing(open_store(url)) as store, store.listen("run") as wakeup:
         shared_server().restart()
-        assert bell.wait(10)
+        assert wakeup.wait(10)
         store.wake("run")
-        assert bell.wait(10)
+        assert wakeup.wait(10)
     shared_server().drop(url)
 
 
@@ -182,7 +182,7 @@ def test_another_tenants_ring_is_not_heard():
     """Proves E7."""
     url = shared_server().database()
     ours, theirs = open_store(url, tenant="a"), open_store(url, tenant="b")
-    with closing(ours), closing(theirs), ours.listen("run") as bell:
+    with closing(ours), closing(theirs), ours.listen("run") as wakeup:
         theirs.wake("run")
-        assert not bell.wait(0.2)
+        assert not wakeup.wait(0.2)
     shared_server().drop(url)

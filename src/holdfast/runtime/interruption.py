@@ -1,4 +1,4 @@
-"""Errors that end this life of the run, not the work: the position is kept, and nothing is marked as failed."""
+"""Interruptions: errors that end this process's part of a run, not its work. Nothing is marked as failed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.errors import (
     Unprotected,
 )
 
-LEAVING = (
+_INTERRUPTIONS = (
     RunWaiting,
     RunCancelled,
     RunClosed,
@@ -29,6 +29,6 @@ LEAVING = (
 )
 
 
-def is_leaving(error: BaseException) -> bool:
-    """Tell whether the run is left with this error; whatever is no Exception (Ctrl+C) is meant so as well."""
-    return isinstance(error, LEAVING) or not isinstance(error, Exception)
+def is_interruption(error: BaseException) -> bool:
+    """Tell whether this error leaves the run to be resumed; Ctrl+C and the like do, too."""
+    return isinstance(error, _INTERRUPTIONS) or not isinstance(error, Exception)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 _SLICE_S = 0.25
 
 
-def together(calls: Sequence[Callable[[], object]], limit: int, name: str = "together") -> None:
+def run_in_threads(calls: Sequence[Callable[[], object]], limit: int, name: str = "threads") -> None:
     """Make all calls, up to `limit` at once; after an error no more are begun, and it is raised when all have ended.
 
     Ctrl+C does not wait for calls that are under way: their threads end with the process.

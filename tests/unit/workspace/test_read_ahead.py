@@ -9,8 +9,8 @@ import pytest
 from holdfast.encode.chunks import ChunkReader, ChunkWriter
 from holdfast.encode.compress import Codec, Compressor
 from holdfast.errors import ChunkCorrupt
-from holdfast.workspace.ahead import ReadAhead
 from holdfast.workspace.directory import FILE, Entry
+from holdfast.workspace.read_ahead import ReadAhead
 from holdfast.workspace.state import State
 
 

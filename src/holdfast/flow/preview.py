@@ -1,4 +1,4 @@
-"""What carrying a run on does with each phase of its flow, told from its newest checkpoint; nothing is changed."""
+"""Preview of a resume: what it will do with each phase of the flow, from the newest checkpoint; changes nothing."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 _SETTLED = ("completed", "skipped")
 
 
-def foresee(head: Checkpoint | None, flow: Flow, old: FlowDigests, new: FlowDigests) -> FlowChanges:
+def preview_changes(head: Checkpoint | None, flow: Flow, old: FlowDigests, new: FlowDigests) -> FlowChanges:
     """Return what became of each phase since the head of a run, and what the run will do with it."""
-    outlook = _Outlook(head, flow, old, new)
-    return FlowChanges(tuple(outlook.phase(one) for one in compare_flows(old, new).phases))
+    preview = _Preview(head, flow, old, new)
+    return FlowChanges(tuple(preview.phase(one) for one in compare_flows(old, new).phases))
 
 
-class _Outlook:
+class _Preview:
     """What is on record, as a phase's future depends on it."""
 
     def __init__(self, head: Checkpoint | None, flow: Flow, old: FlowDigests, new: FlowDigests) -> None:

@@ -1,7 +1,7 @@
-"""Waking those who wait for a run: a bell is listened to first, then the condition is looked at, then waited for.
+"""Wake-ups of those who wait for a run: open one first, then look at the condition, then wait.
 
-A ring between listening and waiting is not missed. A ring may be spurious: look at the condition again. However many
-wait in a process, one thread looks for all of them.
+A wake-up between opening and waiting is not missed. It may be spurious: look at the condition again. However many wait
+in a process, one thread looks for all of them.
 """
 
 from __future__ import annotations
@@ -16,42 +16,42 @@ if TYPE_CHECKING:
 EVERYBODY = "*"
 
 
-class Bell:
+class Wakeup:
     """What one who waits for a run holds; use it in a `with` block."""
 
-    def __init__(self, bells: Bells, name: str) -> None:
-        self._bells = bells
+    def __init__(self, wakeups: Wakeups, name: str) -> None:
+        self._wakeups = wakeups
         self.name = name
-        self._rung = threading.Event()
+        self._woken = threading.Event()
         self._call: Callable[[], object] | None = None
 
     def wait(self, timeout_s: float) -> bool:
         """Return True once the run was woken, or may have been; False when the time is over."""
-        return self._rung.wait(timeout_s) and self.take()
+        return self._woken.wait(timeout_s) and self.take()
 
     def take(self) -> bool:
-        """Tell whether it rang since it was last asked; raises what keeps it from being rung."""
-        was_rung = self._rung.is_set()
-        self._rung.clear()
-        self._bells.check()
-        return was_rung
+        """Tell whether it was woken since it was last asked; raises what keeps it from being woken."""
+        was_woken = self._woken.is_set()
+        self._woken.clear()
+        self._wakeups.check()
+        return was_woken
 
     def call(self, notify: Callable[[], object] | None) -> None:
-        """Let a function be called, on any thread, when it rings or has rung; None takes it back."""
+        """Let a function be called, on any thread, when it is woken or was; None takes it back."""
         self._call = notify
-        if notify is not None and self._rung.is_set():
+        if notify is not None and self._woken.is_set():
             notify()
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """Wake who waits."""
-        self._rung.set()
+        self._woken.set()
         call = self._call
         if call is not None:
             call()
 
     def close(self) -> None:
         """Stop listening; closing twice is fine."""
-        self._bells.forget(self)
+        self._wakeups.forget(self)
 
     def __enter__(self) -> Self:
         return self
@@ -62,41 +62,41 @@ class Bell:
         self.close()
 
 
-class Bells:
-    """Every bell of one store in this process, by name."""
+class Wakeups:
+    """Every wake-up of one store in this process, by name."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._by_name: dict[str, set[Bell]] = {}
+        self._by_name: dict[str, set[Wakeup]] = {}
 
-    def bell(self, name: str) -> Bell:
-        """Return what rings from now on."""
-        made = Bell(self, name)
+    def open(self, name: str) -> Wakeup:
+        """Return a wake-up for what happens from now on."""
+        made = Wakeup(self, name)
         with self._lock:
             self._by_name.setdefault(name, set()).add(made)
         return made
 
-    def forget(self, bell: Bell) -> None:
-        """Take a bell out."""
+    def forget(self, wakeup: Wakeup) -> None:
+        """Remove a wake-up."""
         with self._lock:
-            left = self._by_name.get(bell.name, set())
-            left.discard(bell)
+            left = self._by_name.get(wakeup.name, set())
+            left.discard(wakeup)
             if not left:
-                self._by_name.pop(bell.name, None)
+                self._by_name.pop(wakeup.name, None)
 
     def check(self) -> None:
-        """Raise what keeps bells from being rung."""
+        """Raise what keeps wake-ups from coming."""
 
-    def ring(self, *names: str) -> None:
-        """Ring the bells of these names, or of everybody."""
+    def wake(self, *names: str) -> None:
+        """Wake those who wait for these names, or everybody."""
         with self._lock:
             chosen = list(self._by_name) if EVERYBODY in names else names
-            for bell in [one for name in chosen for one in self._by_name.get(name, ())]:
-                bell.ring()
+            for wakeup in [one for name in chosen for one in self._by_name.get(name, ())]:
+                wakeup.wake()
 
 
-class PolledBells(Bells):
-    """Bells over counters that one thread reads now and then, for media that cannot call anybody."""
+class PolledWakeups(Wakeups):
+    """Wakeups over counters that one thread reads now and then, for media that cannot call anybody."""
 
     def __init__(
         self,
@@ -115,12 +115,12 @@ class PolledBells(Bells):
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
 
-    def bell(self, name: str) -> Bell:
-        """Return what rings when the counter of a name moves from now on."""
+    def open(self, name: str) -> Wakeup:
+        """Return a wake-up for when the counter of a name moves from now on."""
         with self._lock:
             if name not in self._by_name:
                 self._seen[name] = self._read([name]).get(name, 0)
-            made = super().bell(name)
+            made = super().open(name)
             if self._thread is None or not self._thread.is_alive():
                 self._stop, self._error = threading.Event(), None
                 self._thread = threading.Thread(
@@ -129,12 +129,12 @@ class PolledBells(Bells):
                 self._thread.start()
         return made
 
-    def forget(self, bell: Bell) -> None:
-        """Take a bell out; after the last one no thread is left."""
+    def forget(self, wakeup: Wakeup) -> None:
+        """Remove a wake-up; after the last one no thread is left."""
         with self._lock:
-            super().forget(bell)
-            if bell.name not in self._by_name:
-                self._seen.pop(bell.name, None)
+            super().forget(wakeup)
+            if wakeup.name not in self._by_name:
+                self._seen.pop(wakeup.name, None)
             thread, stop = self._thread, self._stop
             if self._by_name or thread is None:
                 return
@@ -158,9 +158,9 @@ class PolledBells(Bells):
                 counts = self._read(names)
             except Exception as error:  # noqa: BLE001 - raised in every thread that waits
                 self._error = error
-                self.ring(EVERYBODY)
+                self.wake(EVERYBODY)
                 return
             with self._lock:
                 moved = [name for name in names if counts.get(name, 0) != self._seen.get(name, 0)]
                 self._seen.update({name: counts.get(name, 0) for name in moved if name in self._by_name})
-            self.ring(*moved)
+            self.wake(*moved)

@@ -3,7 +3,7 @@ import threading
 import pytest
 
 from holdfast.errors import UsageError
-from holdfast.runtime.keep import check_name, digest_of, kept, reason_of
+from holdfast.runtime.recorded import check_name, digest_of, kept, reason_of
 
 
 def test_a_digest_is_of_the_content_whatever_the_order_of_its_keys():
@@ -36,5 +36,5 @@ def test_a_reason_is_short_and_valid():
 @pytest.mark.parametrize("name", ["", "\n", "a\0", "x" * 201, None])
 def test_what_is_no_name_is_refused(name):
     check_name("a task", "t-1 (draft)")
-    with pytest.raises(UsageError, match="no name of a task"):
+    with pytest.raises(UsageError, match="not a valid name of a task"):
         check_name("a task", name)

@@ -3,13 +3,13 @@ import threading
 
 import pytest
 
-from holdfast.runtime.together import together
+from holdfast.runtime.threads import run_in_threads
 
 
 @pytest.mark.parametrize("limit", [1, 3, 50])
 def test_every_call_is_made_once(limit):
     made = []
-    together([lambda i=i: made.append(i) for i in range(20)], limit)
+    run_in_threads([lambda i=i: made.append(i) for i in range(20)], limit)
     assert sorted(made) == list(range(20))
 
 
@@ -27,11 +27,11 @@ def test_after_an_error_what_is_under_way_ends_and_no_more_is_begun():
         raise ValueError("first")
 
     with pytest.raises(ValueError, match="first"):
-        together([slow, fails], 2)
+        run_in_threads([slow, fails], 2)
     assert made == ["slow"]
     made.clear()
     with pytest.raises(ValueError, match="first"):
-        together([fails, lambda: made.append("later")], 1)
+        run_in_threads([fails, lambda: made.append("later")], 1)
     assert made == []
 
 
@@ -39,7 +39,7 @@ def test_calls_see_the_context_of_their_caller():
     variable = contextvars.ContextVar("variable", default="none")
     variable.set("outer")
     seen = []
-    together([lambda: seen.append(variable.get())] * 3, 2)
+    run_in_threads([lambda: seen.append(variable.get())] * 3, 2)
     assert seen == ["outer"] * 3
 
 
@@ -48,4 +48,4 @@ def test_what_is_no_exception_is_raised_too():
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        together([leave, leave], 2)
+        run_in_threads([leave, leave], 2)

@@ -1,4 +1,4 @@
-"""What a part keeps: copies that nobody else can change, digests that are the same in every life, names and reasons."""
+"""Recorded values: copies that nobody else can change, digests that every process agrees on, names and reasons."""
 
 from __future__ import annotations
 
@@ -48,4 +48,4 @@ def reason_of(text: str) -> str:
 def check_name(kind: str, name: object) -> None:
     """Raise UsageError unless a phase, an agent or a task may be called so."""
     if not isinstance(name, str) or not name.strip() or len(name) > _LONGEST_NAME or not name.isprintable():
-        raise UsageError(f"{name!r:.80} is no name of {kind}: use 1 to {_LONGEST_NAME} printable characters")
+        raise UsageError(f"{name!r:.80} is not a valid name of {kind}: use 1 to {_LONGEST_NAME} printable characters")

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from holdfast.errors import UsageError
-from holdfast.runtime.patience import at_most_s, is_given_up
+from holdfast.runtime.wait_limit import at_most_s, is_given_up
 
 _LOOK_EVERY_S = 60.0
 _home: ContextVar[asyncio.AbstractEventLoop | None] = ContextVar("holdfast_home_loop", default=None)
