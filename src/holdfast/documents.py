@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from holdfast.capture.redact import RedactingPacker
 from holdfast.model.redaction import Redacted
 
 if TYPE_CHECKING:
     from holdfast.checkpoint import Checkpoint
+    from holdfast.encode.values import Packer
     from holdfast.model.checkpoint import Envelope, RunRecord
     from holdfast.store.store import Store
 
@@ -43,6 +45,16 @@ def plain(value: Any, depth: int = 0) -> Any:
         items = sorted(value, key=repr) if isinstance(value, (set, frozenset)) else value
         return [plain(item, depth + 1) for item in items]
     return _other(value, depth)
+
+
+def without_secrets(packer: Packer, value: Any, where: str) -> Any:
+    """Return data as JSON can say it, without what the redaction rules of today take out."""
+    value = plain(value)
+    if not isinstance(packer, RedactingPacker):
+        return value
+    packer.forget()
+    packer.begin(where)
+    return plain(packer.unpack(packer.pack(value, where), where))
 
 
 def _other(value: Any, depth: int) -> Any:

@@ -360,7 +360,7 @@ class Holdfast(RecoveryFacade):
 
     def _clean(self, text: str) -> str:
         """Return a text without secrets, where these are taken out."""
-        return text if self._rules is None else redact.RedactingPacker(self.types, self._rules).text(text)
+        return redact.text_redactor(self.types, self._rules)(text)
 
     def _wake_queue(self, run: str, number: int) -> None:
         """Wake a run that was submitted to workers; only a store that they share has such runs."""

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from holdfast.flow.events import Event
+from holdfast.flow.redaction import EventRedactor
 from holdfast.flow.task_output import OutputFiles, Tail, outputs_in
 
 AWS_KEY = "AKIAIOSFODNN7EXAMPLE"
@@ -108,11 +109,13 @@ class Printed:
     """What a task prints, as events."""
 
     def __init__(self, folder, keep_bytes):
-        self.files = OutputFiles(folder, lambda text: text.replace("-----BEGIN\nKEY\n-----END", "<key>"), keep_bytes)
+        self.files = OutputFiles(folder, keep_bytes)
+        self._redactor = EventRedactor(lambda text: text.replace("-----BEGIN\nKEY\n-----END", "<key>"))
 
     def __call__(self, text):
         event = Event(kind="task_output", at=datetime.now(UTC), phase="p", task="t", text=text)
-        self.files.take(event)
+        for one in self._redactor.take(event):
+            self.files.take(one)
 
 
 @pytest.fixture

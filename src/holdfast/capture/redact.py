@@ -396,6 +396,11 @@ class RedactingPacker(Packer):
         return self._as_it_is(Kept(shown, locked), where, 0)
 
 
+def text_redactor(types: TypeRegistry, rules: RedactionRules | None) -> Callable[[str], str]:
+    """Return what takes secrets out of a text as the store does; without rules it changes nothing."""
+    return str if rules is None else RedactingPacker(types, rules).text
+
+
 def _counted(found: list[tuple[Redaction, ...]]) -> list[Redaction]:
     """Join what was found; a place that was packed twice, in a list and again as its item, counts once."""
     counts: dict[Redaction, int] = {}
@@ -472,4 +477,4 @@ def first_step(path: str) -> str:
     return re.split(r"[.\[]", path, maxsplit=1)[0]
 
 
-__all__ = ["RedactingPacker", "RedactionRules", "first_step", "path_pattern", "register_markers"]
+__all__ = ["RedactingPacker", "RedactionRules", "first_step", "path_pattern", "register_markers", "text_redactor"]

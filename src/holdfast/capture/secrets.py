@@ -6,6 +6,7 @@ Works on bytes, so that a native scan's positions hold; patterns are ASCII, so t
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -46,6 +47,13 @@ _DIGIT, _LETTER = re.compile("[0-9]"), re.compile("[A-Za-z]")  # of ASCII: bytes
 _ARN = re.compile(rb"arn:[\w:/\-]*\Z")
 _MARKER = b"[redacted:"
 _COOKIE = re.compile(r"[^=;]*=([^;]*)")
+_ESCAPE = (
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]"  # colours and cursor
+    r"|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)"  # a title, a link
+    r"|[ -/]*[0-OQ-WYZ\\`-~])"
+)
+ESCAPE = re.compile(_ESCAPE.encode())
+TEXT_ESCAPE = re.compile(_ESCAPE)
 
 
 class Found(NamedTuple):
@@ -54,6 +62,29 @@ class Found(NamedTuple):
     start: int
     end: int
     rule: str
+
+
+class _Shown:
+    """What a terminal shows of a text: without the escapes that colour it, move the cursor or name a link."""
+
+    def __init__(self, data: bytes) -> None:
+        parts: list[bytes] = []
+        self._starts: list[int] = []  # of each part, in what is shown
+        self._origins: list[int] = []  # and in the whole text
+        position = size = 0
+        for start, end in [*(match.span() for match in ESCAPE.finditer(data)), (len(data), len(data))]:
+            if start > position:
+                parts.append(data[position:start])
+                self._starts.append(size)
+                self._origins.append(position)
+                size += start - position
+            position = end
+        self.data = b"".join(parts)
+
+    def at(self, position: int) -> int:
+        """Return where in the whole text a byte stands that is shown."""
+        part = bisect_right(self._starts, position) - 1
+        return self._origins[part] + position - self._starts[part]
 
 
 class _Exact:
@@ -99,15 +130,23 @@ class SecretFinder:
         self._find = make_find(tuple(one.native for one in given))
 
     def find(self, data: bytes) -> list[Found]:
-        """Return the stretches that are secrets, in order and without overlap."""
+        """Return the stretches that are secrets, in order and without overlap; escapes for terminals hide none."""
         if len(data) < _SHORTEST:
             return []
-        found = [
+        found = self._found_in(data)
+        if ESCAPE.search(data):
+            shown = _Shown(data)
+            found += [
+                Found(shown.at(one.start), shown.at(one.end - 1) + 1, one.rule) for one in self._found_in(shown.data)
+            ]
+        return _without_overlap(found)
+
+    def _found_in(self, data: bytes) -> list[Found]:
+        return [
             Found(*match.span(match.re.groups and 1), exact.rule)
             for exact, start, end in self._windows(data)
             for match in exact.matches(data, start, end)
         ]
-        return _without_overlap(found)
 
     def clean(self, text: str) -> str:
         """Return a text without secrets."""
@@ -292,6 +331,6 @@ def _without_overlap(found: list[Found]) -> list[Found]:
 
 
 __all__ = [
-    "Found", "SecretFinder", "ends_in_secret_key", "is_secret_key", "is_telling", "keys_pattern", "looks_random",
-    "make_finder", "redacted",
+    "ESCAPE", "TEXT_ESCAPE", "Found", "SecretFinder", "ends_in_secret_key", "is_secret_key", "is_telling",
+    "keys_pattern", "looks_random", "make_finder", "redacted",
 ]  # fmt: skip

@@ -1,7 +1,7 @@
 """Hooks: a command or a webhook that tells a person that a run waits for a decision, failed or is unprotected.
 
 Each event is sent at most once: that it is sent is stored first. Sending happens beside the run, which does not wait
-for it; only the end of the run does, as long as the hook's `timeout`. What is sent is redacted as the store is.
+for it; only the end of the run does, as long as the hook's `timeout`. Events come without secrets (`redaction`).
 """
 
 from __future__ import annotations
@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.capture.redact import RedactingPacker
 from holdfast.errors import HoldfastError
 from holdfast.runtime.command import Command
-from holdfast.settings.apply import redaction_rules
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,8 +35,6 @@ class HookSender:
         self._root = root
         self._threads: list[tuple[threading.Thread, float]] = []
         self.failures: list[str] = []
-        rules = redaction_rules(run.owner.settings.redaction)
-        self._clean = RedactingPacker(run.owner.types, rules).text if rules is not None else str
 
     def take(self, event: Event) -> None:
         """Send an event if there is a hook for it; nothing here stops the run."""
@@ -66,7 +62,7 @@ class HookSender:
             "task": event.task or "",
             "wait": event.data.get("wait") or "",
             "options": event.data.get("options") or [],
-            "text": self._clean(event.text)[:_LONGEST_TEXT],
+            "text": event.text[:_LONGEST_TEXT],
             "at": event.at.isoformat(),
         }
         thread = threading.Thread(target=self._deliver, args=(hook, told), name="holdfast-hook", daemon=True)

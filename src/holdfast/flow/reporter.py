@@ -7,8 +7,11 @@ from collections import deque
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from holdfast.capture.redact import text_redactor
 from holdfast.flow.events import Event
+from holdfast.flow.redaction import EventRedactor
 from holdfast.runtime.ledger import TIME
+from holdfast.settings.apply import redaction_rules
 
 if TYPE_CHECKING:
     from holdfast.flow.events import Kind, Observer
@@ -19,12 +22,13 @@ _SAID_ALONE = ("task_output", "checkpoint", "budget", "unprotected", "protected"
 
 
 class Reporter:
-    """Tells its observers; one that fails is not told any more, and the run goes on."""
+    """Tells its observers, without secrets; one that fails is not told any more, and the run goes on."""
 
     def __init__(self, run: Run, *observers: Observer | None) -> None:
         self._run = run
         self._observers = [one for one in observers if one is not None]
         self._lock = threading.Lock()
+        self._redactor = EventRedactor(text_redactor(run.owner.types, redaction_rules(run.owner.settings.redaction)))
         self._unsaid: deque[Event] = deque()
         self._seq = run.recorder.head_record.envelope.seq if run.recorder.head_record else 0
         self._was_unprotected = False
@@ -35,9 +39,15 @@ class Reporter:
         if not self._observers:
             return
         with self._lock:
-            self._unsaid.append(Event(kind=kind, at=self._run.host.now(), **fields))
+            self._unsaid += self._redactor.take(Event(kind=kind, at=self._run.host.now(), **fields))
         if not self._run.host.is_behind:
             self.deliver()
+
+    def close(self) -> None:
+        """Say what tasks printed last that has no end of line."""
+        with self._lock:
+            self._unsaid += self._redactor.end()
+        self.deliver()
 
     def deliver(self) -> None:
         """Say what waited until it was durable."""

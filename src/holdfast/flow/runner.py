@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from holdfast.capture.redact import RedactingPacker
+from holdfast.capture.redact import text_redactor
 from holdfast.encode.types import TypeRegistry
 from holdfast.errors import (
     BudgetExhausted,
@@ -138,6 +138,7 @@ def run_flow(
     except (LeaseLost, HeadMoved) as taken:
         return _ended(run, flow, runner, "elsewhere", str(taken))
     finally:
+        report.close()
         if outputs is not None:
             outputs.close()
         for failure in hooks.close() if hooks is not None else ():
@@ -184,9 +185,8 @@ def run_name(flow: Flow, params: dict[str, Any] | None) -> str:
 
 def _is_secret(key: str, value: Any) -> bool:
     """Tell whether a parameter would be kept out of the store: then no name may be made of it."""
-    rules = redaction_rules(RedactionSettings())
     text = msgspec.json.encode({key: value}, enc_hook=repr).decode()
-    return rules is not None and RedactingPacker(TypeRegistry(), rules).text(text) != text
+    return text_redactor(TypeRegistry(), redaction_rules(RedactionSettings()))(text) != text
 
 
 def _wanted_again(flow: Flow, from_phase: str | None, redo: Sequence[str]) -> list[tuple[str, str]]:

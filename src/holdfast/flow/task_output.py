@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import re
 import shutil
 import stat
 import threading
@@ -20,15 +19,12 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, unquote
 
-from holdfast.capture.redact import RedactingPacker
+from holdfast.capture.secrets import TEXT_ESCAPE
 from holdfast.runtime.output import cut, left_out_of
-from holdfast.settings.apply import redaction_rules
 from holdfast.store.keys import has_keys
 from holdfast.store.open import FOLDER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from holdfast.engine import Holdfast
     from holdfast.flow.events import Event
 
@@ -37,10 +33,7 @@ KEEP_BYTES = 1 << 20
 _END = ".log"
 _BEGINNINGS = {"task_started", "task_retry", "gate_started", "fix_started", "replan"}
 _ENDS = {"task_done", "task_failed", "task_skipped"}
-_LONGEST_LINE = 64 << 10  # what has no end of line by then is written
-_HELD_BACK = 1 << 10  # of a line that goes on: longer than most credentials with the words before them
 _OLD_S = 30 * 86_400.0
-_KEY_BEGINS, _KEY_ENDS = "-----BEGIN", "-----END"  # a key of several lines is known only as a whole
 
 
 def output_folder(store_url: str, store_folder: Path | None) -> Path:
@@ -60,11 +53,10 @@ def run_folder(hf: Holdfast, run: str) -> Path | None:
 
 
 class OutputFiles:
-    """Writes what tasks print; nothing that fails here stops the run."""
+    """Writes what tasks print, as it comes out of redaction; nothing that fails here stops the run."""
 
-    def __init__(self, folder: Path, clean: Callable[[str], str], keep_bytes: int = KEEP_BYTES) -> None:
+    def __init__(self, folder: Path, keep_bytes: int = KEEP_BYTES) -> None:
         self._folder = folder
-        self._clean = clean
         self._keep_bytes = keep_bytes
         self._lock = threading.Lock()
         self._open: dict[str, _OutputFile] = {}
@@ -79,8 +71,7 @@ class OutputFiles:
             for old in folder.parent.iterdir():
                 if old.stat().st_mtime < time.time() - _OLD_S:
                     shutil.rmtree(old, ignore_errors=True)
-        rules = redaction_rules(hf.settings.redaction)
-        return cls(folder, RedactingPacker(hf.types, rules).text if rules is not None else str)
+        return cls(folder)
 
     def take(self, event: Event) -> None:
         """Take an event in: output is written, and a line that says when an attempt, gate or fix began."""
@@ -90,20 +81,20 @@ class OutputFiles:
         with self._lock:
             if event.kind == "task_output":
                 file = self._open.setdefault(name, _OutputFile(self._folder / (quote(name, safe="") + _END)))
-                file.add(event.text, self._clean, self._keep_bytes)
+                file.add(event.text, self._keep_bytes)
             elif event.kind in _BEGINNINGS:
                 file = self._open.setdefault(name, _OutputFile(self._folder / (quote(name, safe="") + _END)))
                 file.begin(f"[{event.at:%Y-%m-%d %H:%M:%S} {event.kind.replace('_', ' ')} {event.gate or ''}".rstrip())
             elif event.kind in _ENDS and name in self._open:
-                self._open.pop(name).close(self._clean)
+                self._open.pop(name).close()
             elif name in self._open:
-                self._open[name].flush(self._clean)
+                self._open[name].end_line()
 
     def close(self) -> None:
-        """Write what is left."""
+        """Let go of the files."""
         with self._lock:
             while self._open:
-                self._open.popitem()[1].close(self._clean)
+                self._open.popitem()[1].close()
 
 
 class _OutputFile:
@@ -113,45 +104,37 @@ class _OutputFile:
         self._path = path
         self._file: IO[bytes] | None = None
         self._header = ""
-        self._pending = ""
+        self._is_line_open = False
         self._size = 0
 
     def begin(self, header: str) -> None:
+        self.end_line()
         self._header = f"{header}]\n"
 
-    def add(self, text: str, clean: Callable[[str], str], keep_bytes: int) -> None:
-        """Take a piece of text; whole lines are written."""
-        self._pending += text
-        whole, newline, rest = self._pending.rpartition("\n")
-        begins = whole.rfind(_KEY_BEGINS)
-        if begins > whole.rfind(_KEY_ENDS) and len(self._pending) < _LONGEST_LINE:
-            return
-        if not newline and len(rest) < _LONGEST_LINE:
-            return
-        done = whole + newline if newline else rest[: _word_end(rest)]
-        self._pending = self._pending[len(done) :]
-        self._write(done, clean)
+    def add(self, text: str, keep_bytes: int) -> None:
+        """Write a piece of text; colours are for terminals."""
+        self._write(self._header + without_colours(text))
+        self._header = ""
+        self._is_line_open = not text.endswith("\n")
         if self._size > 2 * keep_bytes:
             self._shorten(keep_bytes)
 
-    def flush(self, clean: Callable[[str], str]) -> None:
-        """Write what has no end of line yet."""
-        if self._pending:
-            text, self._pending = self._pending, ""
-            self._write(text if text.endswith("\n") else f"{text}\n", clean)
+    def end_line(self) -> None:
+        """Let what comes next begin a line."""
+        if self._is_line_open:
+            self._write("\n")
+            self._is_line_open = False
 
-    def close(self, clean: Callable[[str], str]) -> None:
-        self.flush(clean)
+    def close(self) -> None:
+        self.end_line()
         if self._file is not None:
             self._file.close()
 
-    def _write(self, text: str, clean: Callable[[str], str]) -> None:
+    def _write(self, text: str) -> None:
         if self._file is None:
             self._file = os.fdopen(_descriptor(self._path, os.O_WRONLY | os.O_APPEND, make=True), "ab", buffering=0)
             self._size = os.fstat(self._file.fileno()).st_size
-        # Colours go first: between them a credential would not be known.
-        data = (self._header + clean(without_colours(text))).encode(errors="backslashreplace")
-        self._header = ""
+        data = text.encode(errors="backslashreplace")
         self._file.write(data)
         self._size += len(data)
 
@@ -167,13 +150,6 @@ class _OutputFile:
         self._file.close()
         self._file = os.fdopen(_descriptor(self._path, os.O_WRONLY | os.O_APPEND), "ab", buffering=0)
         self._size = len(kept)
-
-
-def _word_end(text: str) -> int:
-    """Return where to cut a line that goes on: between two words, so that no credential is cut in two."""
-    last = len(text) - _HELD_BACK
-    found = max(text.rfind(mark, 0, last) for mark in " \t\"',;")
-    return found + 1 if found > 0 else last
 
 
 def open_output(path: Path) -> IO[bytes]:
@@ -264,9 +240,6 @@ class Tail:
         return data[start:]
 
 
-_COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-
-
 def without_colours(line: str) -> str:
     """Return a line without what would colour it or move the cursor."""
-    return _COLOUR.sub("", line)
+    return TEXT_ESCAPE.sub("", line)

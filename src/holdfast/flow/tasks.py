@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from holdfast.capture.redact import RedactingPacker
+from holdfast.capture.redact import text_redactor
 from holdfast.encode.outcome import Outcome
 from holdfast.errors import HoldfastError
 from holdfast.flow.actions import Place, may_retry, with_summary, without_summary
@@ -560,8 +560,7 @@ class Asker:
     def about(self, template: str, facts: Facts, definition: str = "") -> str:
         """Return what a question is about, without what the store keeps out: it is the same in the next life."""
         owner = self._run.owner
-        rules = redaction_rules(owner.settings.redaction)
-        clean = RedactingPacker(owner.types, rules).text if rules is not None else str
+        clean = text_redactor(owner.types, redaction_rules(owner.settings.redaction))
         return question_digest(template, facts, definition=definition, clean=clean)
 
     def _wait_of(self, question: Question) -> str:

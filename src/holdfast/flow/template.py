@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.errors import UsageError
+from holdfast.model.redaction import Redacted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -117,15 +118,22 @@ def fill_arguments(arguments: Sequence[str], value_of: Callable[[str], Any]) -> 
     return filled
 
 
+def _marker(value: Any) -> str:
+    """Return what stands for a secret that was taken out; nothing else that is no JSON is text."""
+    if isinstance(value, Redacted):
+        return str(value)
+    raise TypeError(type(value).__name__)
+
+
 def shown(value: Any, name: str = "") -> str:
     """Return a value as text: nothing is empty, data is JSON."""
     if value is None:
         text = ""
-    elif isinstance(value, str):
-        text = value
+    elif isinstance(value, str | Redacted):
+        text = str(value)
     else:
         try:
-            text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+            text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_marker)
         except (TypeError, ValueError):
             raise TemplateError(f"{{{name}}} is a {type(value).__name__}, which is not text") from None
     if "\0" in text:

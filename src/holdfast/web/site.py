@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.capture.redact import RedactingPacker
-from holdfast.documents import plain
+from holdfast.documents import without_secrets
 from holdfast.errors import UsageError
 
 if TYPE_CHECKING:
@@ -98,12 +98,7 @@ class Handle:
         """Return stored data as plain JSON values, without what the redaction rules of today take out."""
         if self._packer is None:
             self._packer = self.hf.journal_packer()
-        value = plain(value)
-        if not isinstance(self._packer, RedactingPacker):
-            return value
-        self._packer.forget()
-        self._packer.begin(where)
-        return plain(self._packer.unpack(self._packer.pack(value, where), where))
+        return without_secrets(self._packer, value, where)
 
     def clean_text(self, text: str) -> str:
         """Return text without what the redaction rules take out."""

@@ -7,8 +7,11 @@ from datetime import UTC, datetime
 import pytest
 
 import holdfast
+from holdfast.capture.redact import text_redactor
 from holdfast.flow.events import Event
+from holdfast.flow.redaction import EventRedactor
 from holdfast.flow.task_output import OutputFiles, open_output, outputs_in, run_folder
+from holdfast.settings.apply import redaction_rules
 
 TOKEN = "ghp_" + "jEjFfpPfIwn76YOzYL0IRWHaiXS24fEz0zly"
 
@@ -16,8 +19,10 @@ TOKEN = "ghp_" + "jEjFfpPfIwn76YOzYL0IRWHaiXS24fEz0zly"
 def printed(hf, *texts):
     """Return what is kept of what one task prints."""
     files = OutputFiles.of(hf, "r")
+    redactor = EventRedactor(text_redactor(hf.types, redaction_rules(hf.settings.redaction)))
     for kind, text in [("task_started", ""), *(("task_output", text) for text in texts), ("task_done", "")]:
-        files.take(Event(kind=kind, at=datetime.now(UTC), phase="one", task="one", text=text))
+        for event in redactor.take(Event(kind=kind, at=datetime.now(UTC), phase="one", task="one", text=text)):
+            files.take(event)
     files.close()
     (found,) = outputs_in(run_folder(hf, "r"))
     with open_output(found.path) as file:

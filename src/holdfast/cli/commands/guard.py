@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from holdfast.checkpoint import Checkpoint
     from holdfast.cli.parser import CommandParser
     from holdfast.cli.session import Session
+    from holdfast.flow.task_output import OutputFiles
     from holdfast.model.triggers import Trigger
     from holdfast.run import Run
     from holdfast.runtime.command import CommandResult, Streams
@@ -156,14 +157,16 @@ class _Guarded:
 
         run = self._run
         outputs = OutputFiles.of(run.owner, run.id)
-        told = _output_events(run, outputs.take, Path(self._command[0]).name) if outputs is not None else None
+        kept = _KeptOutput(run, outputs, Path(self._command[0]).name) if outputs is not None else None
         env = {"PATH": path, "HOLDFAST_RUN": run.id}
         with ExitStack() as stack:
-            if outputs is not None:
-                stack.callback(outputs.close)
+            if kept is not None:
+                stack.callback(kept.close)
             command = Command(self._command, env=env)
             streams = _streams(stack)
-            result: CommandResult = command.run(host=run.host, on_output=told, streams=streams)
+            result: CommandResult = command.run(
+                host=run.host, on_output=kept.take if kept is not None else None, streams=streams
+            )
         result.check()
         return {
             "exit_code": result.exit_code,
@@ -172,14 +175,33 @@ class _Guarded:
         }
 
 
-def _output_events(run: Run, take: Callable[[Any], None], program: str) -> Callable[[str, str], None]:
-    """Return what hands output to the files that `logs` reads."""
-    from holdfast.flow.events import Event  # noqa: PLC0415
+class _KeptOutput:
+    """Hands what the command prints to the files that `logs` reads, without secrets."""
 
-    def told(_stream: str, text: str) -> None:
-        take(Event(kind="task_output", at=run.host.now(), phase="guard", task=program, text=text))
+    def __init__(self, run: Run, outputs: OutputFiles, program: str) -> None:
+        from holdfast.capture.redact import text_redactor  # noqa: PLC0415
+        from holdfast.flow.redaction import EventRedactor  # noqa: PLC0415
+        from holdfast.settings.apply import redaction_rules  # noqa: PLC0415
 
-    return told
+        self._run = run
+        self._outputs = outputs
+        self._program = program
+        self._redactor = EventRedactor(text_redactor(run.owner.types, redaction_rules(run.owner.settings.redaction)))
+
+    def take(self, stream: str, text: str) -> None:
+        """Take a piece of output."""
+        from holdfast.flow.events import Event  # noqa: PLC0415
+
+        at, data = self._run.host.now(), {"stream": stream}
+        printed = Event(kind="task_output", at=at, phase="guard", task=self._program, text=text, data=data)
+        for event in self._redactor.take(printed):
+            self._outputs.take(event)
+
+    def close(self) -> None:
+        """Write what is left."""
+        for event in self._redactor.end():
+            self._outputs.take(event)
+        self._outputs.close()
 
 
 def _streams(stack: ExitStack) -> Streams:

@@ -389,9 +389,13 @@ def _closing(hf: Holdfast, result: FlowResult) -> str:
 
 def _tell(hf: Holdfast, result: FlowResult, session: Session, unsaid: Callable[[str], str]) -> None:
     """Say how it ended, and what was not done twice."""
-    out = session.out
+    from holdfast.documents import without_secrets  # noqa: PLC0415 - help does without
+
+    out, packer = session.out, hf.journal_packer()
+    result = msgspec.structs.replace(result, detail=without_secrets(packer, result.detail, "detail"))
     if out.json:
-        data = {"kind": "result", **msgspec.to_builtins(result), "exit_code": _CODES[result.status]}
+        shown = without_secrets(packer, result.results, "results")
+        data = {"kind": "result", **msgspec.to_builtins(result), "results": shown, "exit_code": _CODES[result.status]}
         out.stdout.write(msgspec.json.encode(data, enc_hook=str).decode() + "\n")
         return
     detail = unsaid(result.detail)

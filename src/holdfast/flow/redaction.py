@@ -1,0 +1,76 @@
+"""Redaction of events: whoever watches, prints or keeps them gets none of the secrets that the store leaves out.
+
+What a task prints is handed on in whole lines, each stream by itself: a credential that comes in two pieces, or with an
+error message between them, is known only as a whole.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from holdfast.flow.events import Event
+
+_LONGEST_LINE = 64 << 10  # what has no end of line by then is handed on
+_HELD_BACK = 1 << 10  # of a line that goes on: longer than most credentials with the words before them
+_KEY_BEGINS, _KEY_ENDS = "-----BEGIN", "-----END"  # a key of several lines is known only as a whole
+
+
+class EventRedactor:
+    """Takes secrets out of the events of one run; it is called by one thread at a time, in the events' order."""
+
+    def __init__(self, clean: Callable[[str], str]) -> None:
+        self._clean = clean
+        self._open: dict[tuple[str | None, ...], Event] = {}  # of each stream, what has no end of line yet
+
+    def take(self, event: Event) -> list[Event]:
+        """Return what may be said now: the event, and before it what its task printed without an end of line."""
+        if event.kind != "task_output":
+            ended = [key for key in self._open if key[:2] == (event.phase, event.task)]
+            return [*self._ended(ended), self._cleaned(event)]
+        key = (event.phase, event.task, event.gate, event.data.get("stream"))
+        before = self._open.pop(key, None)
+        text = event.text if before is None else before.text + event.text
+        size = _whole(text)
+        if size < len(text):
+            self._open[key] = msgspec.structs.replace(event, text=text[size:])
+        return [self._cleaned(msgspec.structs.replace(event, text=text[:size]))] if size else []
+
+    def end(self) -> list[Event]:
+        """Return what is left at the end."""
+        return self._ended(list(self._open))
+
+    def _ended(self, keys: Iterable[tuple[str | None, ...]]) -> list[Event]:
+        return [self._cleaned(self._open.pop(key)) for key in keys]
+
+    def _cleaned(self, event: Event) -> Event:
+        gate = event.gate if event.gate is None else self._clean(event.gate)
+        text = self._clean(event.text) if event.text else ""
+        return msgspec.structs.replace(event, gate=gate, text=text, data=self._plain(event.data))
+
+    def _plain(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self._clean(value)
+        if isinstance(value, dict):
+            return {name: self._plain(item) for name, item in value.items()}
+        return [self._plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _whole(text: str) -> int:
+    """Return how much of a stream's text can be looked at: whole lines, and no key of several lines without its end."""
+    size = text.rfind("\n") + 1
+    begins = text.rfind(_KEY_BEGINS, 0, size)
+    if begins > text.rfind(_KEY_ENDS, 0, size) and len(text) < _LONGEST_LINE:
+        return 0
+    return size if size or len(text) < _LONGEST_LINE else _word_end(text)
+
+
+def _word_end(text: str) -> int:
+    """Return where to cut a line that goes on: between two words, so that no credential is cut in two."""
+    last = len(text) - _HELD_BACK
+    found = max(text.rfind(mark, 0, last) for mark in " \t\"',;")
+    return found + 1 if found > 0 else last
