@@ -44,11 +44,13 @@ from holdfast.recovery.facade import RecoveryFacade
 from holdfast.recovery.record import is_undo_point
 from holdfast.retain.policy import check_policy, policy_by_hand
 from holdfast.run_recorder import Services
+from holdfast.settings.environment import config_folder
 from holdfast.settings.file import check_settings, find_settings, load_settings, located, project_settings
 from holdfast.settings.outside import read_key, refill
 from holdfast.settings.values import Settings, merged
 from holdfast.store.api import Listing
 from holdfast.store.captures import captures_of, sweep_captures
+from holdfast.store.epoch_memory import EpochMemory
 from holdfast.store.keys import keys_of, seal_store
 from holdfast.store.lineage import head_of
 from holdfast.store.open import open_store
@@ -938,7 +940,14 @@ def open(  # noqa: A001 - holdfast.open() reads well, and nothing here opens fil
         settings = msgspec.structs.replace(settings, interval_s=interval_s)
     settings = check_settings(settings)
     place = located(settings, file) if place is None else place
-    store = seal_store(open_store(place, **store_options), key or read_key(settings), sign=settings.encryption.sign)
+    user_key = key or read_key(settings)
+    store = open_store(place, **store_options)
+    try:
+        memory = EpochMemory(config_folder() / "stores")
+        store = seal_store(store, user_key, sign=settings.encryption.sign, memory=memory)
+    except BaseException:
+        store.close()
+        raise
     return Holdfast(
         store,
         types=types,

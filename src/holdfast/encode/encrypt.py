@@ -1,8 +1,8 @@
 """Encryption at rest: what is stored can be read, and its names matched with contents, only with the key.
 
-Random data keys belong to a store, one for each epoch; users' keys open them through slots. A slot is locked with the
-public half of a pair that is derived from the user's key, so that any key holder can begin an epoch for the others and
-leave one out. All keys in use are derived from a data key, one for each purpose.
+Random data keys belong to a store, one for each epoch; users' keys open them through slots. A slot is locked with a
+slot key, which is derived from the user's key and kept under the newest data key: only a holder of a key can lock a
+slot, also one for others, and leave one out. All keys in use are derived from a data key, one for each purpose.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from blake3 import blake3
 from holdfast.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 KEY_BYTES = 32
-SLOTS_VERSION = 2
+SLOTS_VERSION = 3
+RING_BYTES = 16
 _PREFIX = "hfk1_"
 _NONCE_BYTES = 12
 _VERSION = b"\x01"
@@ -33,19 +34,23 @@ _NEEDS_EXTRA = "an encrypted or signed store needs the extra: pip install 'holdf
 class KeySlot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A store's data keys, locked for the holder of one user key; `id` tells which without giving anything away.
 
-    `public` belongs to the user key, so that whoever retires another key can lock the next data key for this one.
+    `slot_key` is what locks it, under the newest data key, so that who retires another key can lock the next data key.
     """
 
     id: str
-    public: bytes
+    slot_key: bytes
     locked: bytes
 
 
 class KeySlots(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All keys that open a store, and what they are for; `signature` is made with the newest data key."""
+    """All keys that open a store, and what they are for; `signature` is made with the newest data key.
+
+    `ring` is random: the slot keys of one user key differ from ring to ring. Copies that go to the same keys keep it.
+    """
 
     version: int
     mode: str
+    ring: bytes
     slots: tuple[KeySlot, ...]
     signature: bytes = b""
 
@@ -81,38 +86,39 @@ def key_id(key: bytes) -> str:
     return blake3(key, derive_key_context="holdfast 1 key id").hexdigest()[:16]
 
 
-def public_key(key: bytes) -> bytes:
-    """Return what locks something for the holder of a user key, and opens nothing."""
-    public: bytes = _key_pair(key).public_key().public_bytes_raw()
-    return public
+def slot_key(key: bytes, ring: bytes) -> bytes:
+    """Return what locks and opens the slot of a user key in a ring of keys."""
+    return blake3(key + ring, derive_key_context="holdfast 3 slot key").digest()
 
 
-def lock_slot(
-    data_keys: Sequence[bytes], *, name: str, public: bytes, mode: str, entropy: Callable[[int], bytes]
-) -> KeySlot:
-    """Return a store's data keys, oldest first, locked for one user key; mode and version are bound to them."""
-    passing = _private(entropy(KEY_BYTES))
-    sender: bytes = passing.public_key().public_bytes_raw()
-    shared = passing.exchange(_public(public))
-    nonce = entropy(_NONCE_BYTES)
-    locked = _aes(_wrapping(shared, sender, public)).encrypt(
-        nonce, b"".join(data_keys), _about_slot(SLOTS_VERSION, mode, name, public)
-    )
-    return KeySlot(name, public, sender + nonce + locked)
+def lock_slots(
+    data_keys: Sequence[bytes],
+    slot_keys: Mapping[str, bytes],
+    *,
+    mode: str,
+    ring: bytes,
+    entropy: Callable[[int], bytes],
+) -> KeySlots:
+    """Return a store's data keys, oldest first, locked for each of these slot keys and signed with the newest one."""
+    made = []
+    for name, own in slot_keys.items():
+        nonce = entropy(_NONCE_BYTES)
+        locked = _aes(own).encrypt(nonce, b"".join(data_keys), _about_slot(SLOTS_VERSION, mode, ring, name))
+        made.append(KeySlot(name, Vault(data_keys[-1]).encrypt(own, _about_slot_key(name)), nonce + locked))
+    slots = KeySlots(SLOTS_VERSION, mode, ring, tuple(made))
+    return msgspec.structs.replace(slots, signature=Vault(data_keys[-1]).sign(_signed_slots(slots)))
 
 
-def open_slot(slots: KeySlots, key: bytes) -> tuple[bytes, ...] | None:
-    """Return the data keys, oldest first; None if this key has no slot; ValueError if its slot was altered."""
+def open_slots(slots: KeySlots, key: bytes) -> tuple[bytes, ...] | None:
+    """Return the data keys, oldest first; None if this key has no slot; ValueError if a slot was altered."""
     name = key_id(key)
     slot = next((one for one in slots.slots if one.id == name), None)
     if slot is None:
         return None
-    sender, nonce = slot.locked[:KEY_BYTES], slot.locked[KEY_BYTES : KEY_BYTES + _NONCE_BYTES]
-    own = public_key(key)
+    about = _about_slot(slots.version, slots.mode, slots.ring, name)
     try:
-        shared = _key_pair(key).exchange(_public(sender))
-        opened: bytes = _aes(_wrapping(shared, sender, own)).decrypt(
-            nonce, slot.locked[KEY_BYTES + _NONCE_BYTES :], _about_slot(slots.version, slots.mode, name, own)
+        opened: bytes = _aes(slot_key(key, slots.ring)).decrypt(
+            slot.locked[:_NONCE_BYTES], slot.locked[_NONCE_BYTES:], about
         )
     except Exception:  # noqa: BLE001 - InvalidTag, or a slot too short to be one
         raise ValueError("was altered") from None
@@ -124,22 +130,27 @@ def open_slot(slots: KeySlots, key: bytes) -> tuple[bytes, ...] | None:
     return data_keys
 
 
-def sign_slots(slots: KeySlots, data_key: bytes) -> KeySlots:
-    """Return slots signed with the newest data key, so that none can be added or exchanged without it."""
-    return msgspec.structs.replace(slots, signature=Vault(data_key).sign(_signed_slots(slots)))
+def slot_keys_of(slots: KeySlots, data_key: bytes) -> dict[str, bytes]:
+    """Return the slot keys of slots that the newest data key has signed."""
+    return {slot.id: Vault(data_key).decrypt(slot.slot_key, _about_slot_key(slot.id)) for slot in slots.slots}
+
+
+def fingerprint(data_key: bytes) -> str:
+    """Return what tells a data key from any other, and nothing about it."""
+    return _derived(data_key, "fingerprint").hex()[:32]
 
 
 def _signed_slots(slots: KeySlots) -> bytes:
-    parts = [[slot.id, slot.public, slot.locked] for slot in slots.slots]
-    return b"key slots\0" + msgspec.msgpack.encode([slots.version, slots.mode, parts])
+    parts = [[slot.id, slot.slot_key, slot.locked] for slot in slots.slots]
+    return b"key slots\0" + msgspec.msgpack.encode([slots.version, slots.mode, slots.ring, parts])
 
 
-def _about_slot(version: int, mode: str, name: str, public: bytes) -> bytes:
-    return b"key slot\0" + msgspec.msgpack.encode([version, mode, name, public])
+def _about_slot(version: int, mode: str, ring: bytes, name: str) -> bytes:
+    return b"key slot\0" + msgspec.msgpack.encode([version, mode, ring, name])
 
 
-def _wrapping(shared: bytes, sender: bytes, public: bytes) -> bytes:
-    return blake3(shared + sender + public, derive_key_context="holdfast 2 key slot").digest()
+def _about_slot_key(name: str) -> bytes:
+    return b"slot key\0" + name.encode()
 
 
 class _Epoch:
@@ -252,26 +263,6 @@ def _xor(one: bytes, other: bytes) -> bytes:
 
 def _derived(data_key: bytes, purpose: str) -> bytes:
     return blake3(data_key, derive_key_context=f"holdfast 2 {purpose}").digest()
-
-
-def _key_pair(key: bytes) -> Any:
-    return _private(blake3(key, derive_key_context="holdfast 2 key pair").digest())
-
-
-def _private(seed: bytes) -> Any:
-    return _x25519().X25519PrivateKey.from_private_bytes(seed)
-
-
-def _public(public: bytes) -> Any:
-    return _x25519().X25519PublicKey.from_public_bytes(public)
-
-
-def _x25519() -> Any:
-    try:
-        from cryptography.hazmat.primitives.asymmetric import x25519  # noqa: PLC0415 - an extra
-    except ImportError:
-        raise UsageError(_NEEDS_EXTRA) from None
-    return x25519
 
 
 def _aes(key: bytes) -> Any:

@@ -22,6 +22,8 @@ class StoreTraits(msgspec.Struct, frozen=True, kw_only=True):
     many_processes: bool
     many_machines: bool = False
     tenants: bool = False
+    many_runs: bool = True
+    """Whether one transaction may change several runs."""
     readable: bool = False
     """Whether people may read it with an editor: documents, not chunks."""
     checkpoint_bytes: int = 0

@@ -49,7 +49,7 @@ _WASTE_FROM = 64  # rows: smaller logs are not worth rewriting
 class FilesMedium:
     """Rows and chunks as files below one folder."""
 
-    traits = StoreTraits(checkpoint_bytes=1_050, durable=True, many_processes=True)
+    traits = StoreTraits(checkpoint_bytes=1_050, durable=True, many_processes=True, many_runs=False)
 
     def __init__(self, folder: Path | str, *, busy_timeout_s: float = BUSY_TIMEOUT_S, disk: Disk | None = None) -> None:
         self._folder = Path(folder).absolute()

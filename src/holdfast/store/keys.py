@@ -1,9 +1,11 @@
 """Keys of a store: who may open it, what a key protects, and how one is retired.
 
-The key slots are one row, written before any other. Mode and version are bound to every slot, and the newest data key
-signs them all: an edited row is refused, not obeyed. Adding a key adds a slot. Removing one begins a new epoch: a fresh
-data key for all that is written from then on. Every row is sealed again with it in the same transaction, so that rows
-are of the newest epoch or forged; chunks stay, their names are vouched for by rows.
+The key slots are one row, written before any other. A slot opens for its user's key alone, and only a holder of a key
+can lock one; mode and version are bound to it, and the newest data key signs them all: an edited row is refused, not
+obeyed. Adding a key adds a slot. Removing one begins a new epoch: a fresh data key for all that is written from now on.
+Every row is sealed again with it in the same transaction, so that rows are of the newest epoch or forged; chunks stay,
+their names are vouched for by rows. Slots of an earlier epoch are valid in themselves: if somebody puts them back, the
+memory of this machine (`epoch_memory.py`) shows it.
 """
 
 from __future__ import annotations
@@ -17,26 +19,29 @@ import msgspec
 
 from holdfast.encode.encrypt import (
     KEY_BYTES,
+    RING_BYTES,
     SLOTS_VERSION,
     KeySlots,
     Vault,
+    fingerprint,
     key_id,
-    lock_slot,
-    open_slot,
+    lock_slots,
+    open_slots,
     parse_key,
-    public_key,
-    sign_slots,
+    slot_key,
+    slot_keys_of,
 )
 from holdfast.errors import Conflict, IntegrityError, KeyRefused, StoreCorrupt, UsageError
 from holdfast.store.codec import RowCodec
+from holdfast.store.epoch_memory import different
 from holdfast.store.medium import Batch, StaleError, first_cells
 from holdfast.store.store import Store
 from holdfast.store.tables import GAP, LINE, META, RECORD, TABLES, GapRow, LineRow, MetaRow, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
-    from holdfast.encode.encrypt import KeySlot
+    from holdfast.store.epoch_memory import EpochMemory, Seen
     from holdfast.store.medium import Medium, Reader, Transaction
     from holdfast.store.tables import Row
 
@@ -56,12 +61,14 @@ def seal_store(
     key: str | None,
     *,
     sign: bool | None = False,
+    memory: EpochMemory | None = None,
     entropy: Callable[[int], bytes] = os.urandom,
 ) -> Store:
     """Return the store as its key opens it, a new one begun with it; KeyRefused if key and store do not go together.
 
     `sign` says what is asked for: signing, encryption, or (None) whatever the store has. Of several processes that
-    begin a store at once one makes the data key, and the others open it.
+    begin a store at once one makes the data key, and the others open it. `memory` is what this machine knows of the
+    keys in this place: StoreCorrupt if these are older, or those of another store.
     """
     medium = place.medium if isinstance(place, Store) else place
     row, is_empty = _looked_at(medium)
@@ -77,8 +84,10 @@ def seal_store(
             raise KeyRefused(
                 "it holds rows that were stored without a key: open it without, or begin a new store", medium.url
             )
-        row = _begun(medium, "sign" if sign else "encrypt", {key_id(user_key): public_key(user_key)}, entropy)
-    return StoreKeys(medium, user_key, row, sign=sign, entropy=entropy).store
+        ring = entropy(RING_BYTES)
+        slot_keys = {key_id(user_key): slot_key(user_key, ring)}
+        row = _begun(medium, "sign" if sign else "encrypt", ring, slot_keys, entropy)
+    return StoreKeys(medium, user_key, row, sign=sign, memory=memory, is_new=is_empty, entropy=entropy).store
 
 
 def keys_of(store: Store) -> StoreKeys | None:
@@ -104,10 +113,12 @@ def _looked_at(medium: Medium) -> tuple[Row | None, bool]:
     return row, not rows and next(iter(medium.chunk_ids()), None) is None
 
 
-def _begun(medium: Medium, mode: KeyMode, publics: dict[str, bytes], entropy: Callable[[int], bytes]) -> Row:
+def _begun(
+    medium: Medium, mode: KeyMode, ring: bytes, slot_keys: dict[str, bytes], entropy: Callable[[int], bytes]
+) -> Row:
     """Write the first key slots of an empty store, and return the row that is there: perhaps another process's."""
     data_key = entropy(KEY_BYTES)
-    row = _slots_row(_locked([data_key], mode, publics, entropy))
+    row = _slots_row(lock_slots([data_key], slot_keys, mode=mode, ring=ring, entropy=entropy))
     witness = _witness(RowCodec(Vault(data_key), mode), 0)
     try:
         medium.apply(Batch(guards=[(META, (KEYS,), None)], inserts=[(META, row), (META, witness)]))
@@ -117,15 +128,6 @@ def _begun(medium: Medium, mode: KeyMode, publics: dict[str, bytes], entropy: Ca
             raise Conflict(medium.url) from None
         return there
     return row
-
-
-def _locked(
-    data_keys: list[bytes], mode: KeyMode, publics: dict[str, bytes], entropy: Callable[[int], bytes]
-) -> KeySlots:
-    slots = tuple(
-        lock_slot(data_keys, name=name, public=public, mode=mode, entropy=entropy) for name, public in publics.items()
-    )
-    return sign_slots(KeySlots(SLOTS_VERSION, mode, slots), data_keys[-1])
 
 
 def _slots_row(slots: KeySlots) -> Row:
@@ -162,10 +164,13 @@ class StoreKeys:
         row: Row,
         *,
         sign: bool | None,
+        memory: EpochMemory | None = None,
+        is_new: bool = False,
         entropy: Callable[[int], bytes] = os.urandom,
     ) -> None:
         self._inner = medium
         self._user_key = user_key
+        self._memory = memory if medium.traits.durable else None
         self._entropy = entropy
         self._lock = threading.RLock()
         self._is_removed = False
@@ -179,30 +184,28 @@ class StoreKeys:
                 medium.url,
             )
         self.mode = cast("KeyMode", slots.mode)
+        self._ring = slots.ring
         self._data_keys = self._opened(slots)
         self._seal = row[-1]
         self.codec = RowCodec(Vault(*self._data_keys), self.mode, renew=self._renewed)
         self.medium = KeyedMedium(medium, self)
         self.store = Store(cast("Medium", self.medium), self.codec)
-        self._check_witness()
+        seen = [] if self._memory is None or is_new else self._memory.seen(medium.url)
+        self._check_witness()  # after: what was seen is in the store by now
+        self._check_memory(seen)
 
     def ids(self) -> list[str]:
         """Return the names of all keys that open the store."""
         with self.medium.read() as reader:
-            return [slot.id for slot in self._slots(reader, is_checked=not self._is_removed)]
+            return [slot.id for slot in self._slots(reader, is_checked=not self._is_removed).slots]
 
     def add(self, key: str) -> None:
         """Let one more key open the store; those in use stay."""
         user_key = parse_key(key)
         with self.medium.write() as transaction:
-            slots = self._slots(transaction)
-            kept = tuple(slot for slot in slots if slot.id != key_id(user_key))
-            slot = lock_slot(
-                self._data_keys, name=key_id(user_key), public=public_key(user_key), mode=self.mode,
-                entropy=self._entropy,
-            )  # fmt: skip
-            signed = sign_slots(KeySlots(SLOTS_VERSION, self.mode, (*kept, slot)), self._data_keys[-1])
-            row = _slots_row(signed)
+            slot_keys = self._slot_keys(transaction)
+            slot_keys[key_id(user_key)] = slot_key(user_key, self._ring)
+            row = self._locked(self._data_keys, slot_keys)
             transaction.put(META, row)
         self._seal = row[-1]
 
@@ -212,23 +215,28 @@ class StoreKeys:
         Every row is sealed again with a fresh data key, all or nothing. Chunks that are there stay readable with the
         old key for whoever has a copy of it and of them.
         """
+        if not self._inner.traits.many_runs:
+            raise UsageError(
+                "a files store cannot seal all its runs again at once, so no key is removed from it: begin another "
+                "store with the keys that stay, and bring the runs there with `holdfast copy`"
+            )
         with self.medium.write(erase=True) as transaction:
-            slots = self._slots(transaction)
-            name = key if any(slot.id == key for slot in slots) else key_id(parse_key(key))
-            publics = {slot.id: slot.public for slot in slots if slot.id != name}
-            if len(publics) == len(slots):
+            slot_keys = self._slot_keys(transaction)
+            name = key if key in slot_keys else key_id(parse_key(key))
+            if slot_keys.pop(name, None) is None:
                 raise UsageError(f"the key {name} does not open this store, so it cannot be removed")
-            if not publics:
+            if not slot_keys:
                 raise UsageError("this is the only key: add another before you remove it, or nobody can read the store")
             data_keys = [*self._data_keys, self._entropy(KEY_BYTES)]
             opened, sealed = RowCodec(self._vault, self.mode), RowCodec(Vault(*data_keys), self.mode)
-            row = _slots_row(_locked(data_keys, self.mode, publics, self._entropy))
+            row = self._locked(data_keys, slot_keys)
             transaction.put(META, row)  # first: where transactions run side by side, the others wait for this row
             transaction.put(META, _witness(sealed, len(data_keys) - 1))
             _seal_again(transaction, opened, sealed)
-        self._is_removed = key_id(self._user_key) not in publics
+        self._is_removed = key_id(self._user_key) not in slot_keys
         if not self._is_removed:
             self._use(tuple(data_keys), row)
+        self._remember(data_keys)
 
     def over(self, medium: Medium) -> Store:
         """Return a store in another place that this key opens; an empty one gets the same keys, and data of its own."""
@@ -240,8 +248,8 @@ class StoreKeys:
                     medium.url,
                 )
             with self.medium.read() as reader:
-                publics = {slot.id: slot.public for slot in self._slots(reader)}
-            row = _begun(medium, self.mode, publics, self._entropy)
+                slot_keys = self._slot_keys(reader)
+            row = _begun(medium, self.mode, self._ring, slot_keys, self._entropy)
         return StoreKeys(medium, self._user_key, row, sign=None, entropy=self._entropy).store
 
     def lock_beside(self, data: bytes, about: bytes) -> bytes:
@@ -289,6 +297,7 @@ class StoreKeys:
                     self._inner.url,
                 )
             self._use(data_keys, row)
+        self._remember(data_keys)
         return True
 
     def _renewed(self) -> bool:
@@ -304,19 +313,27 @@ class StoreKeys:
                 self.codec.vault = Vault(*data_keys)
             self._data_keys, self._seal = data_keys, row[-1]
 
-    def _slots(self, reader: Reader, *, is_checked: bool = True) -> tuple[KeySlot, ...]:
+    def _locked(self, data_keys: Sequence[bytes], slot_keys: dict[str, bytes]) -> Row:
+        return _slots_row(lock_slots(data_keys, slot_keys, mode=self.mode, ring=self._ring, entropy=self._entropy))
+
+    def _slot_keys(self, reader: Reader) -> dict[str, bytes]:
+        """Return what locks the slots as they are by now, by the names of the keys."""
+        slots = self._slots(reader)
+        return slot_keys_of(slots, self._data_keys[-1])
+
+    def _slots(self, reader: Reader, *, is_checked: bool = True) -> KeySlots:
         """Return the slots as they are by now; whoever removed its own key can only list them."""
         if is_checked:
             self.follow(reader)
         row = reader.get(META, (KEYS,))
         assert row is not None
-        return _read_slots(row, self._inner.url).slots
+        return _read_slots(row, self._inner.url)
 
     def _opened(self, slots: KeySlots) -> tuple[bytes, ...]:
         """Return the data keys, oldest first; KeyRefused if this key does not open its slot."""
         name = key_id(self._user_key)
         try:
-            opened = open_slot(slots, self._user_key)
+            opened = open_slots(slots, self._user_key)
         except ValueError as error:
             raise KeyRefused(
                 f"the slot of this key ({name}) {error}: somebody changed its mode, keys or bytes. Put the key slots "
@@ -331,6 +348,7 @@ class StoreKeys:
     def _check_witness(self) -> None:
         """Refuse key slots that are older than the rest of the store."""
         with self.medium.read() as reader:
+            self.follow(reader)
             row = reader.get(META, (WITNESS,))
             try:
                 told = None if row is None else self.codec.open(META, row).body
@@ -343,6 +361,18 @@ class StoreKeys:
                 "back, or the other way round. Restore the store from a copy",
                 self._inner.url,
             )
+
+    def _check_memory(self, seen: Sequence[Seen]) -> None:
+        """Refuse keys that are older than those that this machine has seen here, or those of another store."""
+        problem = different(seen, self._ring, [fingerprint(one) for one in self._data_keys])
+        if problem is not None and self._memory is not None:
+            undo = f"If you put it there yourself, delete {self._memory.file(self._inner.url)} and open it again"
+            raise StoreCorrupt(f"{problem}. {undo}", self._inner.url)
+        self._remember(self._data_keys)
+
+    def _remember(self, data_keys: Sequence[bytes]) -> None:
+        if self._memory is not None:
+            self._memory.remember(self._inner.url, self._ring, [fingerprint(one) for one in data_keys])
 
     def _opens_a_row(self, reader: Reader) -> bool:
         """Tell whether these keys open one of the first rows; where they open none, slots and witness are both old.

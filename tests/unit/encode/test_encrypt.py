@@ -7,15 +7,15 @@ from hypothesis import strategies as st
 
 from holdfast import UsageError, generate_key
 from holdfast.encode.encrypt import (
+    RING_BYTES,
     SLOTS_VERSION,
-    KeySlots,
     Vault,
     key_id,
-    lock_slot,
-    open_slot,
+    lock_slots,
+    open_slots,
     parse_key,
-    public_key,
-    sign_slots,
+    slot_key,
+    slot_keys_of,
 )
 
 VAULT = Vault(bytes(range(32)))
@@ -64,22 +64,26 @@ def test_keys_are_read_from_text_and_nonsense_is_refused():
             parse_key(bad)
 
 
+RING = bytes(RING_BYTES)
+
+
 def slots_for(keys, data_keys, mode="encrypt"):
-    made = tuple(
-        lock_slot(data_keys, name=key_id(key), public=public_key(key), mode=mode, entropy=os.urandom) for key in keys
-    )
-    return sign_slots(KeySlots(SLOTS_VERSION, mode, made), data_keys[-1])
+    slot_keys = {key_id(key): slot_key(key, RING) for key in keys}
+    return lock_slots(data_keys, slot_keys, mode=mode, ring=RING, entropy=os.urandom)
 
 
 def test_a_slot_opens_for_its_key_and_for_no_other():
     keys = [os.urandom(32) for _ in range(3)]
     data_keys = (os.urandom(32), os.urandom(32))
     slots = slots_for(keys[:2], data_keys)
-    assert [open_slot(slots, key) for key in keys] == [data_keys, data_keys, None]
+    assert [open_slots(slots, key) for key in keys] == [data_keys, data_keys, None]
+    assert slot_keys_of(slots, data_keys[-1]) == {key_id(key): slot_key(key, RING) for key in keys[:2]}
+    with pytest.raises(ValueError, match="altered"):
+        slot_keys_of(slots, data_keys[0])
 
 
 def test_a_slot_that_was_altered_in_any_way_is_told_apart_from_a_missing_one():
-    """Mode, version, name and public half are bound to it, and no slot can be added or exchanged."""
+    """Mode, version, ring and name are bound to it, and no slot can be added or exchanged."""
     keys = [os.urandom(32) for _ in range(3)]
     data_keys = (os.urandom(32),)
     slots = slots_for(keys[:2], data_keys)
@@ -92,14 +96,15 @@ def test_a_slot_that_was_altered_in_any_way_is_told_apart_from_a_missing_one():
         replace(slots, signature=b""),
         replace(slots, slots=(replace(first, locked=b""), second)),
         replace(slots, slots=(replace(first, locked=second.locked), second)),
-        replace(slots, slots=(first, replace(second, public=public_key(keys[2])))),
+        replace(slots, ring=bytes([1]) * RING_BYTES),
+        replace(slots, slots=(first, replace(second, slot_key=first.slot_key))),
         replace(slots, slots=(first, second, stranger)),
         replace(slots, slots=(first,)),
         replace(slots, slots=(replace(first, locked=first.locked[:-1] + bytes([first.locked[-1] ^ 1])), second)),
     ):
         with pytest.raises(ValueError, match=r"altered"):
-            open_slot(forged, keys[0])
-    assert open_slot(replace(slots, slots=(replace(first, id=key_id(keys[2])), second)), keys[0]) is None
+            open_slots(forged, keys[0])
+    assert open_slots(replace(slots, slots=(replace(first, id=key_id(keys[2])), second)), keys[0]) is None
 
 
 @given(st.binary(min_size=32, max_size=32))

@@ -1,0 +1,248 @@
+"""Attacks on the keys of a store by somebody who can write it, on SQLite, files and PostgreSQL."""
+
+import os
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import holdfast
+from holdfast import KeyRefused, Settings, StoreCorrupt, UsageError, generate_key
+from holdfast.encode.encrypt import KeySlots, Vault, key_id, lock_slots, parse_key, slot_key
+from holdfast.store.codec import RowCodec
+from holdfast.store.keys import KEYS, WITNESS, keys_of, seal_store
+from holdfast.store.open import open_store
+from holdfast.store.tables import INBOX, META, TABLES, InboxRow, MetaRow
+from postgres_server import shared_server
+
+OWNER, SECOND, LEAVER = generate_key(), generate_key(), generate_key()
+
+
+@pytest.fixture(params=["sqlite", "files", "postgres"])
+def place(request, tmp_path):
+    if request.param != "postgres":
+        yield str(tmp_path / "store.db") if request.param == "sqlite" else f"file://{tmp_path}/store"
+        return
+    url = shared_server().database()
+    yield url
+    shared_server().drop(url)
+
+
+@pytest.fixture
+def rotating(place):
+    """A store in which a key can be retired."""
+    if place.startswith("file:"):
+        pytest.skip("a files store does not retire keys")
+    return place
+
+
+@pytest.fixture(params=[False, True], ids=["encrypted", "signed"])
+def sign(request):
+    return request.param
+
+
+@pytest.fixture(autouse=True)
+def machine(tmp_path, monkeypatch):
+    """Let each test be on a machine that has seen no store, and move to another."""
+
+    def move_to(name):
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / name))
+
+    move_to("first")
+    return move_to
+
+
+@contextmanager
+def opened(place, key, sign):
+    with holdfast.open(place, settings=Settings(), key=key, sign=sign) as hf:
+        yield hf
+
+
+@contextmanager
+def raw(place):
+    """Look at a store as somebody without a key can, and write to it."""
+    with closing(open_store(place)) as store:
+        yield store.medium
+
+
+def rows_of(place):
+    with raw(place) as medium, medium.read() as reader:
+        return [(table, row) for table in TABLES for row in reader.scan(table)]
+
+
+def put(place, rows, *, instead=False):
+    """Write rows over those of a store; or instead of all that it has."""
+    there = rows_of(place) if instead else []
+    with raw(place) as medium:
+        for table, row in reversed(there):  # one by one: a transaction of a files store is of one run
+            with medium.write() as transaction:
+                transaction.drop(table, row[: len(table.key)])
+        for table, row in rows:
+            with medium.write() as transaction:
+                transaction.put(table, row)
+
+
+def work(place, key, sign, run="run"):
+    with opened(place, key, sign) as hf:
+        return hf.run(run).checkpoint(state={"said": "words"}).id
+
+
+def forged(place, slot_keys, mode):
+    """Return slots for the store's keys with a data key of the attacker, a witness and a row under it."""
+    (row,) = [row for table, row in rows_of(place) if table is META and row[0] == KEYS]
+    there = msgspec.json.decode(RowCodec().open(META, row).body, type=KeySlots)
+    data_key = os.urandom(32)
+    made = lock_slots([data_key], slot_keys(there), mode=mode, ring=there.ring, entropy=os.urandom)
+    codec = RowCodec(Vault(data_key), mode)
+    return codec, [
+        (META, RowCodec().close(META, MetaRow(name=KEYS, body=msgspec.json.encode(made)))),
+        (META, codec.close(META, MetaRow(name=WITNESS, body=b"0"))),
+        (INBOX, codec.close(INBOX, InboxRow(run="a", number=1, kind="x", at=1.0))),
+    ]
+
+
+def test_no_data_key_of_a_strangers_choice_is_accepted(place, sign):
+    """Issue 18.1: what is stored was enough to lock a data key for the owner, who then wrote under it."""
+    work(place, OWNER, sign)
+    mode = "sign" if sign else "encrypt"
+    stranger = parse_key(generate_key())
+    guesses = (
+        lambda there: {slot.id: slot_key(stranger, there.ring) for slot in there.slots},
+        lambda there: {slot.id: slot.slot_key[-32:] for slot in there.slots},
+        lambda there: {slot.id: slot.locked[-32:] for slot in there.slots},
+        lambda there: {slot.id: there.ring * 2 for slot in there.slots},
+        lambda there: {slot.id: bytes(32) for slot in there.slots},
+        lambda there: {key_id(stranger): slot_key(stranger, there.ring)},
+    )
+    before = rows_of(place)
+    for guess in guesses:
+        put(place, forged(place, guess, mode)[1])
+        with pytest.raises(KeyRefused):
+            work(place, OWNER, sign)
+        put(place, before, instead=True)
+    work(place, OWNER, sign)
+
+
+def test_no_store_can_be_begun_for_somebody_whose_key_one_has_not(place, sign):
+    """What another store of the same key shows does not help."""
+    with raw(place):
+        pass
+    stranger = parse_key(generate_key())
+    mode = "sign" if sign else "encrypt"
+    made = lock_slots(
+        [os.urandom(32)], {key_id(parse_key(OWNER)): slot_key(stranger, bytes(16))}, mode=mode, ring=bytes(16),
+        entropy=os.urandom,
+    )  # fmt: skip
+    put(place, [(META, RowCodec().close(META, MetaRow(name=KEYS, body=msgspec.json.encode(made))))])
+    with pytest.raises(KeyRefused):
+        work(place, OWNER, sign)
+
+
+def test_older_keys_put_back_are_noticed_by_a_machine_that_saw_newer_ones(rotating, sign, machine, tmp_path):
+    """Issue 18.1: the slots, the witness and one row of before were enough for a removed key to open it again."""
+    work(rotating, OWNER, sign)
+    with opened(rotating, OWNER, sign) as hf:
+        hf.add_key(LEAVER)
+        hf.add_key(SECOND)
+    before = rows_of(rotating)
+    with opened(rotating, LEAVER, sign) as hf:
+        codec = RowCodec(hf.store.codec.vault, hf.store.codec.mode)
+    with opened(rotating, OWNER, sign) as hf:
+        hf.remove_key(LEAVER)
+        hf.run("after").checkpoint(state=1)
+    after = rows_of(rotating)
+    old_slots = [(table, row) for table, row in before if table is META and row[0] in (KEYS, WITNESS)]
+    old_row = (INBOX, codec.close(INBOX, InboxRow(run="a", number=1, kind="x", at=1.0)))
+    for attack in ([*old_slots, old_row], before):
+        put(rotating, attack, instead=attack is before)
+        for key in (OWNER, SECOND):
+            with pytest.raises(StoreCorrupt, match="older version"):
+                work(rotating, key, sign)
+        put(rotating, after, instead=True)
+    assert work(rotating, OWNER, sign)
+    put(rotating, before, instead=True)
+    machine("another")  # which knows nothing: a whole older copy is sound there, and docs/SECURITY.md says so
+    for heads in tmp_path.glob("*-heads"):
+        heads.unlink()
+    assert work(rotating, OWNER, sign)
+
+
+def test_a_later_epoch_by_a_removed_key_is_noticed_where_the_removal_was_seen(rotating, sign):
+    """Who had a key knows the slot keys of the others: only the data keys since then show who may begin an epoch."""
+    work(rotating, OWNER, sign)
+    with opened(rotating, OWNER, sign) as hf:
+        hf.add_key(LEAVER)
+    before = rows_of(rotating)
+    with opened(rotating, OWNER, sign) as hf:
+        hf.remove_key(LEAVER)
+    put(rotating, before, instead=True)
+    with closing(seal_store(open_store(rotating), LEAVER, sign=sign)) as store:
+        for _ in range(2):  # further than the owner's epochs
+            passing = generate_key()
+            keys_of(store).add(passing)
+            keys_of(store).remove(passing)
+    with pytest.raises(StoreCorrupt, match="older version"):
+        work(rotating, OWNER, sign)
+
+
+def test_another_store_of_the_same_key_is_not_taken_for_this_one(place, sign, tmp_path):
+    """Who shares one store with its owner could put it in the place of another, and read what is written there."""
+    shared = tmp_path / "shared.db"
+    work(shared, OWNER, sign)
+    work(place, OWNER, sign)
+    put(place, rows_of(str(shared)), instead=True)
+    with pytest.raises(StoreCorrupt, match="another store"):
+        work(place, OWNER, sign)
+
+
+def test_a_store_that_its_owner_begins_again_or_moves_is_no_fault(sign, tmp_path):
+    with opened(tmp_path / "a.db", OWNER, sign) as hf:
+        hf.run("run").checkpoint(state=1)
+        hf.copy_to(tmp_path / "copy.db")
+    for name in ("a.db", "a.db-heads"):
+        (tmp_path / name).rename(tmp_path / name.replace("a", "b", 1))
+    assert work(tmp_path / "b.db", OWNER, sign)
+    assert work(tmp_path / "copy.db", OWNER, sign, "more")
+    assert work(tmp_path / "a.db", OWNER, sign), "a new one, where another was before"
+    for name in ("b.db", "b.db-heads"):
+        (tmp_path / name).replace(tmp_path / name.replace("b", "a", 1))
+    with pytest.raises(StoreCorrupt, match="another store") as refused:
+        work(tmp_path / "a.db", OWNER, sign)
+    Path(str(refused.value).partition("delete ")[2].partition(" and ")[0]).unlink()
+    assert work(tmp_path / "a.db", OWNER, sign, "again")
+
+
+def test_what_a_machine_remembers_tells_no_key_and_lies_where_only_its_user_reads(rotating, sign, tmp_path):
+    work(rotating, OWNER, sign)
+    with opened(rotating, OWNER, sign) as hf:
+        data_keys = keys_of(hf.store)._data_keys
+        hf.add_key(SECOND)
+        hf.remove_key(SECOND)
+        data_keys += keys_of(hf.store)._data_keys
+    (file,) = (tmp_path / "first" / "holdfast" / "stores").iterdir()
+    text = file.read_text()
+    assert len(text.splitlines()) == 2
+    assert not any(key.hex() in text for key in (*data_keys, parse_key(OWNER)))
+    assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    with file.open("a") as torn:
+        torn.write("half a li")
+    assert work(rotating, OWNER, sign)
+
+
+def test_a_machine_that_cannot_remember_works_all_the_same(place, sign, tmp_path, machine):
+    (tmp_path / "file").write_text("not a folder")
+    machine("file")
+    assert work(place, OWNER, sign)
+    assert work(place, OWNER, sign, "more")
+
+
+def test_a_files_store_says_how_a_key_is_retired_there(tmp_path, sign):
+    place = f"file://{tmp_path}/store"
+    work(place, OWNER, sign)
+    with opened(place, OWNER, sign) as hf:
+        hf.add_key(SECOND)
+        with pytest.raises(UsageError, match="holdfast copy"):
+            hf.remove_key(SECOND)
+        assert len(hf.key_ids()) == 2
+        assert hf.verify().sound
