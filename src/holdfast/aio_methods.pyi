@@ -255,7 +255,7 @@ class HoldfastMethods:
     async def recover(self, plan: RecoveryPlan | str, *, run: Run | None=..., confirmed: bool=..., dry_run: bool=..., replay: bool=..., progress: Callable[[int, int], None] | None=..., **options: Unpack[PlanOptions]) -> RecoveryResult:
         ...
 
-    async def undo(self, run: str | Run, *, workspace: str | os.PathLike[str] | None=..., workspace_options: WorkspaceOptions | None=..., take: bool=...) -> RecoveryResult:
+    async def undo(self, run: str | Run, *, workspace: str | os.PathLike[str] | None=..., workspace_options: WorkspaceOptions | None=..., take: bool=..., allow_outside_links: bool=...) -> RecoveryResult:
         ...
 
     async def fork(self, spec: str, new_run: str, *, sections: Mapping[str, Any] | None=..., drop: Iterable[str]=..., label: str | None=...) -> Checkpoint:

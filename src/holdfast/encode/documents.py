@@ -97,7 +97,27 @@ def open_regular(path: Path | str, *, follow: bool = False) -> Stream:
 
 def read_regular(path: Path | str, *, limit: int, follow: bool = False) -> bytes:
     """Return a regular file's bytes; DocumentInvalid if there are more than `limit`, before they are read."""
-    descriptor, status = open_regular(path, follow=follow)
+    return _read_open(path, open_regular(path, follow=follow), limit)
+
+
+class OwnFile(NamedTuple):
+    """A file of this user, and how it was when it was opened."""
+
+    data: bytes
+    status: os.stat_result
+
+
+def read_own(path: Path | str, *, limit: int) -> OwnFile:
+    """Return a regular file that belongs to this user; DocumentInvalid if it is another's, or a link."""
+    stream = open_regular(path)
+    if stream.status.st_uid != os.geteuid():
+        os.close(stream.descriptor)
+        raise DocumentInvalid("belongs to another user", str(path))
+    return OwnFile(_read_open(path, stream, limit), stream.status)
+
+
+def _read_open(path: Path | str, stream: Stream, limit: int) -> bytes:
+    descriptor, status = stream
     try:
         if status.st_size > limit:
             raise DocumentInvalid(f"has {status.st_size:,} bytes; the limit is {limit:,}", str(path))

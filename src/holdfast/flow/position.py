@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from holdfast.errors import RestoreRefused
 from holdfast.flow.digests import FlowDigests, PhaseDigest
-from holdfast.workspace.journal import user_key
+from holdfast.workspace.user_key import is_user_mark, user_mark
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,12 +42,12 @@ class FlowRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 def start_mark(project: str | None, file: str | None, imports: Sequence[str], agent: str | None) -> str:
     """Return what shows that this user started a flow so: a store may come from elsewhere, and names what is run."""
-    try:
-        key = user_key()
-    except RestoreRefused:  # this user has nowhere to keep a key
-        return ""
-    told = msgspec.json.encode([project, file, list(imports), agent])
-    return hmac.new(key, b"holdfast flow start\0" + told, hashlib.sha256).hexdigest()[:32]
+    return user_mark("flow start", project, file, list(imports), agent)
+
+
+def is_started_here(record: FlowRecord) -> bool:
+    """Tell whether this user started a flow so."""
+    return is_user_mark(record.mark, "flow start", record.project, record.file, record.imports, record.agent)
 
 
 def rows_of(digests: FlowDigests) -> list[_PhaseRow]:

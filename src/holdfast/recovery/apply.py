@@ -33,7 +33,7 @@ from holdfast.journal.call_record import call_of_line
 from holdfast.model.sections import WORKSPACE
 from holdfast.model.triggers import Trigger
 from holdfast.recovery.find import mark_corrupted
-from holdfast.recovery.gather import file_capture, intent_of, plan_recovery, present, steps_of, world_moved
+from holdfast.recovery.gather import file_capture, plan_recovery, present, steps_of, stored_intent, world_moved
 from holdfast.recovery.outcomes import closing_records, decided_records, decided_steps
 from holdfast.recovery.plan import checked_options
 from holdfast.recovery.record import INTENT, SECTION, RecoveryRecord, intent_value, read_record
@@ -269,7 +269,7 @@ class Recovery:
             skipped_agents=plan.skipped_agents,
             workspace=plan.files.target if plan.files is not None and plan.request.into is None else "",
             git=plan.request.git,
-        )
+        ).marked(plan.run, undo)
         sections = self._sections(source, at)
         self.run.note("recovered" if plan.kind == "recover" else "undone", f"from {plan.place or plan.checkpoint}")
         sections |= self._edits(source) | self._subject(source, at) | spent
@@ -371,10 +371,10 @@ class Recovery:
         if head is None or head == self.plan.head:
             return False
         try:
-            plan = intent_of(self.hf, self.hf.store.checkpoint(head))
+            intent = stored_intent(self.hf, self.hf.store.checkpoint(head))
         except (NotFound, IntegrityError):
             return False
-        return plan is not None and plan.digest == self.plan.digest
+        return intent is not None and intent[0].digest == self.plan.digest
 
     def _check_world(self, head: str | None) -> None:
         end = self.hf.store.run(self.plan.run).number

@@ -95,12 +95,22 @@ class RecoveryFacade:
         workspace: str | os.PathLike[str] | None = None,
         workspace_options: WorkspaceOptions | None = None,
         take: bool = False,
+        allow_outside_links: bool = False,
     ) -> RecoveryResult:
         """Go back to before the last recovery, files too; undoing the undo goes forward again.
 
-        What a person changed since the recovery is kept, and named in the warnings; with `take` it is not.
+        What a person changed since the recovery is kept, and named in the warnings; with `take` it is not. A recovery
+        that another user made is undone only in the `workspace` that is given, and links that lead out of it come back
+        only with `allow_outside_links`.
         """
-        return undo_module.undo(self._hf, run, workspace=workspace, workspace_options=workspace_options, take=take)
+        return undo_module.undo(
+            self._hf,
+            run,
+            workspace=workspace,
+            workspace_options=workspace_options,
+            take=take,
+            allow_outside_links=allow_outside_links,
+        )
 
     def fork(
         self,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from holdfast.engine import Holdfast
     from holdfast.recovery.plan import RecoveryPlan
+    from holdfast.recovery.record import RecoveryRecord
     from holdfast.recovery.result import RecoveryResult
     from holdfast.run import Run
     from holdfast.workspace.options import WorkspaceOptions
@@ -26,7 +27,8 @@ _log = logging.getLogger("holdfast")
 def finish_interrupted(hf: Holdfast, run: Run) -> RecoveryResult | None:
     """Bring a recovery to an end that was killed between its files and its commit; called when a run is opened."""
     head = run.recorder.head_record
-    plan = intent_of(hf, head) if head is not None else None
+    place = run.workspace.path if run.has_workspace else None
+    plan = intent_of(hf, head, place) if head is not None else None
     if plan is None or head is None:
         return None
     if not are_files_changed(plan):
@@ -58,7 +60,7 @@ def end_interrupted(
     Where that was this very recovery, its result is returned: there is nothing more to do.
     """
     place = plan.request.workspace if plan.request.files and plan.request.into is None else None
-    if place is None or not (_is_left(place) or _intent_at_head(hf, plan.run) is not None):
+    if place is None or not (_is_left(place) or _intent_at_head(hf, plan.run, place) is not None):
         return plan
     ended = _ended(hf, plan.run, place, options)
     plan = again()
@@ -76,26 +78,39 @@ def end_undone(
 ) -> None:
     """Bring a recovery to an end that was killed, so that it can be undone."""
     place = workspace if workspace is not None else recorded_workspace(hf, run)
-    if place is not None and (_intent_at_head(hf, run) is not None or _is_left(os.fspath(place))):
+    if place is not None and (_intent_at_head(hf, run, place) is not None or _is_left(os.fspath(place))):
         _ended(hf, run, place, options)
 
 
 def recorded_workspace(hf: Holdfast, run: str) -> str | None:
-    """Return the directory of a run's last recovery, killed or at its end; None if it left files alone."""
+    """Return the directory of a run's last recovery by this user, killed or at its end; None if it left files alone."""
     plan = _intent_at_head(hf, run)
     if plan is not None:
         return plan.request.workspace
     head = hf.latest(run, required=True)
     done = read_record(head.section(SECTION)) if SECTION in head.sections else None
-    return done.workspace or None if done is not None else None
+    return done.workspace or None if done is not None and is_own_recovery(hf, run, done) else None
 
 
-def unfinished_runs(hf: Holdfast, *, limit: int | None = None) -> dict[str, str | None]:
-    """Return the runs with a recovery that has come to its files and not to its end, each with its directory."""
+def is_own_recovery(hf: Holdfast, run: str, done: RecoveryRecord) -> bool:
+    """Tell whether this user made a recovery that a store tells of."""
+    try:
+        return done.is_own(run, hf.store.checkpoint(done.undo) if done.undo is not None else None)
+    except (NotFound, IntegrityError):
+        return False
+
+
+def unfinished_runs(
+    hf: Holdfast, *, place: str | os.PathLike[str] | None = None, limit: int | None = None
+) -> dict[str, str | None]:
+    """Return the runs with a recovery that has come to its files and not to its end, each with its directory.
+
+    Those of other users are looked for only in `place`.
+    """
     return {
         run.id: plan.request.workspace
         for run in hf.store.runs(limit=limit)
-        if (plan := _intent_at_head(hf, run.id)) is not None
+        if (plan := _intent_at_head(hf, run.id, place)) is not None
         and plan.files is not None
         and (_is_left(plan.files.target) or are_files_changed(plan))
     }
@@ -112,11 +127,11 @@ def _aim(plan: RecoveryPlan) -> tuple[object, ...]:
     return plan.checkpoint, plan.place, plan.request
 
 
-def _intent_at_head(hf: Holdfast, run: str) -> RecoveryPlan | None:
+def _intent_at_head(hf: Holdfast, run: str, place: str | os.PathLike[str] | None = None) -> RecoveryPlan | None:
     """Return the plan that was being carried out when the run was last moved, None if it came to its end."""
     try:
         head = hf.store.run(run).head
-        return intent_of(hf, hf.store.checkpoint(head)) if head is not None else None
+        return intent_of(hf, hf.store.checkpoint(head), place) if head is not None else None
     except (NotFound, IntegrityError):
         return None
 
@@ -128,7 +143,7 @@ def _ended(
     from holdfast.workspace.restore import recover_interrupted  # noqa: PLC0415
 
     recover_interrupted(place)
-    plan = _intent_at_head(hf, run)
+    plan = _intent_at_head(hf, run, place)
     if plan is not None and plan.files is not None:
         recover_interrupted(plan.files.target)
     if plan is None or not are_files_changed(plan):

@@ -223,7 +223,9 @@ def _begin(hf: Holdfast, handle: Run, run: str) -> Checkpoint:
     tip = _tip(hf, run)
     handle.host.ignore_inbox()  # what was said to the line before is not for the new one
     label = keep_tip(hf.store, tip, at) if tip is not None else archive_name(at)
-    told = RecoveryRecord(source=None, undo=tip.envelope.id if tip is not None else None, at=at, kind="afresh")
+    told = RecoveryRecord(source=None, undo=tip.envelope.id if tip is not None else None, at=at, kind="afresh").marked(
+        run, tip
+    )
     made: Checkpoint = handle.checkpoint(
         trigger=Trigger.RECOVERY,
         reason=f"started afresh; the line before is kept as {label}",

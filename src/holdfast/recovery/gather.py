@@ -82,9 +82,9 @@ def plan_recovery(hf: Holdfast, spec: str, options: PlanOptions, *, run: str | N
         located = locate(hf.store, spec, run=run, sound=True, without=without, left=False)
         number = located.position.number if located.position is not None else None
         record, interrupted = located.record, False
-        if number is None:
-            record, interrupted, number = _intended(hf, located.record, spec)
         directory = _place(hf, record.envelope.run, asked.get("workspace"))
+        if number is None:
+            record, interrupted, number = _intended(hf, located.record, spec, directory)
         wants = _wants_files(record, files, directory, into, git=git)
         has_files = _section(record, WORKSPACE) is not None
         if without and has_files and not wants:
@@ -361,16 +361,40 @@ def present(hf: Holdfast, run: str) -> datetime:
     return datetime.fromtimestamp(hf.services(run).clock(), UTC)
 
 
-def intent_of(hf: Holdfast, record: CheckpointRecord) -> RecoveryPlan | None:
-    """Return the plan that was being carried out when this undo point was taken, None if it is none."""
+def stored_intent(hf: Holdfast, record: CheckpointRecord) -> tuple[RecoveryPlan, bool] | None:
+    """Return the plan that an undo point says was being carried out, and whether by this user; None if it is none.
+
+    Only to compare it with a plan of one's own: where it works is not to be believed, see `intent_of`.
+    """
     if not is_undo_point(record):
         return None
     try:
         intent = read_intent(hf.opened(record).section(INTENT))
-        plan = from_json(intent) if intent is not None else None
+        plan = from_json(intent.plan) if intent is not None else None
     except (IntegrityError, UsageError):
         return None
-    return plan if plan is not None and plan.run == record.envelope.run else None
+    if intent is None or plan is None or plan.run != record.envelope.run:
+        return None
+    return plan, intent.is_own
+
+
+def intent_of(
+    hf: Holdfast, record: CheckpointRecord, place: str | os.PathLike[str] | None = None
+) -> RecoveryPlan | None:
+    """Return the plan that was being carried out when this undo point was taken, None if it is none.
+
+    A plan that this user did not begin says nothing of places: it has files only if they are in the directory that the
+    user gave, `place`, and moves no git.
+    """
+    found = stored_intent(hf, record)
+    if found is None or found[1]:
+        return None if found is None else found[0]
+    plan, request = found[0], msgspec.structs.replace(found[0].request, git=False, clone=False)
+    given = os.path.realpath(place) if place is not None else None
+    if plan.files is None or request.into is not None or not (given == plan.files.target == request.workspace):
+        request = msgspec.structs.replace(request, files=False, workspace=None, into=None)
+        return msgspec.structs.replace(plan, files=None, git=(), request=request)
+    return msgspec.structs.replace(plan, git=(), request=request)
 
 
 def are_files_changed(plan: RecoveryPlan) -> bool:
@@ -382,7 +406,9 @@ def are_files_changed(plan: RecoveryPlan) -> bool:
     return not is_interrupted(plan.files.target) and progress_of(plan.files) == "done"
 
 
-def _intended(hf: Holdfast, record: CheckpointRecord, spec: str) -> tuple[CheckpointRecord, bool, int | None]:
+def _intended(
+    hf: Holdfast, record: CheckpointRecord, spec: str, place: str | None
+) -> tuple[CheckpointRecord, bool, int | None]:
     """Return where a recovery that was killed was going, or stood if it had not begun, for the undo point it left.
 
     With it, whether it had begun, and if so the journal number it was going to.
@@ -390,7 +416,7 @@ def _intended(hf: Holdfast, record: CheckpointRecord, spec: str) -> tuple[Checkp
     is_passed = hf.store.run(record.envelope.run).head != record.envelope.id  # what it led to is there, and damaged
     found, is_begun, number = record, False, None
     while spec != record.envelope.id:
-        plan = intent_of(hf, record)
+        plan = intent_of(hf, record, place)
         if plan is None:
             break
         is_begun = is_passed or are_files_changed(plan)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import zlib
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
+from blake3 import blake3
 
 if TYPE_CHECKING:
     from holdfast.model.checkpoint import CheckpointRecord
@@ -30,6 +31,24 @@ class RecoveryRecord(msgspec.Struct, frozen=True, kw_only=True, rename={"source"
     git: bool = False  # whether it put the git position back, too
     warnings: tuple[str, ...] = ()
     skipped_agents: tuple[str, ...] = ()
+    mark: str = ""
+    """Under this user's own key: that this user recovered the run so, in that directory; see `marked`."""
+
+    def marked(self, run: str, undo: CheckpointRecord | None) -> RecoveryRecord:
+        """Return it under this user's mark: its directory, and what an undo puts there, may be believed later."""
+        from holdfast.workspace.user_key import user_mark  # noqa: PLC0415 - who only lists needs no key
+
+        return msgspec.structs.replace(self, mark=user_mark("recovery", *self._stated(run, undo)))
+
+    def is_own(self, run: str, undo: CheckpointRecord | None) -> bool:
+        """Tell whether this user made this recovery of a run, with this checkpoint to go back to."""
+        from holdfast.workspace.user_key import is_user_mark  # noqa: PLC0415
+
+        return is_user_mark(self.mark, "recovery", *self._stated(run, undo))
+
+    def _stated(self, run: str, undo: CheckpointRecord | None) -> tuple[object, ...]:
+        checksum = undo.checksum.hex() if undo is not None else None
+        return run, self.kind, self.source, self.undo, checksum, self.workspace, self.git
 
     def value(self) -> dict[str, Any]:
         """Return it as the section's value."""
@@ -53,15 +72,28 @@ def is_undo_point(record: CheckpointRecord) -> bool:
 
 def intent_value(plan: bytes) -> dict[str, Any]:
     """Return a plan as JSON as the section's value: packed, so that redaction has no text to change in it."""
-    return {"plan": zlib.compress(plan)}
+    from holdfast.workspace.user_key import user_mark  # noqa: PLC0415
+
+    return {"plan": zlib.compress(plan), "mark": user_mark("intent", blake3(plan).hexdigest())}
 
 
-def read_intent(value: Any) -> bytes | None:
+class Intent(NamedTuple):
+    """What was about to be done, and whether this user was about to do it."""
+
+    plan: bytes
+    is_own: bool
+
+
+def read_intent(value: Any) -> Intent | None:
     """Return the plan's JSON of a stored section, None if there is none: what is stored is not trusted."""
     packed = value.get("plan") if isinstance(value, dict) else None
     if not isinstance(packed, bytes):
         return None
     try:
-        return zlib.decompressobj().decompress(packed, _MAX_BYTES)
+        plan = zlib.decompressobj().decompress(packed, _MAX_BYTES)
     except zlib.error:
         return None
+    from holdfast.workspace.user_key import is_user_mark  # noqa: PLC0415
+
+    mark = value.get("mark")
+    return Intent(plan, isinstance(mark, str) and is_user_mark(mark, "intent", blake3(plan).hexdigest()))

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from holdfast.encode.documents import read_own
+from holdfast.errors import DocumentInvalid
 from holdfast.store.owner import this_process
 
 if TYPE_CHECKING:
@@ -148,14 +150,13 @@ class Heartbeat:
 def last_life(file: Path, run: str, directory: str, *, unlock: Callable[[bytes], bytes] = bytes) -> Life | None:
     """Return the last process that worked for a run in a directory, None if there was none, or nobody can tell."""
     try:
-        if file.stat().st_uid != os.geteuid() or file.stat().st_size > _MAX_BYTES:
-            return None
-        life = msgspec.json.decode(unlock(file.read_bytes()), type=Life)
-    except (OSError, ValueError):
+        found = read_own(file, limit=_MAX_BYTES)
+        life = msgspec.json.decode(unlock(found.data), type=Life)
+    except (OSError, ValueError, DocumentInvalid):
         return None
     if life.run != run or life.directory != directory:
         return None
-    return msgspec.structs.replace(life, last_ns=_stamp_of(file))
+    return msgspec.structs.replace(life, last_ns=found.status.st_mtime_ns)
 
 
 def _stamp_of(file: Path) -> int:

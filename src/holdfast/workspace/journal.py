@@ -10,17 +10,16 @@ import hashlib
 import hmac
 import json
 import os
-import secrets
 import stat as modes
-import tempfile
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from holdfast.errors import RestoreRefused
 from holdfast.workspace import paths
-from holdfast.workspace.descriptors import OPEN_DIRECTORY, OPEN_FILE, read_below
+from holdfast.workspace.descriptors import OPEN_FILE
 from holdfast.workspace.state import ABSENT, State
+from holdfast.workspace.user_key import user_key
 
 if TYPE_CHECKING:
     from holdfast.workspace.ops import FileOps
@@ -31,7 +30,6 @@ UNDONE = b"undone"
 _DRAFT = b"journal.tmp"
 _MAX_BYTES = 1024 * 1024 * 1024
 _MAC_BYTES = 32
-_KEY = b"journal.key"
 _STEP = 1024 * 1024
 
 
@@ -120,56 +118,3 @@ def _foreign(restore: bytes) -> RestoreRefused:
         f"{place} says that a restore was interrupted, but this user did not begin it, so it is not carried out. "
         f"If it came with the files, delete {place}; if you began it elsewhere, what it set aside is in {place}/old"
     )
-
-
-def user_key() -> bytes:
-    """Return this user's key for journals, made at the first use; it never lies in a workspace that is captured."""
-    places = (
-        os.path.expanduser("~/.local/state/holdfast"),  # noqa: PTH111
-        os.path.join(tempfile.gettempdir(), f"holdfast-{os.geteuid()}"),  # noqa: PTH118 - without a home to write to
-    )
-    problem: OSError | None = None
-    for place in places:
-        try:
-            os.makedirs(place, mode=0o700, exist_ok=True)  # noqa: PTH103
-            handle = os.open(place, OPEN_DIRECTORY)
-        except OSError as error:
-            problem = error
-            continue
-        try:
-            return _key_in(handle)
-        except OSError as error:
-            problem = error
-        finally:
-            os.close(handle)
-    reason = os.strerror(problem.errno or 0) if problem else ""
-    raise RestoreRefused(
-        f"the key of restore journals can be kept neither in {places[0]!r} nor {places[1]!r}: {reason}"
-    )
-
-
-def _key_in(directory: int) -> bytes:
-    status = os.fstat(directory)
-    if status.st_uid != os.geteuid() or status.st_mode & 0o022:
-        raise PermissionError(1, "others may write there")
-    key = read_below(directory, _KEY, 64)
-    if key is None:
-        draft = b"%s.%s" % (_KEY, secrets.token_hex(8).encode())
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        handle = os.open(draft, flags, 0o600, dir_fd=directory)
-        try:
-            os.write(handle, secrets.token_bytes(32))
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-        try:
-            os.link(draft, _KEY, src_dir_fd=directory, dst_dir_fd=directory)  # the first of several processes wins
-        except FileExistsError:
-            pass
-        finally:
-            os.unlink(draft, dir_fd=directory)
-        os.fsync(directory)
-        key = read_below(directory, _KEY, 64)
-    if key is None or len(key) != 32:  # noqa: PLR2004
-        raise PermissionError(1, "the key there cannot be read")
-    return key

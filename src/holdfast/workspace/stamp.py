@@ -1,20 +1,24 @@
 """Stamp of a directory: which run it belongs to, and the tree that it stands at.
 
 It lies beside the caches, never in the captured tree, and names the directory by its inode: one that came with a
-repository, or with a copy of the directory, is not believed. It is never synced: an older one only means that the
-directory is compared with an older tree first.
+copy of the directory is not believed. Which directory is a run's, or which store a directory's, is believed only under
+this user's mark: anybody may have written the file. It is never synced: an older one only means that the directory is
+compared with an older tree first.
 """
 
 from __future__ import annotations
 
 import os
-import stat as modes
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 from blake3 import blake3
+
+from holdfast.encode.documents import read_own
+from holdfast.errors import DocumentInvalid
+from holdfast.workspace.user_key import is_user_mark, user_mark
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,6 +36,8 @@ class Stamp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     inode: tuple[int, int]
     checkpoint: str
     """The checkpoint whose files it has, but for what was changed since."""
+    mark: str = ""
+    """Under this user's own key: that this user let the run work there."""
 
 
 def write_stamp(
@@ -42,14 +48,12 @@ def write_stamp(
     Beside an encrypted store it is locked with that store's key.
     """
     with suppress(OSError):
-        stamp = Stamp(run=run, directory=directory, inode=_inode(directory), checkpoint=checkpoint)
+        inode = _inode(directory)
+        mark = user_mark("stamp", run, directory, inode)
+        stamp = Stamp(run=run, directory=directory, inode=inode, checkpoint=checkpoint, mark=mark)
         file = _file(folder, run, directory)
-        beside = file.with_suffix(f".{os.getpid()}")
         folder.mkdir(mode=0o700, exist_ok=True)
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "wb") as opened:
-            opened.write(lock(msgspec.json.encode(stamp)))
-        beside.replace(file)
+        _write(file, lock(msgspec.json.encode(stamp)))
 
 
 def read_stamp(folder: Path, run: str, directory: str, *, unlock: Callable[[bytes], bytes] = bytes) -> Stamp | None:
@@ -59,13 +63,16 @@ def read_stamp(folder: Path, run: str, directory: str, *, unlock: Callable[[byte
 
 
 def last_directory(folder: Path, run: str, *, unlock: Callable[[bytes], bytes] = bytes) -> str | None:
-    """Return the directory that a run worked in last, None if that is not known or it is gone."""
+    """Return the directory that this user let a run work in last, None if that is not known or it is gone."""
     with suppress(OSError):
-        files = folder.glob(f"*{_SUFFIX}")
-        found = [(file.stat().st_mtime_ns, stamp) for file in files if (stamp := _read(file, unlock))]
-        ours = [(at, stamp.directory) for at, stamp in found if stamp.run == run]
+        found = [(file, stamp) for file in folder.glob(f"*{_SUFFIX}") if (stamp := _read(file, unlock))]
+        ours = [(file.lstat().st_mtime_ns, stamp.directory) for file, stamp in found if _is_own(stamp, run)]
         return max(ours, default=(0, None))[1]
     return None
+
+
+def _is_own(stamp: Stamp, run: str) -> bool:
+    return stamp.run == run and is_user_mark(stamp.mark, "stamp", stamp.run, stamp.directory, stamp.inode)
 
 
 class _Link(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -74,6 +81,8 @@ class _Link(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     run: str
     place: str
     inode: tuple[int, int]
+    mark: str = ""
+    """Under this user's own key."""
 
 
 def link_directory(folder: Path, run: str, directory: str) -> None:
@@ -83,13 +92,15 @@ def link_directory(folder: Path, run: str, directory: str) -> None:
     with suppress(OSError):
         own.mkdir(mode=0o700, exist_ok=True)
         for file, place in links:
-            file.write_bytes(msgspec.json.encode(_Link(run=run, place=place, inode=_inode(place))))
+            inode = _inode(place)
+            mark = user_mark("fork", str(file), run, place, inode)
+            _write(file, msgspec.json.encode(_Link(run=run, place=place, inode=inode, mark=mark)))
 
 
 def linked_store(directory: Path) -> tuple[Path, str] | None:
     """Return the store's folder and the run of a fork's directory; None unless both name each other.
 
-    A file that came with a repository or with a copy is not believed: no store of this user names that directory.
+    A file that came with a repository or with a copy is not believed: it lacks this user's mark.
     """
     there = _read_link(directory / ".holdfast" / _LINK)
     if there is None:
@@ -101,12 +112,10 @@ def linked_store(directory: Path) -> tuple[Path, str] | None:
 
 def _read_link(file: Path) -> _Link | None:
     try:
-        status = file.lstat()
-        if status.st_uid != os.geteuid() or status.st_size > _MAX_BYTES or not modes.S_ISREG(status.st_mode):
-            return None
-        link = msgspec.json.decode(file.read_bytes(), type=_Link)
-        return link if link.inode == _inode(link.place) else None
-    except (OSError, ValueError):
+        link = msgspec.json.decode(read_own(file, limit=_MAX_BYTES).data, type=_Link)
+        is_own = is_user_mark(link.mark, "fork", str(file), link.run, link.place, link.inode)
+        return link if is_own and link.inode == _inode(link.place) else None
+    except (OSError, ValueError, DocumentInvalid):
         return None
 
 
@@ -116,11 +125,9 @@ def _link_file(folder: Path, directory: str) -> Path:
 
 def _read(file: Path, unlock: Callable[[bytes], bytes]) -> Stamp | None:
     try:
-        if file.stat().st_uid != os.geteuid() or file.stat().st_size > _MAX_BYTES:
-            return None
-        stamp = msgspec.json.decode(unlock(file.read_bytes()), type=Stamp)
+        stamp = msgspec.json.decode(unlock(read_own(file, limit=_MAX_BYTES).data), type=Stamp)
         return stamp if stamp.inode == _inode(stamp.directory) else None
-    except (OSError, ValueError):
+    except (OSError, ValueError, DocumentInvalid):
         return None
 
 
@@ -132,3 +139,12 @@ def _file(folder: Path, run: str, directory: str) -> Path:
 def _inode(directory: str) -> tuple[int, int]:
     status = os.stat(directory)  # noqa: PTH116
     return status.st_dev, status.st_ino
+
+
+def _write(file: Path, data: bytes) -> None:
+    """Write a file whole under its name, and through no link."""
+    beside = file.with_suffix(f".{os.getpid()}")
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as opened:
+        opened.write(data)
+    beside.replace(file)

@@ -171,7 +171,7 @@ def _recoveries(session: Session) -> Iterator[Finding]:
     from holdfast.recovery.finish import unfinished_runs  # noqa: PLC0415
 
     try:
-        runs = unfinished_runs(session.hf, limit=_LOOKED_AT)
+        runs = unfinished_runs(session.hf, place=session.root, limit=_LOOKED_AT)
     except NoStore:
         runs = {}
     for run, place in runs.items():

@@ -8,7 +8,6 @@ flow that continues writes one line an event, after a first one of kind `resumed
 
 from __future__ import annotations
 
-import hmac
 import json
 import shlex
 from typing import TYPE_CHECKING, Any
@@ -191,12 +190,11 @@ def _continue(checkpoint: Checkpoint, arguments: Namespace, session: Session) ->
 
 def _is_own(record: FlowRecord, session: Session) -> bool:
     """Tell whether this user started the flow so, in this folder: a store from elsewhere must not name what is run."""
-    from holdfast.flow.position import start_mark  # noqa: PLC0415 - only to continue a flow
+    from holdfast.flow.position import is_started_here  # noqa: PLC0415 - only to continue a flow
 
     store = session.hf.store.folder
     folders = {str(session.root.resolve()), str(store.resolve().parent) if store is not None else ""}  # a fork's store
-    mark = start_mark(record.project, record.file, record.imports, record.agent)
-    return bool(mark) and record.project in folders and hmac.compare_digest(mark, record.mark)
+    return record.project in folders and is_started_here(record)
 
 
 def _flow_of(checkpoint: Checkpoint) -> FlowRecord | None:

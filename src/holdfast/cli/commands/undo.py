@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.cli import script
+from holdfast.cli.commands.restore import add_links
 from holdfast.cli.errors import Declined
 from holdfast.cli.recovering import carry_out, check_can_resume, result_document, show_plan, tell_result
 from holdfast.documents import plain
@@ -24,6 +25,7 @@ def configure(parser: CommandParser) -> None:
     parser.add_argument("-n", "--dry-run", action="store_true", help="show the plan and do nothing")
     parser.add_argument("--take", action="store_true", help="put back also what you changed since the recovery")
     parser.add_argument("--workspace", metavar="DIR", help="the run's directory (the one that the recovery changed)")
+    add_links(parser)
 
 
 def execute(arguments: Namespace, session: Session) -> int:
@@ -38,7 +40,9 @@ def execute(arguments: Namespace, session: Session) -> int:
         place = session.directory_of(run)
     if not arguments.dry_run:
         end_undone(session.hf, run, place)
-    plan = plan_undo(session.hf, run, workspace=place, take=arguments.take)
+    plan = plan_undo(
+        session.hf, run, workspace=place, take=arguments.take, allow_outside_links=arguments.allow_outside_links
+    )
     show_plan(plan, session)
     check_can_resume(plan)
     if arguments.dry_run:

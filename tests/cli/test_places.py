@@ -1,0 +1,167 @@
+"""Places that a store names: a store that somebody else made decides nowhere where files are written or read."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import holdfast
+
+
+@pytest.fixture
+def another_user(tmp_path, monkeypatch):
+    """Do as another user: from the call on, with a home and a key of their own."""
+
+    def become(name):
+        home = tmp_path / f"home-{name}"
+        home.mkdir(exist_ok=True)
+        monkeypatch.setenv("HOME", str(home))
+
+    return become
+
+
+@pytest.fixture
+def private(tmp_path):
+    """A directory of the user beside the project, with something in it."""
+    folder = tmp_path / "private"
+    folder.mkdir()
+    (folder / "a").write_text("one")
+    return folder
+
+
+def made_by_another(hf, private, *, outside_link=False):
+    """Make a store of a run whose last recovery was in the private directory, and leave that as it was before."""
+    hf("checkpoint", "w", "--workspace", str(private))
+    (private / "a").write_text("hostile")
+    (private / "new").write_text("hostile")
+    if outside_link:
+        (private / "link").symlink_to("/etc")
+    hf("checkpoint", "w", "--workspace", str(private))
+    assert hf("resume", "w@1", "--take", "--workspace", str(private), "-y").code == 14
+    assert sorted(path.name for path in private.iterdir()) == ["a"]
+    assert (private / "a").read_text() == "one"
+
+
+def is_untouched(private):
+    return sorted(path.name for path in private.iterdir()) == ["a"] and (private / "a").read_text() == "one"
+
+
+def test_an_undo_does_not_believe_the_directory_that_a_foreign_store_names(hf, project, private, another_user):
+    another_user("mallory")
+    made_by_another(hf, private)
+    another_user("alice")
+    with holdfast.open() as opened, pytest.raises(holdfast.UsageError, match="workspace="):
+        opened.undo("w")
+    assert is_untouched(private)
+    hf("undo", "w", "-y")
+    assert is_untouched(private)
+
+
+def test_an_undo_of_a_foreign_recovery_writes_where_the_user_says_so(hf, project, private, another_user):
+    another_user("mallory")
+    made_by_another(hf, private)
+    another_user("alice")
+    assert hf("undo", "w", "-y", "--workspace", str(private)).code == 0
+    assert (private / "a").read_text() == "hostile"
+
+
+def test_an_undo_of_a_foreign_recovery_makes_no_link_that_leads_out(hf, project, private, another_user):
+    another_user("mallory")
+    made_by_another(hf, private, outside_link=True)
+    another_user("alice")
+    refused = hf("undo", "w", "-y", "--workspace", str(private))
+    assert refused.code == 8, refused
+    assert is_untouched(private)
+    allowed = hf("undo", "w", "-y", "--workspace", str(private), "--allow-outside-links")
+    assert allowed.code == 0, allowed
+    assert (private / "link").readlink() == type(private)("/etc")
+
+
+def test_an_undo_of_ones_own_recovery_puts_links_back_that_lead_out(hf, project, private):
+    made_by_another(hf, private, outside_link=True)
+    assert hf("undo", "w", "-y").code == 0
+    assert (private / "link").readlink() == type(private)("/etc")
+
+
+_KILLED_AFTER_FILES = """
+import os, signal, sys
+from holdfast.cli.main import main
+from holdfast.recovery.apply import Recovery
+
+Recovery.commit = lambda *given: os.kill(os.getpid(), signal.SIGKILL)
+main(sys.argv[1:])
+"""
+
+
+def killed_after_its_files(*words):
+    done = subprocess.run([sys.executable, "-c", _KILLED_AFTER_FILES, *words], capture_output=True, timeout=60)  # noqa: PLW1510
+    assert done.returncode == -signal.SIGKILL, done
+
+
+@pytest.fixture
+def interrupted_by_another(hf, project, private, another_user):
+    """A store of another user with a recovery that was killed after its files, in the private directory."""
+    another_user("mallory")
+    (private / "a").write_text("two")
+    hf("checkpoint", "w", "--workspace", str(private))
+    (private / "a").write_text("three")
+    hf("checkpoint", "w", "--workspace", str(private))
+    killed_after_its_files("resume", "w@1", "--take", "--workspace", str(private), "-y")
+    (private / "secret").write_text("mine")
+    another_user("alice")
+    return private
+
+
+def captured_names(run):
+    with holdfast.open() as opened:
+        return [
+            path
+            for checkpoint in opened.checkpoints(run)
+            if "workspace" in checkpoint.sections
+            for path in [one.path for one in opened.get(checkpoint.id).files()]
+        ]
+
+
+@pytest.mark.parametrize("words", [("resume", "w", "-y"), ("undo", "w", "-y"), ("resume", "w", "-y", "--git")])
+def test_no_interrupted_recovery_of_a_foreign_store_is_finished_where_it_says(hf, interrupted_by_another, words):
+    hf(*words)
+    assert "secret" not in captured_names("w")
+    assert {path.name for path in interrupted_by_another.iterdir()} <= {"a", "secret", ".holdfast"}
+
+
+@pytest.mark.parametrize("words", [("doctor",), ("undo", "w", "-n"), ("resume", "w", "-n")])
+def test_no_advice_names_the_directory_of_a_foreign_store(hf, interrupted_by_another, words):
+    done = hf(*words)
+    assert f"--workspace {interrupted_by_another}" not in done.out + done.err
+
+
+def test_an_interrupted_recovery_of_another_user_is_finished_where_the_user_says(hf, interrupted_by_another):
+    assert hf("resume", "w", "-y", "--workspace", str(interrupted_by_another)).code == 14
+    assert (interrupted_by_another / "a").read_text() == "two"
+    with holdfast.open() as opened:
+        assert "recovering" not in opened.latest("w").sections
+
+
+def test_a_stamp_of_another_user_names_no_directory(hf, project, private, another_user):
+    another_user("mallory")
+    (private / "a").write_text("hostile")
+    hf("checkpoint", "w", "--workspace", str(private))
+    (private / "a").write_text("one")
+    another_user("alice")
+    assert hf("restore", "w@1", "--take", "-y").code == 0
+    assert is_untouched(private)
+    assert (project / "a").read_text() == "hostile"
+
+
+def test_a_directory_names_no_store_that_another_user_gave_it(hf, project, tmp_path, another_user, monkeypatch):
+    another_user("mallory")
+    (project / "a").write_text("one")
+    hf("checkpoint", "w", "--workspace")
+    fork = tmp_path / "fork"
+    assert hf("fork", "w", "f", "--into", str(fork)).code == 0
+    monkeypatch.chdir(fork)
+    assert hf("log", "f").code == 0
+    another_user("alice")
+    refused = hf("log", "f")
+    assert refused.code != 0, refused
