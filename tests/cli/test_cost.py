@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pytest
 
 import holdfast
+from holdfast import AgentOutput, Command
 from holdfast.flow.load import flow_from
 from holdfast.flow.runner import run_flow
 
@@ -107,3 +110,72 @@ def test_a_killed_call_that_was_charged_is_in_all_of_it(project):
                 run.step("half", lambda: (run.budget.spend(tokens=30), work(None)))
         cost = store.cost("paid")
     assert (cost.outside.tokens, cost.in_all.tokens, cost.calls) == (30, 30, ())
+
+
+AGENT = """\
+#!/bin/sh
+# Takes its next price, notes it down as the bank would, and reports it; odd calls fail.
+n=$(($(cat calls 2>/dev/null || echo 0) + 1)); echo $n > calls
+price=$(sed -n "${n}p" prices); echo "$price" >> paid
+case $((n % 4)) in
+  0) echo "{\\"result\\": \\"done\\", \\"cost_usd\\": $price}";;
+  1) echo "{\\"is_error\\": true, \\"result\\": \\"busy\\", \\"cost_usd\\": $price}";;
+  2) echo "{\\"result\\": \\"lost\\", \\"usage\\": {\\"cost_usd\\": $price, \\"input_tokens\\": 7}}"; exit 1;;
+  3) echo "{\\"cost_usd\\": $price}"; echo "Traceback: it broke"; exit 3;;
+esac
+"""
+PRICES = ["0.1", "0.2", "0.0000017", "0.3", "1e-7", "0.7", "0.1", "0.1", "2", "0.05", "0.3", "0.1"]
+
+
+@pytest.fixture
+def paying(project):
+    """An agent that writes down what each of its calls costs; return what it wrote, added up."""
+    (project / "agent.sh").write_text(AGENT)
+    (project / "prices").write_text("\n".join(PRICES) + "\n")
+    return lambda: float(sum(map(Decimal, (project / "paid").read_text().split())))
+
+
+def test_money_counts_exactly_also_of_failed_calls(hf, project, paying):
+    """Proves F12, B3: `cost_usd` of every attempt of an agent in a flow, as its own log has it."""
+    (project / "f.yaml").write_text(
+        "flow: f\nagents: {a: sh agent.sh}\nbudget: {money: 100}\nphases:\n"
+        "  one: {agent: a, input: x, retries: 3, backoff: 0s}\n  two: {agent: a, input: y, retries: 3, backoff: 0s}\n"
+    )
+    assert hf("run", "f.yaml", "--no-wait").code == 0
+    assert len((project / "paid").read_text().split()) == 8
+    assert hf("cost", "f", "--json").json["in_all"]["money"] == paying()
+    assert hf("cost", "f", "--json").json["in_all"]["tokens"] == 14
+
+
+def test_a_money_limit_stops_at_what_an_agent_reports(hf, project, paying):
+    """Proves B3, F12."""
+    (project / "f.yaml").write_text(
+        "flow: f\nagents: {a: sh agent.sh}\nbudget: {money: 0.25}\nphases:\n"
+        "  one: {agent: a, input: x, retries: 3, backoff: 0s}\n"
+    )
+    done = hf("run", "f.yaml", "--no-wait")
+    assert done.code == 9
+    assert "money" in done.out
+    assert paying() == 0.3
+
+
+@pytest.mark.parametrize("way", ["command", "function"])
+def test_money_of_an_agent_in_python_counts_exactly(hf, project, paying, way):
+    """Proves F12: failed attempts of a command, and every way in which a function says what it spent."""
+
+    def said(price):
+        forms = [{"cost_usd": float(price)}, AgentOutput(money=price), {"usage": {"cost": float(price)}, "cost": None}]
+        with (project / "paid").open("a") as paid:
+            paid.write(f"{price}\n")
+        return forms[len(price) % 3]
+
+    with holdfast.open() as store, store.run("mine") as run:
+        run.budget.limit(money=100)
+        if way == "command":
+            run.agents.register("a", Command("sh agent.sh"), retries=3, backoff=0, transient=lambda _: True)
+            run.agents.call("a", "x")
+        else:
+            run.agents.register("a", said)
+            for price in PRICES:
+                run.agents.call("a", price)
+    assert hf("cost", "mine", "--json").json["in_all"]["money"] == paying()

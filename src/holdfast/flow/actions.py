@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import inspect
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,14 +13,13 @@ from holdfast.flow.printing import Printed, printing
 from holdfast.flow.template import fill, fill_arguments, fill_value, shown
 from holdfast.flow.variables import Variables, given_facts
 from holdfast.journal.outcomes import summary_of
-from holdfast.model.sections import TokenUsage
-from holdfast.runtime.agents import AgentOutput, call_name
+from holdfast.runtime.agents import AgentOutput, call_name, spent_by
 from holdfast.runtime.attempt import within
 from holdfast.runtime.calls import current_step
 from holdfast.runtime.command import Command
 from holdfast.runtime.interruption import is_interruption
 from holdfast.runtime.output import cut
-from holdfast.runtime.usage import report_of, usage_of
+from holdfast.runtime.usage import Spent, report_of, spent_of, usage_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -31,6 +29,7 @@ if TYPE_CHECKING:
     from holdfast.flow.facts import Facts
     from holdfast.flow.model import Action, CommandLine, Flow
     from holdfast.flow.position import Kept
+    from holdfast.model.sections import TokenUsage
     from holdfast.run import Run
     from holdfast.runtime.command import CommandResult
 
@@ -66,14 +65,6 @@ class Place(NamedTuple):
     task: str
     name: str
     """Of its step: what is recorded about it is found under this name."""
-
-
-class Spent(NamedTuple):
-    """What an action cost, as far as it says so."""
-
-    tokens: int = 0
-    tool_calls: int = 0
-    money: float = 0.0
 
 
 class Actions:
@@ -174,7 +165,7 @@ class Actions:
         try:
             _check(result, said, wanted)
         except HoldfastError:
-            self._count(_spent(said, result.tokens))  # what failed was paid for all the same
+            self._count(spent_of(result.report, result.tokens))  # what failed was paid for all the same
             raise
         value = result.stdout if wanted == "text" else said if wanted == "json" else result.output
         value = cut(value.rstrip("\n"), STORE_BYTES) if isinstance(value, str) else value
@@ -184,7 +175,7 @@ class Actions:
         if result.stderr.strip():
             done["stderr"] = cut(result.stderr, _STDERR_BYTES)
         done["summary"] = summary_of(value)
-        return done, _spent(said, result.tokens), result.tokens
+        return done, spent_of(result.report, result.tokens), result.tokens
 
     def execute(
         self, command: CommandLine, action: Any, place: Place, facts: Facts, stream: Kind, *, gate: str | None = None
@@ -273,16 +264,16 @@ class Actions:
             value = work() if timeout_s is None else within(work, timeout_s, place.name)
         finally:
             output = printed.close()
-        tokens = TokenUsage()
         if isinstance(value, AgentOutput):
-            value, tokens = value.output, value.tokens
+            value, tokens, spent = value.output, value.tokens, spent_by(value)
         else:
             tokens = usage_of(value)
+            spent = spent_of(value, tokens)
         self._check_storable(value, name)
         done: dict[str, Any] = {"result": value, "summary": summary_of(value)}
         if output:
             done["output"] = output
-        return done, _spent(value, tokens), tokens
+        return done, spent, tokens
 
     def _check_storable(self, value: Any, name: str) -> None:
         try:
@@ -317,13 +308,11 @@ class Actions:
         if isinstance(value, str):
             self._emit(stream, phase=place.phase, task=place.task, text=value)
         tokens = usage_of(answer)
-        return {"result": value, "summary": summary_of(value)}, _spent(answer, tokens), tokens
+        return {"result": value, "summary": summary_of(value)}, spent_of(answer, tokens), tokens
 
     def _count(self, spent: Spent) -> None:
         """Count what was spent, without stopping for it: the result is stored first."""
-        amounts = {name: amount for name, amount in spent._asdict().items() if amount}
-        if amounts:
-            self.budget.count(**amounts)
+        self._run.host.charge(**spent._asdict())
 
 
 class _Dispatch:
@@ -382,20 +371,3 @@ def without_summary(done: dict[str, Any]) -> dict[str, Any]:
 def with_summary(done: dict[str, Any]) -> dict[str, Any]:
     """Return what came of an action with its summary."""
     return done if "summary" in done else {**done, "summary": summary_of(done.get("result"))}
-
-
-def _spent(said: Any, tokens: TokenUsage) -> Spent:
-    """Return what an agent says that it spent; numbers that make no sense count as nothing."""
-    said = report_of(said)
-    if not isinstance(said, dict):
-        return Spent(tokens=tokens.input + tokens.output)
-    usage = said.get("usage")
-    calls = usage.get("tool_calls", said.get("tool_calls")) if isinstance(usage, dict) else said.get("tool_calls")
-    money = 0.0
-    with contextlib.suppress(TypeError, ValueError):
-        money = max(0.0, float(said.get("total_cost_usd", said.get("cost", 0)) or 0))
-    return Spent(
-        tokens=tokens.input + tokens.output,
-        tool_calls=calls if type(calls) is int and calls > 0 else 0,
-        money=money if money < float("inf") else 0.0,
-    )

@@ -30,7 +30,7 @@ from holdfast.flow.template import TemplateError, names_in, shell_names_in
 from holdfast.flow.text import quoted
 from holdfast.flow.variables import Variables, variable_of, variables_in
 from holdfast.runtime.machine import FINAL
-from holdfast.runtime.usage import USAGE_NAMES
+from holdfast.runtime.usage import MONEY_NAMES, USAGE_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +41,7 @@ _CALL = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(?:\.[A-Za-z_]\
 _SECRET = keys_pattern(SECRET_KEYS)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
-_AMOUNTS = ("cost", "total_cost_usd", "tool_calls")
+_AMOUNTS = (*MONEY_NAMES, "tool_calls")
 _ANSWER = ("output", "fail", "files", "usage", *_AMOUNTS)
 _USAGE = (*USAGE_NAMES, "tool_calls")
 _EMPTY = Phase()

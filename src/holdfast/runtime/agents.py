@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,6 +15,7 @@ from holdfast.journal.outcomes import summary_of
 from holdfast.model.failure import failure_of
 from holdfast.model.sections import Agent, AgentTask, TokenUsage
 from holdfast.model.triggers import Trigger
+from holdfast.runtime.amounts import amount_of
 from holdfast.runtime.attempt import Retry, check_retry
 from holdfast.runtime.calls import CallOptions, CallView, current_step
 from holdfast.runtime.command import Command, CommandResult
@@ -21,7 +23,7 @@ from holdfast.runtime.coroutines import result_of
 from holdfast.runtime.host import Alone
 from holdfast.runtime.recorded import check_name, digest_of, kept, reason_of
 from holdfast.runtime.signature import wants_argument
-from holdfast.runtime.usage import added, report_of, usage_of
+from holdfast.runtime.usage import Spent, added, report_of, spent_of, usage_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,6 +45,8 @@ class AgentOutput(msgspec.Struct, frozen=True, kw_only=True):
     summary: str = ""
     location: str | None = None
     tokens: TokenUsage = TokenUsage()
+    money: int | float | Decimal | str = 0
+    tool_calls: int = 0
 
 
 class TaskOutput(NamedTuple):
@@ -157,7 +161,10 @@ class Agents:
         def work() -> AgentOutput:
             if isinstance(what, Command):
                 return _run_command(what, given, registered.timeout_s, self._host)
-            return _read_output(_call(agent, what, given))
+            output = _read_output(_call(agent, what, given), self._host)
+            spent = spent_by(output)
+            self._host.charge(money=spent.money, tool_calls=spent.tool_calls)  # tokens count with the answer
+            return output
 
         try:
             done = self._host.calls.call(
@@ -406,23 +413,31 @@ def _call(agent: str, what: Callable[..., Any], given: Any) -> Any:
     return result_of(returned, f"agent {agent!r}")
 
 
-def _read_output(returned: Any) -> AgentOutput:
+def spent_by(output: AgentOutput) -> Spent:
+    """Return what an agent says that it spent."""
+    tokens = output.tokens.input + output.tokens.output
+    return Spent(tokens, output.tool_calls, amount_of("money", output.money))
+
+
+def _read_output(returned: Any, host: Host) -> AgentOutput:
     """Return what a function returned as an output: plain, with its usage, or with all that can be said of it."""
     if isinstance(returned, AgentOutput):
         return returned
     if isinstance(returned, CommandResult):
-        return _read_result(returned)
+        return _read_result(returned, host)
     if isinstance(returned, TokenUsage):
         return AgentOutput(tokens=returned)
     if isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[1], TokenUsage):  # noqa: PLR2004
         return AgentOutput(output=returned[0], tokens=returned[1], summary=_summary(returned[0]))
     if isinstance(returned, dict):
-        summary, location = returned.get("summary"), returned.get("location")
+        summary, location, spent = returned.get("summary"), returned.get("location"), spent_of(returned)
         return AgentOutput(
             output=returned,
             summary=summary if isinstance(summary, str) else "",
             location=location if isinstance(location, str) else None,
             tokens=usage_of(returned),
+            money=spent.money,
+            tool_calls=spent.tool_calls,
         )
     return AgentOutput(output=returned, summary=_summary(returned), tokens=usage_of(returned))
 
@@ -430,13 +445,20 @@ def _read_output(returned: Any) -> AgentOutput:
 def _run_command(command: Command, given: Any, timeout_s: float | None, host: Host) -> AgentOutput:
     """Run a command with the input as its standard input: text as it is, anything else as JSON."""
     stdin = given if given is None or isinstance(given, str) else _as_json(given)
-    output = _read_result(command.run(stdin=stdin, timeout_s=timeout_s, host=host))
+    output = _read_result(command.run(stdin=stdin, timeout_s=timeout_s, host=host), host)
     return msgspec.structs.replace(output, location=command.location)
 
 
-def _read_result(result: CommandResult) -> AgentOutput:
-    """Return what a command printed as an output; CommandFailed also if it says itself that it failed."""
-    said = report_of(result.check().json())
+def _read_result(result: CommandResult, host: Host) -> AgentOutput:
+    """Return what a command printed as an output; CommandFailed also if it says itself that it failed.
+
+    Money and tool calls are counted at once, and tokens if it failed: that was paid for, too.
+    """
+    spent = spent_of(result.report)
+    said = report_of(result.json())
+    has_failed = not result.succeeded or (isinstance(said, dict) and said.get("is_error") is True)
+    host.charge(**(spent if has_failed else spent._replace(tokens=0))._asdict())
+    result.check()
     if isinstance(said, dict) and said.get("is_error") is True:
         raise CommandFailed(result.command, result.exit_code, str(said.get("result", "it reports an error")))
     return AgentOutput(output=result.output, summary=_summary(result.output), tokens=result.tokens)

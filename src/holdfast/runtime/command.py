@@ -25,7 +25,7 @@ from holdfast.errors import CommandFailed, StepTimeout, UsageError
 from holdfast.runtime.host import Alone
 from holdfast.runtime.output import LIMIT_BYTES, KeptOutput
 from holdfast.runtime.reaper import SHELL, TELL_GROUP, reaper
-from holdfast.runtime.usage import usage_of
+from holdfast.runtime.usage import Spent, spent_of, usage_of
 
 if TYPE_CHECKING:
     import threading
@@ -44,6 +44,7 @@ _BLOCK = 1 << 16
 _GRACE_S = 2.0  # between asking a group to end and ending it, and for what is left behind to finish its output
 _TICK_S = 0.1  # how soon a request to stop is seen
 _POLL_S = 0.05  # how soon the end of a process is seen where it cannot be waited for together with its output
+_REPORT_WITHIN = 200  # so many lines before its end an agent reports what it used
 _LONGEST_LINE = 500
 _LONGEST_END = 1500  # of each stream, in an error
 _NOT_EXECUTABLE, _NOT_FOUND = 126, 127
@@ -125,7 +126,21 @@ class CommandResult(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def tokens(self) -> TokenUsage:
         """The tokens that it reports in a JSON object."""
-        return usage_of(self.json())
+        return usage_of(self.report)
+
+    @property
+    def report(self) -> Any:
+        """The JSON that says what it used: what `json` finds, or before other text the last object that reports it."""
+        found = self.json()
+        if found is not None:
+            return found
+        lines = [line for line in self.stdout.splitlines()[-_REPORT_WITHIN:] if line.lstrip()[:1] == "{"]
+        for line in reversed(lines):
+            with contextlib.suppress(msgspec.DecodeError, RecursionError):
+                said = msgspec.json.decode(line)
+                if spent_of(said) != Spent():
+                    return said
+        return None
 
 
 class Command:

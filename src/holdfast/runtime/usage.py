@@ -1,13 +1,15 @@
-"""Token usage as the usual agents report it."""
+"""Token usage, money and tool calls as the usual agents report them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
+from holdfast.errors import UsageError
 from holdfast.model.sections import TokenUsage
+from holdfast.runtime.amounts import Amount, amount_of
 
 _INPUT = (
     ("input", "input_tokens", "prompt_tokens"),
@@ -18,6 +20,40 @@ _OUTPUT = (("output", "output_tokens", "completion_tokens"),)
 _TOTAL = (("total_tokens",),)
 USAGE_NAMES = tuple(name for row in (*_INPUT, *_OUTPUT, *_TOTAL) for name in row)
 """Every name under which tokens are counted."""
+MONEY_NAMES = ("total_cost_usd", "cost_usd", "cost")
+"""Every name under which money is counted; the first that is there."""
+
+
+class Spent(NamedTuple):
+    """What a call cost, as far as it says so."""
+
+    tokens: int = 0
+    tool_calls: int = 0
+    money: Amount = 0
+
+
+def spent_of(value: Any, tokens: TokenUsage | None = None) -> Spent:
+    """Return what a report says that was spent; numbers that make no sense count as nothing.
+
+    Money and tool calls stand in the report itself, or under `usage`. Tokens that are known already are given.
+    """
+    tokens = usage_of(value) if tokens is None else tokens
+    report = report_of(_read(value) if isinstance(value, str) else value)
+    found = Spent(tokens=tokens.input + tokens.output)
+    if not isinstance(report, Mapping):
+        return found
+    usage = report.get("usage")
+    places = [report, usage] if isinstance(usage, Mapping) else [report]
+    prices = (place[name] for place in places for name in MONEY_NAMES if place.get(name) is not None)
+    calls = next((place["tool_calls"] for place in reversed(places) if "tool_calls" in place), 0)
+    return found._replace(money=_price(next(prices, 0)), tool_calls=calls if type(calls) is int and calls > 0 else 0)
+
+
+def _price(given: Any) -> Amount:
+    try:
+        return amount_of("money", given)
+    except UsageError:
+        return 0
 
 
 def report_of(value: Any) -> Any:
