@@ -312,7 +312,9 @@ class Actions:
 
     def _count(self, spent: Spent) -> None:
         """Count what was spent, without stopping for it: the result is stored first."""
-        self._run.host.charge(**spent._asdict())
+        amounts = {name: amount for name, amount in spent._asdict().items() if amount}
+        if amounts:
+            self.budget.count(**amounts)
 
 
 class _Dispatch:
