@@ -10,6 +10,7 @@ import os
 import re
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from holdfast.errors import RestoreFailed, RestoreRefused
@@ -20,6 +21,7 @@ from holdfast.workspace.history import reaches
 from holdfast.workspace.index import Indexed
 from holdfast.workspace.objects import Objects
 from holdfast.workspace.paths import raw
+from holdfast.workspace.position import GitPosition
 from holdfast.workspace.sink import Sink
 from holdfast.workspace.tree import Scratch, pieces
 
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from holdfast.encode.chunks import ChunkReader
-    from holdfast.workspace.position import GitPosition
 
 _BRANCHES = b"refs/heads/"
 _HEX = re.compile("[0-9a-f]+")
@@ -244,6 +245,23 @@ def put_position(
             directory.remove(name.encode())
 
 
+def put_commit(directory: GitDirectory, objects: Objects, now: GitPosition, commit: str) -> None:
+    """Add a commit to the present branch, or to a detached HEAD; what is staged over the present one stays staged."""
+    wanted = replace(now, commit=commit)
+    entries = _wanted_index(directory, objects, wanted, NO_FLAGS)
+    target = directory.head_target()
+    directory.write(target or b"HEAD", commit.encode() + b"\n", shared=target is not None, old=now.commit or "")
+    for log in (b"HEAD", target or b""):
+        directory.append(b"logs/" + log, _log_line(now.commit, commit, "patch"), shared=log != b"HEAD")
+    directory.write(b"index", indexes.dump(entries, objects.width))
+
+
+def put_index(directory: GitDirectory, objects: Objects, commit: str) -> None:
+    """Let the index be the tree of a commit."""
+    wanted = GitPosition(commit=commit)
+    directory.write(b"index", indexes.dump(_wanted_index(directory, objects, wanted, NO_FLAGS), objects.width))
+
+
 def _put_head(directory: GitDirectory, wanted: GitPosition) -> None:
     """Write the branch that HEAD named, and HEAD."""
     commit, branch = wanted.commit, _branch(wanted)
@@ -260,9 +278,9 @@ def _put_head(directory: GitDirectory, wanted: GitPosition) -> None:
         directory.append(b"logs/HEAD", _log_line(before, commit))
 
 
-def _log_line(old: str | None, new: str) -> bytes:
+def _log_line(old: str | None, new: str, why: str = "restore") -> bytes:
     """Return a line of a reflog."""
-    return f"{old or '0' * len(new)} {new} holdfast <holdfast> {int(time.time())} +0000\tholdfast: restore\n".encode()
+    return f"{old or '0' * len(new)} {new} holdfast <holdfast> {int(time.time())} +0000\tholdfast: {why}\n".encode()
 
 
 def _wanted_index(directory: GitDirectory, objects: Objects, wanted: GitPosition, flags: Flags) -> list[Indexed]:

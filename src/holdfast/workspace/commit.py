@@ -8,15 +8,21 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from holdfast.errors import RestoreRefused
+from holdfast.workspace import git, position
+from holdfast.workspace.checkout import put_commit
 from holdfast.workspace.git import GitFailed
-from holdfast.workspace.worktree import plain_git
+from holdfast.workspace.gitdir import GitDirectory
+from holdfast.workspace.objects import Objects
+from holdfast.workspace.sink import Sink
+from holdfast.workspace.tree import Scratch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+_WHO = ("AUTHOR", "COMMITTER")
 _NOBODY = {
     f"GIT_{who}_{what}": value
-    for who in ("AUTHOR", "COMMITTER")
+    for who in _WHO
     for what, value in (("NAME", "holdfast"), ("EMAIL", "holdfast@localhost"))
 }
 
@@ -27,36 +33,46 @@ def commit_patch(root: str, patch: bytes, paths: Sequence[str], message: str) ->
     The files stay as they are, and so does what is staged of other paths. Killed in between, nothing has happened, or
     only the index is behind: `git status` then shows the paths as staged for their old content.
     """
-    place = Path(root)
+    real = Path(root).resolve()
+    top = next((folder for folder in (real, *real.parents) if os.path.lexists(folder / ".git")), real)
+    prefix = real.relative_to(top).as_posix()
+    inside = [] if prefix == "." else [f"--directory={prefix}"]
+    named = {path if prefix == "." else f"{prefix}/{path}" for path in paths}
     try:
-        place = Path(plain_git(place, "rev-parse", "--show-toplevel"))
-        prefix = os.path.relpath(os.path.realpath(root), os.path.realpath(place))
-        inside = [] if prefix == "." else [f"--directory={prefix}"]
-        head = plain_git(place, "rev-parse", "--verify", "HEAD^{commit}")
-        named = [path if prefix == "." else f"{prefix}/{path}" for path in paths]
-        staged = plain_git(place, "diff", "--cached", "--name-only", "--", *named)
-        if staged:
-            raise RestoreRefused(f"no commit is made: {staged.splitlines()[0]!r} has staged changes: commit them first")
-        with TemporaryDirectory(prefix="holdfast-git-") as folder:
-            index = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
-            plain_git(place, "read-tree", head, variables=index)
-            plain_git(place, "apply", "--cached", "--whitespace=nowarn", *inside, "-", given=patch, variables=index)
-            tree = plain_git(place, "write-tree", variables=index)
-        commit = _commit(place, tree, head, message)
-        plain_git(place, "update-ref", "-m", "holdfast patch", "HEAD", commit, head)
-        plain_git(place, "reset", "--quiet", "--", *named)
+        with GitDirectory.open(str(top)) as directory, Objects(directory) as objects:
+            now = position.read(directory, "", Sink(Scratch()))
+            if now.commit is None:
+                why = now.problem or "the branch has no commit yet"
+                raise RestoreRefused(f"no commit is made: {why}")
+            staged = next((entry.path for entry in now.index if entry.path in named), None)
+            if staged is not None:
+                raise RestoreRefused(f"no commit is made: {staged!r} has staged changes: commit them first")
+            with git.shadow(directory) as ask, TemporaryDirectory(prefix="holdfast-git-") as folder:
+                index = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
+                ask("read-tree", now.commit, variables=index)
+                ask("apply", "--cached", "--whitespace=nowarn", *inside, "-", given=patch, variables=index)
+                tree = os.fsdecode(ask("write-tree", variables=index)).strip()
+                line = ("commit-tree", tree, "-p", now.commit, "-F", "-")
+                commit = _commit(ask, line, message.encode(), dict(directory.facts.settings))
+            put_commit(directory, objects, now, commit)
     except GitFailed as error:
         raise RestoreRefused(
             f"no commit is made: the patch does not fit where the branch stands now ({error})"
         ) from error
+    except OSError as error:
+        raise RestoreRefused(f"no commit is made: {os.strerror(error.errno or 0)} in {str(top)!r}") from error
     return commit
 
 
-def _commit(place: Path, tree: str, parent: str, message: str) -> str:
-    """Make the commit, in the name of the person if git knows one."""
-    line = ("commit-tree", tree, "-p", parent, "-F", "-")
+def _commit(ask: Callable[..., bytes], line: Sequence[str], message: bytes, settings: dict[bytes, bytes]) -> str:
+    """Make the commit, in the name of the person if the repository or their own settings know one."""
     own = {"GIT_CONFIG_GLOBAL": os.path.expanduser("~/.gitconfig")}  # noqa: PTH111 - of the user, not the repository
+    for what in ("name", "email"):
+        told = settings.get(f"user.{what}".encode())
+        if told is not None and b"\0" not in told:
+            own |= {f"GIT_{who}_{what.upper()}": os.fsdecode(told) for who in _WHO}
     try:
-        return plain_git(place, *line, given=message.encode(), variables=own)
+        made = ask(*line, given=message, variables=own)
     except GitFailed:
-        return plain_git(place, *line, given=message.encode(), variables=_NOBODY)
+        made = ask(*line, given=message, variables=_NOBODY)
+    return os.fsdecode(made).strip()

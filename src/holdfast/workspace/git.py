@@ -1,8 +1,9 @@
-"""Asks git about a repository's history without letting it near the repository's own settings.
+"""The one place that starts git, without letting it near a repository's own settings.
 
 Git is given a directory that we made: our configuration, HEAD and refs as we read them, and the objects by reference.
 Nothing that a repository can ship (configuration, hooks, filters, attributes, monitors, includes) is there to obey.
-A capture runs it only to pack a history, a restore only to index that pack in a repository that it makes itself.
+A capture runs it only to pack a history, a restore only to index that pack in a repository that it makes itself, a
+patch only to make trees and commits. Refs, HEAD and indexes are read and written natively.
 """
 
 from __future__ import annotations
@@ -12,18 +13,25 @@ import re
 import shutil
 import subprocess
 import time
+from contextlib import contextmanager
 from tempfile import TemporaryDirectory, TemporaryFile
-from typing import IO
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.workspace.descriptors import open_below, read_open, stat_below
 from holdfast.workspace.gitdir import GitDirectory, GitFailed
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
 __all__ = [
     "GitFailed",
     "environment",
+    "finish",
     "is_installed",
     "read_user_file",
     "run",
+    "shadow",
+    "start",
     "user_ignore_file",
     "users_environment",
     "write_pack",
@@ -45,6 +53,13 @@ _CONFIG = """[core]
 [protocol]
 \tallow = never
 """
+_SAFE = (
+    "--no-optional-locks", "--no-pager",
+    *(word for setting in (
+        "core.hooksPath=/dev/null", "core.fsmonitor=false", "core.attributesFile=/dev/null", "gc.auto=0",
+        "maintenance.auto=false", "submodule.recurse=false", "fetch.recurseSubmodules=false", "protocol.allow=never",
+    ) for word in ("-c", setting)),
+)  # fmt: skip
 _FAN_OUT = re.compile("[0-9a-f]{2}|pack|info")
 _BORROWED = (b"objects/info/alternates", b"objects/info/http-alternates")
 _OBJECTS = re.compile(rb"(?:[0-9a-f]{40}(?:[0-9a-f]{24})?\n)*")
@@ -55,32 +70,47 @@ def is_installed() -> bool:
     return shutil.which("git") is not None
 
 
+def start(arguments: Sequence[str], cwd: str, settings: Mapping[str, str], **streams: Any) -> subprocess.Popen[bytes]:
+    """Start git: no hook, monitor, attribute, pager, submodule or protocol but what the environment allows."""
+    return subprocess.Popen(["git", *_SAFE, *arguments], cwd=cwd, env=settings, **streams)  # noqa: S603, S607 - no shell
+
+
+@contextmanager
+def shadow(directory: GitDirectory) -> Iterator[Callable[..., bytes]]:
+    """Give a way to call git on a repository's objects, in a git directory of our own; new objects go to the old."""
+    with TemporaryDirectory(prefix="holdfast-git-") as place:
+        _fill(place, directory)
+        settings = environment(place) | {"GIT_OBJECT_DIRECTORY": _objects(directory)}
+
+        def ask(*arguments: str, given: bytes = b"", variables: Mapping[str, str] | None = None) -> bytes:
+            return _ask(place, arguments, settings | dict(variables or {}), given)
+
+        yield ask
+
+
 def run(worktree: str, *arguments: str) -> bytes:
     """Return what git prints about a work tree's history; GitFailed if it cannot be asked, fails or takes too long.
 
     Only for commands that read refs and commits: there is neither an index nor a work tree where it runs.
     """
     try:
-        with GitDirectory.open(worktree) as directory, TemporaryDirectory(prefix="holdfast-git-") as shadow:
-            _fill(shadow, directory)
-            return _ask(shadow, arguments, environment(shadow) | {"GIT_OBJECT_DIRECTORY": _objects(directory)})
+        with GitDirectory.open(worktree) as directory, shadow(directory) as ask:
+            return ask(*arguments)
     except OSError as error:
         raise GitFailed(f"git could not be run: {os.strerror(error.errno or 0)}") from error
 
 
 def write_pack(directory: GitDirectory, wanted: bytes, file: IO[bytes], limit: int) -> bool:
     """Write a pack of the objects that these lines name, as for `rev-list`; False if it is larger than the limit."""
-    line = ["git", "--no-pager", "pack-objects", "--quiet", "--revs", "--stdout", "--delta-base-offset"]
+    line = ("pack-objects", "--quiet", "--revs", "--stdout", "--delta-base-offset")
     try:
-        with TemporaryDirectory(prefix="holdfast-git-") as shadow, TemporaryFile() as said:
-            _fill(shadow, directory)
-            settings = environment(shadow) | {"GIT_OBJECT_DIRECTORY": _objects(directory)}
+        with TemporaryDirectory(prefix="holdfast-git-") as place, TemporaryFile() as said:
+            _fill(place, directory)
+            settings = environment(place) | {"GIT_OBJECT_DIRECTORY": _objects(directory)}
             with TemporaryFile() as asked:
                 asked.write(wanted)
                 asked.seek(0)
-                child = subprocess.Popen(  # noqa: S603 - fixed command, no shell
-                    line, cwd=shadow, env=settings, stdin=asked, stdout=subprocess.PIPE, stderr=said
-                )
+                child = start(line, place, settings, stdin=asked, stdout=subprocess.PIPE, stderr=said)
             with child:
                 assert child.stdout is not None
                 size, until = 0, time.monotonic() + _PACK_TIMEOUT_S
@@ -150,28 +180,41 @@ def users_environment() -> dict[str, str]:
     return kept | {"GIT_TERMINAL_PROMPT": "0"}
 
 
-def _ask(cwd: str, arguments: tuple[str, ...], settings: dict[str, str]) -> bytes:
+class Done(NamedTuple):
+    """How a call of git ended."""
+
+    code: int
+    out: bytes
+    said: str
+
+
+def finish(
+    arguments: Sequence[str], cwd: str, settings: Mapping[str, str], given: bytes = b"", timeout_s: float = _TIMEOUT_S
+) -> Done:
+    """Run git to its end; GitFailed if it cannot be run or takes too long."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     try:
-        done = subprocess.run(  # noqa: S603 - fixed command, no shell
-            ["git", "--no-optional-locks", "--no-pager", *arguments],  # noqa: S607 - the user's git
-            cwd=cwd,
-            env=settings,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-            timeout=_TIMEOUT_S,
-        )
+        with start(arguments, cwd, settings, **pipes) as child:
+            try:
+                out, said = child.communicate(given, timeout=timeout_s)
+            except BaseException:
+                child.kill()
+                raise
     except FileNotFoundError as error:
         raise GitFailed("git is not installed") from error
     except (OSError, subprocess.TimeoutExpired, ValueError) as error:
         raise GitFailed(f"git could not be run: {error}") from error
-    if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise GitFailed(said[0] if said else f"git {arguments[0]} ended with {done.returncode}")
-    return done.stdout
+    return Done(child.returncode, out, said.decode("utf-8", "replace").strip().partition("\n")[0])
 
 
-def _fill(shadow: str, directory: GitDirectory) -> None:
+def _ask(cwd: str, arguments: tuple[str, ...], settings: Mapping[str, str], given: bytes = b"") -> bytes:
+    done = finish(arguments, cwd, settings, given)
+    if done.code:
+        raise GitFailed(done.said or f"git {arguments[0]} ended with {done.code}")
+    return done.out
+
+
+def _fill(place: str, directory: GitDirectory) -> None:
     """Make a git directory of our own that knows a repository's HEAD and refs."""
     extension = "[extensions]\n\tobjectformat = sha256\n" if directory.facts.sha256 else ""
     target = directory.head_target()
@@ -183,10 +226,10 @@ def _fill(shadow: str, directory: GitDirectory) -> None:
     if shallow and _OBJECTS.fullmatch(shallow):
         contents["shallow"] = shallow
     for name, content in contents.items():
-        with open(os.path.join(shadow, name), "xb") as file:  # noqa: PTH118, PTH123
+        with open(os.path.join(place, name), "xb") as file:  # noqa: PTH118, PTH123
             file.write(content)
     for name in ("refs", "objects"):
-        os.mkdir(os.path.join(shadow, name))  # noqa: PTH102, PTH118
+        os.mkdir(os.path.join(place, name))  # noqa: PTH102, PTH118
 
 
 def _objects(directory: GitDirectory) -> str:

@@ -321,11 +321,10 @@ def _counts_modes(details: Details) -> bool:
 
 def _index_pack(place: str, data: Iterator[bytes]) -> None:
     """Let git index a pack that it writes into our new directory."""
-    line = ["git", "index-pack", "--stdin"]
-    child = subprocess.Popen(  # noqa: S603 - fixed command, no shell
-        line,
-        cwd=place,
-        env=git.environment(place),
+    child = git.start(
+        ("index-pack", "--stdin"),
+        place,
+        git.environment(place),
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -355,32 +354,15 @@ def _fetch(place: str, details: Details) -> None:
             continue
         settings = git.users_environment() | {"GIT_DIR": place, "GIT_ALLOW_PROTOCOL": "https:http:ssh:file"}
         refs = ["+refs/heads/*:refs/base/heads/*", "+refs/tags/*:refs/base/tags/*"]
-        line = [
-            "git",
-            "-c",
-            "gc.auto=0",
-            "-c",
-            "core.hooksPath=/dev/null",
-            "-c",
-            "core.logAllRefUpdates=false",
-            "fetch",
-            "--quiet",
-            "--no-tags",
-        ]
-        line += ["--no-recurse-submodules", "--no-write-fetch-head", "--", os.fsdecode(url), *refs]
-        try:
-            done = subprocess.run(  # noqa: S603 - no shell; the address is of a known kind, behind `--`
-                line, cwd=place, env=settings, capture_output=True, check=False, timeout=_TIMEOUT_S,
-                stdin=subprocess.DEVNULL,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired as error:
-            raise GitFailed(f"{os.fsdecode(url)} did not answer in time") from error
-        if not done.returncode:
+        line = ["-c", "core.logAllRefUpdates=false", "fetch", "--quiet", "--no-tags", "--no-recurse-submodules"]
+        line += ["--no-write-fetch-head", "--", os.fsdecode(url), *refs]
+        done = git.finish(line, place, settings, timeout_s=_TIMEOUT_S)
+        if not done.code:
             shutil.rmtree(os.path.join(place, "refs/base"), ignore_errors=True)  # noqa: PTH118
             with suppress(FileNotFoundError):
                 os.unlink(os.path.join(place, "packed-refs"))  # noqa: PTH108, PTH118
             return
-        told.append(done.stderr.decode("utf-8", "replace").strip().partition("\n")[0])
+        told.append(done.said)
     raise GitFailed(f"its remote could not be fetched from ({'; '.join(told) or 'it has none that may be asked'})")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
@@ -29,15 +28,9 @@ def merge(base: bytes, mine: bytes, theirs: bytes) -> Merged | None:
             for name, side in (("mine", mine), ("base", base), ("theirs", theirs)):
                 Path(place, name).write_bytes(side)
             labels = ("-L", "on disk", "-L", "common", "-L", "checkpoint")
-            done = subprocess.run(  # noqa: S603 - fixed command, no shell
-                ["git", "merge-file", "-p", *labels, "mine", "base", "theirs"],  # noqa: S607
-                cwd=place,
-                env=git.environment(),
-                capture_output=True,
-                check=False,
-            )
-    except OSError:
+            done = git.finish(("merge-file", "-p", *labels, "mine", "base", "theirs"), place, git.environment())
+    except (OSError, git.GitFailed):
         return None
-    if done.returncode < 0 or done.returncode >= 128:  # noqa: PLR2004
+    if done.code < 0 or done.code >= 128:  # noqa: PLR2004
         return None
-    return Merged(done.stdout, done.returncode)
+    return Merged(done.out, done.code)

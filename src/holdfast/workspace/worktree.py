@@ -1,52 +1,86 @@
-"""Worktree of a fork: a git worktree beside the run's own, made without running anything that a repository ships.
+"""Worktree of a fork: a git worktree beside the run's own, made as git makes one, but without running git.
 
-Nothing is checked out by git: no hook and no content filter runs. The files are written by a restore afterwards.
+Nothing is checked out: no hook and no content filter runs. The files are written by a restore afterwards.
 """
 
 from __future__ import annotations
 
 import os
-import subprocess
+import re
+import shutil
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.workspace.git import GitFailed, environment
+from holdfast.workspace.checkout import put_index
+from holdfast.workspace.descriptors import open_parent_below, stat_below
+from holdfast.workspace.gitdir import GitDirectory, GitFailed, is_ref
+from holdfast.workspace.objects import Objects
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
+    from collections.abc import Iterator
 
-_TIMEOUT_S = 60
-_PLAIN = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "gc.auto=0")
+_BRANCHES = b"refs/heads/"
 
 
 def add_worktree(repository: Path, target: Path, commit: str, branch: str) -> str | None:
     """Add a worktree at a commit, on a new branch if that name is free; return the branch, None if it has none."""
-    is_free = not plain_git(repository, "branch", "--list", branch)
-    on = ["-b", branch] if is_free else ["--detach"]
-    plain_git(repository, "worktree", "add", "--quiet", "--no-checkout", *on, str(target), commit)
-    plain_git(target, "read-tree", commit)
-    return branch if is_free else None
+    with _told(), GitDirectory.open(str(repository)) as directory, Objects(directory) as objects:
+        if objects.commit(commit) is None:
+            raise GitFailed(f"commit {commit} is not in this repository")
+        ref = _BRANCHES + os.fsencode(branch)
+        is_free = is_ref(ref) and directory.resolve(ref) is None
+        name = _free_name(directory, target.name)
+        place = Path(target).resolve()
+        place.mkdir(parents=True, exist_ok=True)
+        if is_free:
+            directory.write(ref, commit.encode() + b"\n", shared=True, old="")
+        try:
+            own = b"worktrees/" + name
+            directory.write(own + b"/commondir", b"../..\n", shared=True)
+            directory.write(own + b"/gitdir", os.fsencode(place / ".git") + b"\n", shared=True)
+            directory.write(own + b"/HEAD", b"ref: " + ref + b"\n" if is_free else commit.encode() + b"\n", shared=True)
+            with (place / ".git").open("xb") as file:
+                file.write(b"gitdir: " + os.fsencode(Path(directory.place).resolve()) + b"/" + own + b"\n")
+            with GitDirectory.open(str(place)) as made:
+                put_index(made, objects, commit)
+        except BaseException:
+            _remove(directory, place, name, branch if is_free else None)
+            raise
+        return branch if is_free else None
 
 
 def remove_worktree(repository: Path, target: Path, branch: str | None) -> None:
     """Take back a worktree that was added, with what is in it."""
-    plain_git(repository, "worktree", "remove", "--force", str(target))
+    with _told(), GitDirectory.open(str(repository)) as directory:
+        line = (target / ".git").read_bytes()
+        _remove(directory, target, os.path.basename(line.rstrip(b"\n")), branch)  # noqa: PTH119
+
+
+def _remove(directory: GitDirectory, target: Path, name: bytes, branch: str | None) -> None:
+    shutil.rmtree(target, ignore_errors=True)
+    own = os.path.join(os.fsencode(directory.place), b"worktrees", name)  # noqa: PTH118
+    shutil.rmtree(own, ignore_errors=True)
     if branch is not None:
-        plain_git(repository, "branch", "--quiet", "-D", branch)
+        with suppress(OSError):
+            parent, leaf = open_parent_below(directory.common, _BRANCHES + os.fsencode(branch))
+            try:
+                os.unlink(leaf, dir_fd=parent)
+            finally:
+                os.close(parent)
 
 
-def plain_git(
-    directory: Path, *arguments: str, given: bytes | None = None, variables: Mapping[str, str] | None = None
-) -> str:
-    """Return what git prints in a directory, its hooks and monitors left out; GitFailed says what went wrong."""
-    line = ["git", *_PLAIN, "-C", str(directory), *arguments]
-    settings = {name: value for name, value in environment().items() if name != "GIT_DIR"} | dict(variables or {})
+def _free_name(directory: GitDirectory, wanted: str) -> bytes:
+    """Return a name for a new worktree, as git would choose it."""
+    plain = re.sub(rb"[^A-Za-z0-9_-]+", b"-", os.fsencode(wanted)).strip(b"-") or b"fork"
+    names = (plain if number == 0 else b"%s%d" % (plain, number) for number in range(10_000))
+    return next(name for name in names if stat_below(directory.common, b"worktrees/" + name) is None)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Give what the file system says as GitFailed."""
     try:
-        done = subprocess.run(  # noqa: S603 - no shell; paths come after a command word
-            line, env=settings, input=given or b"", capture_output=True, check=False, timeout=_TIMEOUT_S
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise GitFailed(f"git could not be run: {error}") from error
-    if done.returncode:
-        raise GitFailed(os.fsdecode(done.stderr).strip() or f"git {arguments[0]} ended with {done.returncode}")
-    return os.fsdecode(done.stdout).strip()
+        yield
+    except OSError as error:
+        raise GitFailed(f"its .git cannot be written: {os.strerror(error.errno or 0)}") from error
