@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import shutil
 import signal
 from functools import cache
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from crash.children import TORTURE, Child, scratch, spread
 from holdfast import Holdfast
@@ -73,11 +76,12 @@ def recover_counting(folder: Path, plan: RecoveryPlan, kill_at: int | None, *, u
     return seen[0] + 1
 
 
-def states(folder: Path) -> tuple[Any, Any]:
+def states(folder: Path, project: Path | None = None) -> tuple[Any, Any]:
+    project = project or folder / "project"
     with Holdfast(SQLiteStore(folder / "x.db", durability="process")) as hf:
-        hf.run("r", workspace=folder / "project").close()
+        hf.run("r", workspace=project).close()
         assert hf.verify().sound
-        return hf.latest("r").section("state"), tree(folder / "project")
+        return hf.latest("r").section("state"), tree(project)
 
 
 def killed(folder: Path, plan: RecoveryPlan, at: int, *, undo: bool = False) -> None:
@@ -118,7 +122,11 @@ def outcome(point: tuple[str, int]) -> str:
             with Holdfast(SQLiteStore(folder / "x.db", durability="process")) as hf:
                 hf.run("r", workspace=project).close()
                 hf.recover("r", workspace=project)
-        found = states(folder)
+        if way == "moved":
+            project = project.rename(folder / "moved")
+        elif way == "copied":
+            project = shutil.copytree(project, folder / "moved", symlinks=True)
+        found = states(folder, project)
         assert found in ((1, before), (2, after)), found
         return "planned" if found[0] == 1 else "as it was"
 
@@ -137,7 +145,7 @@ def moments(*, undo: bool) -> int:
 
 def points(way: str) -> list[tuple[str, int]]:
     count = moments(undo=way == "undo")
-    return [(way, at) for at in range(0, count, 1 if TORTURE or way == "open" else 3)]
+    return [(way, at) for at in range(0, count, 1 if TORTURE or way in ("open", "moved") else 3)]
 
 
 def test_killed_anywhere_state_and_files_are_both_as_before_or_both_as_planned() -> None:
@@ -145,6 +153,29 @@ def test_killed_anywhere_state_and_files_are_both_as_before_or_both_as_planned()
     found = spread(points("open"), outcome)
     assert len(found) > 40
     assert set(found) == {"planned", "as it was"}
+
+
+@pytest.mark.parametrize("way", ["moved", "copied"])
+def test_killed_anywhere_state_and_files_go_together_in_a_project_that_was_moved_since(way: str) -> None:
+    """Proves X1: the recovery is finished against the directory that is given, not against the one it began in."""
+    assert set(spread(points(way), outcome)) == {"planned", "as it was"}
+
+
+def test_a_killed_recovery_of_a_project_that_is_gone_says_so_and_is_done_again(tmp_path, caplog) -> None:
+    """Another directory is not taken for the one in which the recovery was at work."""
+    plan = prepare(tmp_path)
+    killed(tmp_path, plan, moments(undo=False) - 12)
+    (tmp_path / "project").rename(tmp_path / "moved")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "unrelated.txt").write_text("other\n")
+    with Holdfast(SQLiteStore(tmp_path / "x.db", durability="process")) as hf:
+        hf.run("r", workspace=tmp_path / "other").close()
+        assert hf.latest("r").section("state") == 2
+        assert str(tmp_path / "project") in caplog.text
+        assert tree(tmp_path / "other").keys() == {"unrelated.txt"}
+        assert hf.recover(plan.checkpoint, workspace=tmp_path / "moved").success
+        assert hf.latest("r").section("state") == 1
+    assert tree(tmp_path / "moved")["src/main.py"][1] == b"one\n"
 
 
 def test_killed_anywhere_the_same_plan_is_carried_out_when_it_is_done_again() -> None:
@@ -209,3 +240,39 @@ def test_a_recovery_to_a_position_that_is_killed_anywhere_keeps_its_calls_with_i
         [count] = Child(lambda report: report(recover_counting(folder, plan, None))).join().reports
     found = spread(list(range(0, int(str(count)), 1 if TORTURE else 2)), position_outcome)
     assert set(found) == {"planned", "as it was"}
+
+
+def _refusing(monkeypatch, owner: type, name: str, refused: Callable[..., bool]) -> None:
+    """Let the disk refuse an operation wherever `refused` says so."""
+    original = getattr(owner, name)
+
+    def operation(self: Any, *arguments: Any, **named: Any) -> Any:
+        if refused(*arguments):
+            raise OSError(errno.EIO, "refused")
+        return original(self, *arguments, **named)
+
+    monkeypatch.setattr(owner, name, operation)
+
+
+@pytest.mark.parametrize("fails", ["the restore and its undoing", "the commit and putting back"])
+def test_a_recovery_that_cannot_even_be_undone_says_so_and_the_next_opening_ends_it(
+    tmp_path, monkeypatch, fails
+) -> None:
+    """Proves X1: no "nothing was changed" over a directory that was; files and state then end together."""
+    plan = prepare(tmp_path)
+    after = tree(tmp_path / "project")
+    with monkeypatch.context() as broken:
+        if fails == "the restore and its undoing":
+            placed: list[bytes] = []
+            _refusing(broken, FileOps, "place", lambda *names: bool(placed) or placed.append(names[3]) is not None)
+        else:
+            _refusing(broken, SQLiteStore, "write", lambda *_: (tmp_path / "project/gone.txt").exists())
+            _refusing(broken, FileOps, "create", lambda *_: (tmp_path / "project/gone.txt").exists())
+        with Holdfast(SQLiteStore(tmp_path / "x.db", durability="process")) as hf:
+            result = hf.recover(plan)
+    assert not result.success
+    assert not any("nothing was changed" in error or "put back as it was" in error for error in result.errors)
+    before = {name: entry for name, entry in after.items() if not name.startswith("new")}
+    before["src/main.py"] = (after["src/main.py"][0], b"one\n")
+    before["gone.txt"] = (after["src/main.py"][0], b"back again\n")
+    assert states(tmp_path) in ((1, before), (2, after))

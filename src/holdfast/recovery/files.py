@@ -130,6 +130,18 @@ def progress_of(plan: RestorePlan) -> Progress:
     return "untouched" if plan.changes else "done"
 
 
+def is_carried_out_in(place: str, plan: RestorePlan) -> bool:
+    """Tell whether another directory than the plan's is the one in which it was carried out, moved or copied since.
+
+    What the plan deleted is missing in many directories: that alone says it only if the plan's own is gone.
+    """
+    there = msgspec.structs.replace(plan, target=place)
+    put = msgspec.structs.replace(there, items=tuple(item for item in plan.items if item.checkpoint.kind != "absent"))
+    if put.changes:
+        return progress_of(put) == "done"
+    return not os.path.lexists(plan.target) and not is_empty(place) and progress_of(there) == "done"
+
+
 def check_contents(reader: ChunkReader, plan: RestorePlan) -> None:
     """Read every content that a plan would write; IntegrityError if one is damaged, before anything is touched."""
     for item in plan.changes:

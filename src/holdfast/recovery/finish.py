@@ -6,6 +6,8 @@ import logging
 import os
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from holdfast.errors import IntegrityError, LeaseHeld, NotFound, PlanOutdated
 from holdfast.recovery.apply import Recovery, checked, handle_for
 from holdfast.recovery.gather import are_files_changed, intent_of
@@ -31,7 +33,9 @@ def finish_interrupted(hf: Holdfast, run: Run) -> RecoveryResult | None:
     plan = intent_of(hf, head, place) if head is not None else None
     if plan is None or head is None:
         return None
+    plan = _in_place(plan, str(run.workspace.path) if run.has_workspace else None)
     if not are_files_changed(plan):
+        _warn_if_gone(plan)
         return None  # nothing was touched: all is as it was before
     try:
         record = checked(hf, plan)
@@ -116,6 +120,36 @@ def unfinished_runs(
     }
 
 
+def _in_place(plan: RecoveryPlan, place: str | os.PathLike[str] | None) -> RecoveryPlan:
+    """Return a plan that was interrupted for the directory that is given now: it may have been moved or copied since.
+
+    It counts as the plan's if what the plan puts back is there, or if the plan's own is gone and it only deletes.
+    """
+    if plan.files is None or place is None or plan.request.into is not None:
+        return plan
+    here = os.path.realpath(os.fspath(place))
+    if here == plan.files.target:
+        return plan
+    from holdfast.recovery.files import is_carried_out_in  # noqa: PLC0415
+
+    if not is_carried_out_in(here, plan.files):
+        return plan
+    request = msgspec.structs.replace(plan.request, workspace=here)
+    return msgspec.structs.replace(plan, files=msgspec.structs.replace(plan.files, target=here), request=request)
+
+
+def _warn_if_gone(plan: RecoveryPlan) -> None:
+    if plan.files is not None and plan.request.into is None and not os.path.lexists(plan.files.target):
+        _log.warning(
+            "run %s: a recovery from %s was interrupted in %s, which is not there any more. The run's state is the one "
+            "before; the files may be those of the checkpoint. Open the run with the directory where it is now, which "
+            "finishes it, or recover again",
+            plan.run,
+            plan.checkpoint,
+            plan.files.target,
+        )
+
+
 def _is_left(place: str) -> bool:
     from holdfast.recovery.files import is_interrupted  # noqa: PLC0415
 
@@ -146,6 +180,7 @@ def _ended(
     plan = _intent_at_head(hf, run, place)
     if plan is not None and plan.files is not None:
         recover_interrupted(plan.files.target)
+        plan = _in_place(plan, place)
     if plan is None or not are_files_changed(plan):
         return None
     with handle_for(hf, plan, None, options) as handle:

@@ -403,7 +403,8 @@ def are_files_changed(plan: RecoveryPlan) -> bool:
         return False
     from holdfast.recovery.files import is_interrupted, progress_of  # noqa: PLC0415
 
-    return not is_interrupted(plan.files.target) and progress_of(plan.files) == "done"
+    is_there = os.path.isdir(plan.files.target)  # noqa: PTH112 - one that is gone would pass for one that was emptied
+    return is_there and not is_interrupted(plan.files.target) and progress_of(plan.files) == "done"
 
 
 def _intended(

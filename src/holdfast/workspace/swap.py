@@ -86,13 +86,19 @@ class Swap:
                 if self._is_resumed:
                     return  # a power cut may have taken both its names
                 raise Moved(move.path, "is gone") from error
-        elif _same(status, _lstat(parent, name)):
+        elif self._is_back(move, status, parent, name):
             self._ops.unlink(parent, name)  # both names are there after an undo or a power cut: a rename does nothing
         key = _key(self._old, slot)
         if on_disk(self._old, slot) != move.expect:
             raise Moved(move.path, "was changed since the plan was made")
         if key is not None:
             self._taken[move.slot] = key
+
+    def _is_back(self, move: Move, taken: os.stat_result, parent: int, name: bytes) -> bool:
+        """Tell whether what was taken is at its path as well; in a copied directory that is another file."""
+        if _same(taken, _lstat(parent, name)):
+            return True
+        return self._is_resumed and on_disk(parent, name) == move.expect == on_disk(self._old, _slot(move))
 
     def drop(self, move: Move) -> bool:
         """Delete what a take set aside; False if somebody wrote into it since, and it is kept.
@@ -147,8 +153,8 @@ class Swap:
             self.left.append(move.path)
 
     def _put(self, move: Move, parent: int, name: bytes) -> None:
-        status, there = _lstat(self._new, _slot(move)), _lstat(parent, name)
-        if there is not None and (status is None or _same(there, status)):
+        status = _lstat(self._new, _slot(move))
+        if self._is_placed(move, status, parent, name):
             return
         if status is None:
             raise Moved(move.path, "is gone")
@@ -159,10 +165,16 @@ class Swap:
             raise Moved(move.path, "was created since the plan was made") from error
 
     def _undo_put(self, move: Move, parent: int, name: bytes) -> None:
-        status, there = _lstat(self._new, _slot(move)), _lstat(parent, name)
-        if there is not None and (status is None or _same(there, status)):
+        if self._is_placed(move, _lstat(self._new, _slot(move)), parent, name):
             self._set_aside(move, parent, name)
         self._settle(move)
+
+    def _is_placed(self, move: Move, staged: os.stat_result | None, parent: int, name: bytes) -> bool:
+        """Tell whether what is at a put's path is what was staged; in a copied directory it is another file."""
+        there = _lstat(parent, name)
+        if there is None or staged is None or _same(there, staged):
+            return there is not None
+        return self._is_resumed and on_disk(parent, name) == move.expect
 
     def _set_aside(self, move: Move, parent: int, name: bytes) -> None:
         """Move what we placed to a name of its own in `old/`, where nobody changes it while it is looked at."""
