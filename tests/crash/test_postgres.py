@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
+import socket
+import tempfile
 import threading
 import time
-from contextlib import closing
+from contextlib import closing, contextmanager
+from pathlib import Path
+from urllib.parse import parse_qs, quote, urlsplit, urlunsplit
 
 import psycopg
 import pytest
@@ -163,6 +168,55 @@ def test_a_server_that_restarts_is_waited_for_and_the_pool_heals(server):
             server.restart()
         line.commit()
         assert store.run("run").last_seq == 4
+
+
+@contextmanager
+def relayed(url, *, cuts):
+    """Give a URL that leads to the same server over a relay, which cuts the first connections short."""
+    there = str(Path(parse_qs(urlsplit(url).query)["host"][0]) / ".s.PGSQL.5432")
+    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as door:
+        door.bind(f"{folder}/.s.PGSQL.5432")
+        door.listen()
+        taken, servers = [], []
+
+        def pump(source, target):
+            with contextlib.suppress(OSError):
+                while data := source.recv(65536):
+                    target.sendall(data)
+                target.shutdown(socket.SHUT_WR)
+
+        def serve():
+            with contextlib.suppress(OSError):
+                while True:
+                    client, _ = door.accept()
+                    taken.append(client)
+                    if len(taken) <= cuts:
+                        client.recv(1)  # its first word is not answered
+                        client.close()
+                        continue
+                    server = socket.socket(socket.AF_UNIX)
+                    servers.append(server)
+                    server.connect(there)
+                    for ends in ((client, server), (server, client)):
+                        threads.append(threading.Thread(target=pump, args=ends))
+                        threads[-1].start()
+
+        threads = [threading.Thread(target=serve)]
+        threads[0].start()
+        yield urlunsplit(urlsplit(url)._replace(query=f"host={quote(folder, safe='')}")), taken
+        door.shutdown(socket.SHUT_RDWR)
+        for thread in threads:
+            thread.join()
+        for end in (*taken, *servers):
+            end.close()
+
+
+def test_a_store_whose_first_connections_are_cut_is_opened_all_the_same(database):
+    """Proves D11: a server that is there and restarts, or a proxy that does, is not one that cannot be reached."""
+    with relayed(database, cuts=3) as (url, taken), closing(opened(url, timeout_s=TIMEOUT_S)) as store:
+        Line(store).commit(chunk_of("one"))
+        assert store.run("run").last_seq == 1
+        assert len(taken) >= 4
 
 
 def test_a_server_that_no_longer_answers_ends_in_a_typed_error_and_not_in_waiting(server):

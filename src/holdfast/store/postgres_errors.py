@@ -27,6 +27,15 @@ _ALTERED = (
     errors.CheckViolation,
 )
 _REFUSED = ("password", "authentication", "no pg_hba.conf entry", "does not exist")
+_CUT = (
+    "server closed the connection unexpectedly",
+    "onnection reset by peer",
+    "onnection has been closed unexpectedly",
+    "is starting up",
+    "is shutting down",
+    "in recovery mode",
+    "not yet accepting connections",
+)
 _READ_ONLY = ("session is read-only", "server is in hot standby mode")
 _NO_PRIMARY = (
     "this server takes no writes: it is a standby, or its transactions are read-only; nothing was written. Give the "
@@ -51,6 +60,12 @@ def is_refused_for_good(error: psycopg.Error) -> bool:
     """Tell whether a server that answers would refuse the same login again; libpq gives only words for it."""
     said = str(error)
     return error.sqlstate is None and any(words in said for words in _REFUSED) and "FATAL" in said
+
+
+def is_cut_short(error: psycopg.Error) -> bool:
+    """Tell whether a server that is there did not let a login come to its end; libpq gives only words for it."""
+    said = str(error)
+    return can_be_repeated(error) and any(words in said for words in _CUT)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from psycopg.pq import ExecStatus, Format, TransactionStatus
 from psycopg.types.numeric import Float8, Int8
 
 from holdfast.errors import StoreBusy, UsageError
-from holdfast.store.postgres_errors import can_be_repeated, is_refused_for_good, translated
+from holdfast.store.postgres_errors import can_be_repeated, is_cut_short, is_refused_for_good, translated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -194,7 +194,7 @@ class Connections:
     def begin(self, work: Callable[[TimedConnection], T], *, wait: bool = True) -> tuple[TimedConnection, T]:
         """Do work as `call` does, and return its connection as well: the caller gives it back.
 
-        Without `wait` a server that cannot be reached is an error at once.
+        Without `wait` a server that cannot be reached is an error at once; one that cut the login short is asked again.
         """
         deadline = time.monotonic() + self._settings.timeout_s
         pause = _FIRST_PAUSE_S
@@ -209,6 +209,7 @@ class Connections:
                 except psycopg.Error as error:
                     self._drop(connection, error)
                     is_late = time.monotonic() + pause >= deadline
+                    wait = wait or is_cut_short(error)
                     if is_late or not wait or not can_be_repeated(error) or is_refused_for_good(error):
                         raise
                 except BaseException:
