@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -269,3 +270,75 @@ def test_outside_a_repository_the_way_back_that_is_named_works(tmp_path, monkeyp
     (way,) = set(re.findall(r"`holdfast (restore [^`]*)`", done.stderr + done.stdout))
     subprocess.run([*line, *way.split(), "-y"], cwd=place, check=True, capture_output=True)
     assert sorted(path.name for path in place.iterdir() if path.name != ".holdfast") == ["f1", "holdfast.yaml"]
+
+
+def test_a_command_cannot_cut_its_own_way_back(repository):
+    """Issue 16, F11: rules and settings of the start count, also if the command rewrites, breaks or hides them."""
+    (repository / ".holdfastignore").write_text("loose-*\n")
+    (repository / "loose-1").write_text("left alone\n")
+    before = state_of(repository)
+    script = (
+        "printf '**\\n' > .holdfastignore; printf '**\\n' > .gitignore; printf '{ broken' > holdfast.yaml; "
+        "rm loose; echo worse > tracked; mkdir new; echo x > new/file; printf '*\\n' > new/.gitignore"
+    )
+    code, _, said = guarded(repository, "--", "sh", "-c", script)
+    assert code == 0
+    assert all(name in said for name in (".holdfastignore", ".gitignore", "holdfast.yaml"))
+    line = re.findall(r"`holdfast (restore [^`]*)`", said)[-1]
+    done = begin(repository, *shlex.split(line), "-y")
+    out, err = done.communicate(timeout=PATIENCE_S)
+    assert done.returncode == 0, (out, err)
+    assert state_of(repository) == before
+
+
+@pytest.mark.parametrize("file", [".holdfastignore", ".gitignore"])
+def test_rules_that_leave_out_everything_are_refused_unless_accepted(project, file):
+    (project / file).write_text("**\n")
+    (project / "work").write_text("work\n")
+    code, _, said = guarded(project, "--", "rm", "work")
+    assert code == 2
+    assert (project / "work").exists()
+    assert file in said
+    assert "work" in said
+    code, _, said = guarded(project, "--accept-ignored", "--", "true")
+    assert code == 0
+    assert "not protected" in said
+    assert "work" in said
+
+
+def test_rules_that_leave_out_most_are_refused_and_what_is_left_out_is_named(repository):
+    (repository / "src").mkdir()
+    for number in range(9):
+        (repository / "src" / f"{number}.py").write_text("x\n")
+    (repository / ".holdfastignore").write_text("src/\n")
+    code, _, said = guarded(repository, "--", "rm", "-r", "src")
+    assert (code, (repository / "src/1.py").exists()) == (2, True)
+    assert "src" in said
+    (repository / ".holdfastignore").write_text("src/1.py\n")
+    code, _, said = guarded(repository, "--", "true")
+    assert code == 0
+    assert "src/1.py" in said
+
+
+def test_changed_tags_configuration_and_hooks_are_named(repository):
+    git(repository, "tag", "kept")
+    git(repository, "tag", "moved")
+    script = (
+        "git commit -q --allow-empty -m more; git tag -f moved; git tag new; git config core.pager evil; "
+        "mkdir -p .git/hooks; echo x > .git/hooks/pre-commit"
+    )
+    code, _, said = guarded(repository, "--", "sh", "-c", script)
+    assert code == 0
+    for name in ("tag moved", "tag new", ".git/config", ".git/hooks/pre-commit"):
+        assert name in said, said
+    assert "tag kept" not in said
+    assert "git" not in guarded(repository, "--run-id", "x", "--", "true")[2].partition("not put that back")[1]
+
+
+def test_a_directory_inside_a_repository_says_that_git_is_not_protected(repository):
+    inner = repository / "inner"
+    inner.mkdir()
+    (inner / "file").write_text("x\n")
+    code, _, said = guarded(repository, "--workspace", "inner", "--", "true")
+    assert code == 0
+    assert f"--workspace {repository}" in said

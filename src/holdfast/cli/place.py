@@ -111,9 +111,11 @@ class Place(NamedTuple):
             raise NoStore("store", str(folder.parent if folder.name != FILE else folder.parent.parent))
 
 
-def find_place(store: str | None, start: Path, environment: Mapping[str, str]) -> Place:
+def find_place(store: str | None, start: Path, environment: Mapping[str, str], *, reads_settings: bool = True) -> Place:
     """Return the store that is meant: named on the line, in HOLDFAST_STORE, in the settings, or the project's own."""
     project = find_project(start)
+    if not reads_settings:
+        project = project._replace(settings_file=None)
     named = store or environment.get("HOLDFAST_STORE") or None
     own = str(project.store or project.root / FOLDER)
     if project.settings_file is None and not (config_folder() / "holdfast.yaml").exists():

@@ -35,6 +35,7 @@ class Session:
         self.ask = ask
         self.reveals = False
         """Whether the command continues a run, so that what redaction took out is given back as the settings say."""
+        self.reads_settings = True
         self._opened: list[Holdfast | Store] = []
         self._told: set[str] = set()
 
@@ -43,7 +44,7 @@ class Session:
         """Where the store is."""
         from holdfast.cli.place import find_place  # noqa: PLC0415 - commands without a store do without
 
-        return find_place(self.options.store, Path.cwd(), self.out.environment)
+        return find_place(self.options.store, Path.cwd(), self.out.environment, reads_settings=self.reads_settings)
 
     @cached_property
     def hf(self) -> Holdfast:

@@ -29,6 +29,8 @@ class WorkspaceOptions:
     ignore: tuple[str, ...] = ()
     include: tuple[str, ...] = ()  # captured whatever any other rule says
     use_gitignore: bool = True
+    ignore_files: tuple[tuple[str, bytes], ...] | None = None
+    """Path and content of the ignore files that count, in place of those on disk; None reads those."""
     use_git: bool = True
     store_paths: tuple[str, ...] = ()  # where our own store lies, if inside the workspace; never captured or written
     allow_foreign_owner: bool = False

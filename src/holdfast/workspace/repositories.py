@@ -56,7 +56,7 @@ class Repositories:
 
     def start(self, rules: Rules) -> tuple[Rules, str | None]:
         """Return the rules at the root of the workspace, and the work tree it lies in."""
-        top = _worktree_around(self._root)
+        top = worktree_around(self._root)
         if top is None:
             return rules, None
         prefix = os.path.relpath(self._root, top)
@@ -292,7 +292,7 @@ class _RulesBelow:
         return rules if content is None else rules.enter(full, content, None)
 
 
-def _worktree_around(root: str) -> str | None:
+def worktree_around(root: str) -> str | None:
     """Return the nearest directory at or above the workspace that holds a .git."""
     place = root
     while True:

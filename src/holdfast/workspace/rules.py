@@ -72,7 +72,8 @@ class Rules:
         contents = ["\n".join(patterns).encode("utf-8", "surrogateescape") for patterns in lists]
         include, secrets, generated, explicit = (parse(content) for content in contents)
         store = "\0".join(options.store_paths).encode("utf-8", "surrogateescape")
-        token = blake3(b"\1".join(contents) + bytes([options.use_gitignore]) + store).digest()
+        given = b"" if options.ignore_files is None else ascii(options.ignore_files).encode()
+        token = blake3(b"\1".join(contents) + bytes([options.use_gitignore]) + store + given).digest()
         return cls(
             include,
             secrets,

@@ -52,6 +52,7 @@ class Scan:
         self.ignore_digest: list[bytes] = []
         self._sink = sink
         self._options = options
+        self._ignore_files = None if options.ignore_files is None else dict(options.ignore_files)
         self._enter_repository = enter_repository
         self._progress = progress
         self._never = frozenset(paths.raw(path) for path in options.store_paths)
@@ -204,9 +205,12 @@ class Scan:
         """Return the rules for what is in a directory: its repository's and its own ignore files added."""
         if draft.has_git and path:
             rules = self._enter_repository(path, rules)
-        if not draft.ignore_files:
+        if self._ignore_files is not None:
+            contents = {name: self._ignore_files.get(paths.text(paths.join(path, name))) for name in IGNORE_FILES}
+        else:
+            contents = {name: read_below(handle, name, MAX_IGNORE_BYTES) for name in draft.ignore_files}
+        if not any(content is not None for content in contents.values()):
             return rules
-        contents = {name: read_below(handle, name, MAX_IGNORE_BYTES) for name in draft.ignore_files}
         inside = rules.enter(path, contents.get(b".gitignore"), contents.get(b".holdfastignore"))
         self.ignore_digest.append(inside.token)
         return inside

@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from holdfast.cli import guard_rules
 from holdfast.cli.errors import CommandInvalid
 from holdfast.cli.output import Paint, is_terminal
 from holdfast.cli.times import number
@@ -44,6 +45,10 @@ def configure(parser: CommandParser) -> None:
     parser.add_argument("--run-id", metavar="RUN", help="a name for the run (guard- and the time)")
     parser.add_argument("--workspace", metavar="DIR", help="the directory that is captured (the project's folder)")
     parser.add_argument(
+        "--accept-ignored", action="store_true",
+        help="start it although ignore rules leave most of the directory unprotected",
+    )  # fmt: skip
+    parser.add_argument(
         "--every", metavar="TIME", default=_EVERY, help=f"how often changed files are captured meanwhile ({_EVERY})"
     )
 
@@ -60,7 +65,7 @@ def execute(arguments: Namespace, session: Session) -> int:
     if hf.has(name):
         raise UsageError(f"there is a run {name!r} already: choose another --run-id")
     run = hf.run(name, workspace=Path(arguments.workspace or session.root).absolute(), waiting="leave")
-    run_command = _Guarded(run, arguments.command, session, every_s)
+    run_command = _Guarded(run, arguments.command, session, every_s, accepts_ignored=arguments.accept_ignored)
     try:
         with run:
             run_command.protect()
@@ -79,12 +84,17 @@ def execute(arguments: Namespace, session: Session) -> int:
 class _Guarded:
     """One command, and the run that protects it."""
 
-    def __init__(self, run: Run, command: list[str], session: Session, every_s: float) -> None:
+    def __init__(
+        self, run: Run, command: list[str], session: Session, every_s: float, *, accepts_ignored: bool
+    ) -> None:
         self._run = run
         self._command = command
         self._session = session
         self._every_s = every_s
+        self._accepts_ignored = accepts_ignored
         self._before: Checkpoint | None = None
+        self._watched = guard_rules.Watched.of(run.workspace.path)
+        self._settings_changed = False
         self._has_git = (run.workspace.path / ".git").exists()  # elsewhere than at its root git is not put back
 
     def protect(self) -> None:
@@ -96,17 +106,32 @@ class _Guarded:
                 self._run.owner.store.url,
                 f"{self._command[0]!r} was not started, for nothing could be captured: {detail}",
             )
+        guard_rules.freeze(self._run, head)
+        if not self._accepts_ignored:
+            guard_rules.check_rules(head, self._run)
         self._before = head
         self._run.owner.mark(head.id, pinned=True)  # whatever the retention says, this is the way back
         self._run.note("guarded", shlex.join(self._command))
         what = "files and git" if self._has_git else "the files of this directory"
         self._session.out.note(Paint("guarded: ", "dim"), f"{self._way_back} puts {what} back as they are now")
+        out = self._session.out
+        left_out = guard_rules.unprotected(head)
+        if left_out:
+            out.warn(f"not protected: {left_out}")
+        top = guard_rules.around(self._run.workspace.path)
+        if top is not None:
+            out.warn(
+                f"git is not protected: this directory is part of the repository {top}. To protect it, too: "
+                f"`holdfast guard --workspace {shlex.quote(top)} -- COMMAND`"
+            )
 
     @property
     def _way_back(self) -> str:
         assert self._before is not None
         store = self._session.options.store
         where = f" --store {shlex.quote(store)}" if store else ""
+        if self._settings_changed:  # they may name another store, or be broken
+            where = f" --store {shlex.quote(store or self._run.owner.store.url)} --no-settings"
         git = " --git" if self._has_git else ""
         return f"`holdfast restore {self._run.id}@{self._before.seq} --exact{git}{where}`"
 
@@ -118,8 +143,18 @@ class _Guarded:
             changed = len(self._run.owner.latest(self._run.id, required=True).changes(self._before))
         except HoldfastError:  # what could not be stored last is said already
             changed = 0
+        self._tell_changed()
         what = f"{self._command[0]} {ended}" + (f", and {number(changed, 'path')} changed" if changed else "")
         self._session.out.note(Paint("guarded: ", "dim"), f"{what}; {self._way_back} puts everything back")
+
+    def _tell_changed(self) -> None:
+        """Name what decides over the protection, or over git, and was changed by the command."""
+        out, (rules, git) = self._session.out, self._watched.changed(guard_rules.Watched.of(self._run.workspace.path))
+        if rules:
+            out.warn(f"the command changed {', '.join(rules)}: for the way back they count as they were before it")
+        self._settings_changed = any(name.startswith("holdfast.y") or name == "pyproject.toml" for name in rules)
+        if git:
+            out.warn(f"the command changed {', '.join(git)}: a restore does not put that back, so look at it yourself")
 
     def carry_out(self) -> None:
         """Run the command as one call of the run; CommandFailed if it failed."""

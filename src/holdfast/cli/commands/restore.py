@@ -10,6 +10,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from holdfast.cli import guard_rules
 from holdfast.cli.commands.files import check_has_files
 from holdfast.cli.errors import Declined
 from holdfast.cli.output import Paint
@@ -52,6 +53,10 @@ def configure(parser: CommandParser) -> None:
     parser.add_argument("--git", action="store_true", help="put branch, commit and index back, too")
     add_clone(parser)
     add_links(parser)
+    parser.add_argument(
+        "--no-settings", action="store_true",
+        help="do not read the settings file of the directory: a guarded command may have changed it",
+    )  # fmt: skip
     chosen = parser.add_mutually_exclusive_group()
     for name, text in CHOICES[1:]:
         chosen.add_argument(f"--{name}", dest="choice", action="store_const", const=name, help=text)
@@ -78,11 +83,13 @@ def add_clone(parser: CommandParser) -> None:
 def execute(arguments: Namespace, session: Session) -> int:
     """Plan, show, ask, restore."""
     out = session.out
+    session.reads_settings = not arguments.no_settings
     checkpoint = session.find(arguments.checkpoint)
     check_has_files(checkpoint)
     if checkpoint.capture_note:
         out.note(f"{checkpoint.place}: {checkpoint.capture_note}.")
     run = session.hf.run(checkpoint.run, workspace=session.directory_of(checkpoint.run, arguments.workspace))
+    guard_rules.apply(run)
     plan = _plan(run, checkpoint, arguments, arguments.choice)
     show_plan(plan, out)
     wants_git, into = arguments.git or arguments.clone, arguments.into
