@@ -9,7 +9,7 @@ import apsw
 import pytest
 
 import holdfast
-from holdfast.cli.table import COMMANDS
+from holdfast.cli.table import BY_NAME, COMMANDS, OTHER_NAMES
 
 
 def test_the_version_and_the_overview_need_nothing(hf):
@@ -74,6 +74,32 @@ def test_an_unknown_command_offers_the_nearest(hf):
     assert done.err == "holdfast: there is no command 'chekpoint'; did you mean 'checkpoint'?\n"
     assert "`holdfast --help` lists all" in hf("zzzzzz").err
     assert hf("--frobnicate").code == 2
+
+
+@pytest.mark.parametrize(("name", "meant"), OTHER_NAMES.items())
+def test_a_verb_of_other_tools_is_answered_by_what_does_it_here(hf, name, meant):
+    assert name not in BY_NAME
+    done = hf(name, "RUN")
+    assert (done.code, done.err) == (2, f"holdfast: there is no command {name!r}: {meant}\n")
+    lines = [line.split() for line in re.findall(r"`holdfast ([^`]+)`", meant)]
+    assert lines
+    for command, *words in lines:  # each of them is there, with its options
+        options = hf(command, "--help").out + hf(command, words[0] if words else "", "--help").out
+        assert all(word in options for word in words if word.startswith("-"))
+
+
+def test_what_is_looked_at_is_the_run_that_moved_last(hf, story):
+    hf("checkpoint", "older")
+    hf("checkpoint", "newer")
+    for words in (["log"], ["show"], ["status"], ["diff", "--parent"], ["events"], ["cost"]):
+        done = hf(*words)
+        assert done.code == 0, (words, done.err)
+        assert "The run that moved last is newer." in done.err, words
+    assert hf("log", "--json").json["run"] == hf("status", "--json").json["run"] == "newer"
+    assert hf("show", "--json").json["run"] == "newer"
+    hf("checkpoint", "older")
+    assert hf("log", "--json").json["run"] == "older"
+    assert hf("undo").code != 0  # what changes something is told which run
 
 
 def test_options_of_every_command_stand_anywhere_on_the_line(hf, story):

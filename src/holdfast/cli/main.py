@@ -144,10 +144,12 @@ def make_parser(command: Command) -> CommandParser:
 
 def _refuse(name: str) -> None:
     from holdfast.cli.errors import CommandInvalid, nearest  # noqa: PLC0415
-    from holdfast.cli.table import COMMANDS  # noqa: PLC0415
+    from holdfast.cli.table import COMMANDS, OTHER_NAMES  # noqa: PLC0415
 
     if name.startswith("-"):
         raise CommandInvalid(f"there is no option {name!r} before a command; `holdfast --help` lists all")
+    if name in OTHER_NAMES:
+        raise CommandInvalid(f"there is no command {name!r}: {OTHER_NAMES[name]}")
     near = nearest(name, [command.name for command in COMMANDS if command.group])
     raise CommandInvalid(f"there is no command {name!r}{near or '; `holdfast --help` lists all'}")
 

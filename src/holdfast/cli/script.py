@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.errors import CommandInvalid
 from holdfast.encode.documents import read_regular
-from holdfast.errors import DocumentInvalid, IntegrityError, LeaseHeld, UsageError
+from holdfast.errors import DocumentInvalid, IntegrityError, LeaseHeld, NotFound, UsageError
 from holdfast.model.sections import Phases
 from holdfast.store.open import FOLDER
 
@@ -51,21 +51,40 @@ def remember(session: Session, run: str) -> None:
 
 
 def meant_run(session: Session, arguments: Namespace, *, or_only: bool = False) -> str:
-    """Return the run that a script means, or the only one that there is; NotFound says how to name one."""
+    """Return the run that a script means, or the only one that there is; CommandInvalid says how to name one."""
+    return _named_run(session, arguments) or _only_run(session, or_only=or_only)
+
+
+def shown_run(session: Session, arguments: Namespace) -> str:
+    """Return the run that is to be looked at: the one that is meant, otherwise the one that moved last, and say so."""
+    named = _named_run(session, arguments)
+    if named is not None:
+        return named
+    runs = session.hf.runs(limit=2)
+    if not runs:
+        raise NotFound("run", "", "the store is empty")
+    if len(runs) > 1:
+        session.out.note(f"The run that moved last is {runs[0].id}.")
+    return runs[0].id
+
+
+def _named_run(session: Session, arguments: Namespace) -> str | None:
     named = arguments.run or session.out.environment.get("HOLDFAST_RUN")
     if not named:
         try:
             named = read_regular(session.place.project.root / FOLDER / _CURRENT, limit=1024).decode().strip()
         except (OSError, ValueError, DocumentInvalid):
-            runs = session.hf.runs(limit=2) if or_only else []
-            if len(runs) == 1:
-                return runs[0].id
-            if or_only:
-                raise CommandInvalid("which run? Name one; `holdfast ls` lists them") from None
-            raise CommandInvalid(
-                "no run was begun here: `holdfast begin PLAN.md` begins one, or name it with --run RUN"
-            ) from None
+            return None
     return session.run_id(named)
+
+
+def _only_run(session: Session, *, or_only: bool) -> str:
+    runs = session.hf.runs(limit=2) if or_only else []
+    if len(runs) == 1:
+        return runs[0].id
+    if or_only:
+        raise CommandInvalid("which run? Name one; `holdfast ls` lists them")
+    raise CommandInvalid("no run was begun here: `holdfast begin PLAN.md` begins one, or name it with --run RUN")
 
 
 def own_run(session: Session, run: str, file: str | Path, project: str | None, *, is_other: bool = False) -> str:

@@ -23,7 +23,7 @@ _WIDEST = 40
 def execute(arguments: Namespace, session: Session) -> int:
     """Show the file as the newest checkpoint has it."""
     out = session.out
-    run = script.meant_run(session, arguments, or_only=True)
+    run = script.shown_run(session, arguments)
     path = inside(arguments.file, session.directory_of(run))
     lines = session.hf.blame(run, path)
     out.document({"run": run, "path": path, "lines": [plain(one) for one in lines]})

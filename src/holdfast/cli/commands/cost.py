@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 def configure(parser: CommandParser) -> None:
     """Say what the command takes."""
     parser.add_argument(
-        "run", metavar="RUN", nargs="?", help="the run; otherwise HOLDFAST_RUN, or the one begun here last"
+        "run",
+        metavar="RUN",
+        nargs="?",
+        help="the run; otherwise HOLDFAST_RUN, the one begun here, or the one that moved last",
     )
     parser.add_argument("--calls", action="store_true", help="every call, also those that cost time alone")
 
@@ -32,7 +35,7 @@ def configure(parser: CommandParser) -> None:
 def execute(arguments: Namespace, session: Session) -> int:
     """Tell it."""
     out = session.out
-    run = script.meant_run(session, arguments, or_only=True)
+    run = script.shown_run(session, arguments)
     cost = session.hf.cost(run)
     out.document(plain(cost))
     rows: list[list[Cell]] = []

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from holdfast.cli import script
 from holdfast.cli.output import Paint
 from holdfast.cli.paths import check_fits, fits, inside
 from holdfast.cli.times import number
@@ -15,7 +17,6 @@ from holdfast.errors import UsageError
 from holdfast.model.sections import WORKSPACE
 
 if TYPE_CHECKING:
-    from argparse import Namespace
     from collections.abc import Sequence
 
     from holdfast.checkpoint import Checkpoint
@@ -33,7 +34,9 @@ def configure(parser: CommandParser) -> None:
     parser.add_argument(
         "old",
         metavar="CHECKPOINT",
-        help="the earlier one: an id, RUN@7, a label, or RUN#812, a position in its journal",
+        nargs="?",
+        help="the earlier one: an id, RUN@7, a label, or RUN#812, a position in its journal; otherwise the newest of "
+        "the run that moved last",
     )
     parser.add_argument("new", metavar="CHECKPOINT", nargs="?", help="the later one; without it, the directory now")
     parser.add_argument("--parent", action="store_true", help="compare the checkpoint with the one it was taken on")
@@ -107,7 +110,7 @@ def _show_state(state: StateDiff, out: Output, *, heads_only: bool) -> None:
 
 def _sides(arguments: Namespace, session: Session) -> tuple[Checkpoint | None, Checkpoint | None]:
     """Return both checkpoints; no old one is nothing at all, no new one is now."""
-    first = session.find(arguments.old)
+    first = session.find(arguments.old or script.shown_run(session, Namespace(run=None)))
     if arguments.parent:
         if arguments.new is not None:
             raise UsageError("--parent compares one checkpoint with the one before it: name only one")

@@ -24,7 +24,10 @@ _OVER = ("completed", "failed", "cancelled", "ended")
 def configure(parser: CommandParser) -> None:
     """Say what the command takes."""
     parser.add_argument(
-        "run", metavar="RUN", nargs="?", help="the run; otherwise HOLDFAST_RUN, or the one begun here last"
+        "run",
+        metavar="RUN",
+        nargs="?",
+        help="the run; otherwise HOLDFAST_RUN, the one begun here, or the one that moved last",
     )
     parser.add_argument("-n", "--limit", type=int, metavar="N", help="only the last N")
     parser.add_argument(
@@ -37,7 +40,7 @@ def execute(arguments: Namespace, session: Session) -> int:
     out = session.out
     if arguments.limit is not None and arguments.limit < 0:
         raise UsageError(f"--limit {arguments.limit}: give a number from 0 up")
-    run = script.meant_run(session, arguments, or_only=True)
+    run = script.shown_run(session, arguments)
     if arguments.follow:
         return _follow(run, arguments.limit, session)
     found = session.hf.events(run)

@@ -22,14 +22,17 @@ def configure(parser: CommandParser) -> None:
     """Say what the command takes."""
     parser.add_argument("file", metavar="FILE", help="the file, as it is named from here")
     parser.add_argument(
-        "run", metavar="RUN", nargs="?", help="the run; otherwise HOLDFAST_RUN, or the one begun here last"
+        "run",
+        metavar="RUN",
+        nargs="?",
+        help="the run; otherwise HOLDFAST_RUN, the one begun here, or the one that moved last",
     )
 
 
 def execute(arguments: Namespace, session: Session) -> int:
     """Show it, oldest first."""
     out, now = session.out, session.now()
-    run = script.meant_run(session, arguments, or_only=True)
+    run = script.shown_run(session, arguments)
     path = inside(arguments.file, session.directory_of(run))
     versions = session.hf.file_history(run, path)
     out.document({"run": run, "path": path, "versions": [plain(one) for one in versions]})

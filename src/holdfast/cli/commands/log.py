@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from holdfast.cli import script
 from holdfast.cli.describe import marks, position, trigger
 from holdfast.cli.filters import add_filters, filters_of
 from holdfast.cli.graph import Graph
@@ -29,7 +30,12 @@ _PAGE = 100
 
 def configure(parser: CommandParser) -> None:
     """Say what the command takes."""
-    parser.add_argument("run", metavar="RUN", help="the run")
+    parser.add_argument(
+        "run",
+        metavar="RUN",
+        nargs="?",
+        help="the run; otherwise HOLDFAST_RUN, the one begun here, or the one that moved last",
+    )
     parser.add_argument("-n", "--limit", type=int, metavar="N", help="show at most so many")
     parser.add_argument("--positions", action="store_true", help="show the journal number of each, for RUN#NUMBER")
     parser.add_argument("--names", action="store_true", help="show the name of each for people: phase, time, digits")
@@ -52,7 +58,7 @@ def execute(arguments: Namespace, session: Session) -> int:
     hf, out = session.hf, session.out
     if arguments.limit is not None and arguments.limit < 0:
         raise UsageError(f"--limit {arguments.limit}: give a number from 0 up")
-    run = session.run_id(arguments.run)
+    run = script.shown_run(session, arguments)
     filters = filters_of(arguments, session.now(), "trigger", "phase", "status")
     rows = _rows(session, run, arguments, filters)
     if out.json:

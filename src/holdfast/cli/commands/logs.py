@@ -27,7 +27,10 @@ _LOOK_EVERY_S = 0.3
 def configure(parser: CommandParser) -> None:
     """Say what the command takes."""
     parser.add_argument(
-        "run", metavar="RUN", nargs="?", help="the run; otherwise HOLDFAST_RUN, or the one begun here last"
+        "run",
+        metavar="RUN",
+        nargs="?",
+        help="the run; otherwise HOLDFAST_RUN, the one begun here, or the one that moved last",
     )
     parser.add_argument("task", metavar="TASK", nargs="?", help="a phase, a task, or PHASE/TASK; otherwise all")
     parser.add_argument("-n", "--lines", type=int, metavar="N", help="only the last N lines of each task")
@@ -40,7 +43,7 @@ def execute(arguments: Namespace, session: Session) -> int:
 
     if arguments.lines is not None and arguments.lines < 0:
         raise UsageError(f"--lines {arguments.lines}: give a number from 0 up")
-    run = script.meant_run(session, arguments, or_only=True)
+    run = script.shown_run(session, arguments)
     folder = run_folder(session.hf, run)
     out = session.out
     if folder is None:

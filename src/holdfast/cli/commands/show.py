@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
+from holdfast.cli import script
 from holdfast.cli.describe import marks, status, trigger
 from holdfast.cli.errors import told
 from holdfast.cli.escape import json_text
@@ -17,8 +19,6 @@ from holdfast.model.sections import WORKSPACE
 from holdfast.store.tables import MAIN
 
 if TYPE_CHECKING:
-    from argparse import Namespace
-
     from holdfast.checkpoint import Checkpoint
     from holdfast.cli.parser import CommandParser
     from holdfast.cli.session import Session
@@ -29,7 +29,11 @@ _PREVIEW = 60
 def configure(parser: CommandParser) -> None:
     """Say what the command takes."""
     parser.add_argument(
-        "checkpoint", metavar="CHECKPOINT", help="an id or a part of it, a label, RUN, RUN@7, RUN~2 or RUN#812"
+        "checkpoint",
+        metavar="CHECKPOINT",
+        nargs="?",
+        help="an id or a part of it, a label, RUN, RUN@7, RUN~2 or RUN#812; otherwise the newest of the run that moved "
+        "last",
     )
     parser.add_argument("sections", metavar="SECTION", nargs="*", help="show the content of these sections instead")
 
@@ -38,7 +42,7 @@ def execute(arguments: Namespace, session: Session) -> int:
     """Show it."""
     out = session.out
     session.hf.types.show_unknown()
-    checkpoint = session.find(arguments.checkpoint)
+    checkpoint = session.find(arguments.checkpoint or script.shown_run(session, Namespace(run=None)))
     if arguments.sections:
         return _sections(checkpoint, arguments.sections, session)
     if out.json:

@@ -26,7 +26,10 @@ _COLOURS = {"completed": "green", "running": "yellow", "failed": "red", "skipped
 def configure(parser: CommandParser) -> None:
     """Say what the command takes."""
     parser.add_argument(
-        "run", metavar="RUN", nargs="?", help="the run; otherwise HOLDFAST_RUN, or the one begun here last"
+        "run",
+        metavar="RUN",
+        nargs="?",
+        help="the run; otherwise HOLDFAST_RUN, the one begun here, or the one that moved last",
     )
     parser.add_argument("--left", action="store_true", help="only the names of the phases that are still to be done")
 
@@ -34,7 +37,7 @@ def configure(parser: CommandParser) -> None:
 def execute(arguments: Namespace, session: Session) -> int:
     """Tell it."""
     out = session.out
-    run = script.meant_run(session, arguments, or_only=True)
+    run = script.shown_run(session, arguments)
     head = script.head_of(session, run)
     book = script.book_of(head)
     if arguments.left:
