@@ -24,6 +24,7 @@ test-workers: $(VENV)/adapters-ready
 
 # The page of `holdfast ui`, built into the package; needs Node, which comes with the set-up where there is none.
 web: $(VENV)/web-ready web/node_modules/ready
+	$(VENV)/web/bin/python -m holdfast.web.typescript > web/answers.new && mv web/answers.new web/src/answers.ts
 	cd web && $(NODE) node node_modules/typescript/bin/tsc --noEmit && $(NODE) node build.mjs
 
 # In Chromium; what needs no browser is in `make test`.

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
+from pathlib import Path
+from typing import get_args
 
+import msgspec
 import pytest
 
 import holdfast
 from holdfast.cli.graph import Graph
+from holdfast.web import answers
+from holdfast.web.typescript import answer_types, typescript
 from web.ui_kit import CANARY, WAITING, damage_state, files_below, leaky, page, sealed, start_program, story, until
 
 
@@ -371,3 +377,92 @@ def asked(app, path, host, method="GET"):
 
     asyncio.run(call())
     return sent[0]["status"], b"".join(one.get("body", b"") for one in sent)
+
+
+ASKED = {
+    "/api/runs/{run}/touched": "seqs=2,3",
+    "/api/runs/{run}/file-history": "path=src/auth.py",
+    "/api/runs/{run}/blame": "path=src/auth.py",
+    "/api/c/{spec}/file": "path=src/auth.py",
+    "/api/compare": "a=add-login@1&b=add-login@2",
+    "/api/compare/section": "a=add-login@1&b=add-login@2&name=state",
+    "/api/compare/file": "a=add-login@1&b=add-login@2&path=src/auth.py",
+    "/api/plans/{digest}/item": "path=src/auth.py",
+}
+POSTED = {
+    "/api/plans": {"spec": "add-login@1"},
+    "/api/fork": {"spec": "add-login@2", "name": "try-3"},
+    "/api/c/{spec}/marks": {"label": "kept"},
+    "/api/prune": {"run": "add-login"},
+    "/api/prune/{digest}/run": {"typed": "add-login"},
+    "/api/waits/{run}/{wait:path}": {"choice": "approve"},
+}
+
+
+def as_declared(told, kind):
+    """Return an answer as its declared type has it: a field that is missing is an error, one too many is left out."""
+    return json.loads(msgspec.json.encode(msgspec.convert(told, kind)))
+
+
+def test_every_answer_is_as_declared(told):
+    """Proves X7: what a route answers is its declared type, no field less and none more."""
+    hf = holdfast.open(told / ".holdfast")
+    with contextlib.suppress(ValueError), hf.run("failing"):
+        raise ValueError("it broke")
+    hf.close()
+    program = start_program(WAITING, told / ".holdfast", told)
+    try:
+        assert program.stdout.readline().strip() == "waiting"
+        with page(told, write=True) as ui:
+            waits = until(lambda: ui.get("/api/waits")["waiting"])
+            parts = {"run": "add-login", "spec": "add-login@3", "name": "state", "what": "pause"}
+            seen = {}
+            for (method, route), kind in answer_types().items():
+                parts["digest"] = seen.get("/api/prune" if "prune" in route else "/api/plans", {}).get("digest", "")
+                if "{wait" in route:
+                    parts["run"] = "deploy-42"
+                path = route.replace("{wait:path}", waits[0]["id"]).format(**parts) if route != "/api/session" else None
+                if path is None:
+                    continue  # every other request here shows what it gives
+                asked = path + (f"?{ASKED[route]}" if route in ASKED else "")
+                answer = ui.request(method, asked, body=POSTED.get(route, {}) if method == "POST" else None)
+                assert answer.status == 200, (asked, answer.status, answer.body[:300])
+                seen[route] = answer.json
+                assert as_declared(answer.json, kind) == answer.json, route
+                parts["run"] = "add-login"
+            for path, kind in (
+                ("/api/runs/failing", answers.RunDetail),
+                ("/api/runs/deploy-42", answers.RunDetail),
+                ("/api/runs/add-login/checkpoints?q=research", answers.CheckpointPage),
+                ("/api/c/add-login@2/section/state?path=%5B%22messages%22%5D", answers.SectionPage),
+                ("/api/compare?a=add-login@1&b=now", answers.Comparison),
+            ):
+                answer = ui.get(path)
+                assert as_declared(answer, kind) == answer, path
+            refused = ui.request("GET", "/api/runs/nothing")
+            assert as_declared(refused.json, answers.ErrorAnswer) == refused.json
+    finally:
+        program.kill()
+        program.communicate()
+
+
+def test_every_event_is_as_declared(told):
+    with page(told, write=True) as ui, ui.live() as next_event:
+        seen = [next_event()]
+        hf = holdfast.open(told / ".holdfast")
+        hf.run("try-2").checkpoint(reason="moved", state={"step": 9})
+        hf.close()
+        ui.post("/api/c/try-2@1/marks", {"label": "first"})
+        ui.post("/api/verify")
+        while {"reset", "run", "marks"} - {one["type"] for one in seen} or not any(one.get("done") for one in seen):
+            seen.append(next_event(60))
+        for event in seen:
+            kinds = get_args(answers.LiveEvent)
+            kind = next(one for one in kinds if event["type"] in get_args(one.__annotations__["type"]))
+            assert as_declared(event, kind) == event
+
+
+def test_the_clients_types_are_those_of_the_server():
+    """`make web` writes them; a change of the answers that the client was not told of is found here."""
+    written = Path(__file__).parents[2] / "web" / "src" / "answers.ts"
+    assert written.read_text() == typescript()

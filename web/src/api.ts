@@ -1,6 +1,7 @@
 // Requests to the server, and its stream of events.
 import { signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
+import type { About, ErrorAnswer, Gets, LiveEvent, Posts } from "./answers";
 
 const meta = (name: string) => document.querySelector(`meta[name="holdfast-${name}"]`)?.getAttribute("content") ?? "";
 export const base = meta("base");
@@ -14,8 +15,7 @@ export class Failure extends Error {
   }
 }
 
-export type Json = any; // documents of the server; each screen names what it reads
-export const about = signal<Json>(null);
+export const about = signal<About | null>(null);
 export const connection = signal<"connecting" | "live" | "lost" | "locked">("connecting");
 export const waiting = signal(0);
 let token = "";
@@ -25,7 +25,7 @@ export async function begin(): Promise<void> {
   if (code) {
     history.replaceState(null, "", location.pathname + location.search);
     try {
-      const answer = await send("/api/session", { method: "POST", body: { code } });
+      const answer = await post(to("/api/session"), { code });
       localStorage.setItem(KEY, answer.token);
     } catch (error) {
       if (!localStorage.getItem(KEY)) throw error;
@@ -33,26 +33,38 @@ export async function begin(): Promise<void> {
   }
   token = localStorage.getItem(KEY) ?? "";
   if (needsCode && !token) throw new Failure(401, "NoToken", "Open this page with the address that `holdfast ui` prints.", "holdfast ui");
-  about.value = await get("/api/about");
+  about.value = await get(at("/api/about"));
 }
 
 interface Sent { method?: string; body?: unknown; signal?: AbortSignal }
 
-async function send(path: string, { method = "GET", body, signal }: Sent = {}): Promise<Json> {
+async function send<T>(path: string, { method = "GET", body, signal }: Sent = {}): Promise<T> {
   const headers: Record<string, string> = token ? { Authorization: `Holdfast ${token}` } : {};
   if (method !== "GET") headers["Content-Type"] = "application/json";
   const answer = await fetch(base + path, { method, headers, signal, body: method === "GET" ? undefined : JSON.stringify(body ?? {}) });
   if (answer.ok) return answer.json();
-  let told: Json = {};
+  let told: Partial<ErrorAnswer> = {};
   try { told = await answer.json(); } catch { /* no JSON: the status says it */ }
   if (answer.status === 401) connection.value = "locked";
   throw new Failure(answer.status, told.error ?? "Error", told.sentence ?? `The server answered ${answer.status}.`, told.command ?? null);
 }
 
-export const get = (path: string, signal?: AbortSignal) => send(path, { signal });
-export const post = (path: string, body?: unknown) => send(path, { method: "POST", body });
+// An address, which remembers the route that it was made from: the route decides what is answered.
+export type Address<Route> = string & { readonly route?: Route };
+type Name<Route> = Route extends `${string}{${infer Part}}${infer Rest}` ? (Part extends `${infer Plain}:path` ? Plain : Part) | Name<Rest> : never;
+type Query = Record<string, string | number | null | undefined>;
+type Parts<Route> = [Name<Route>] extends [never] ? [asked?: Query] : [parts: Record<Name<Route>, string>, asked?: Query];
 
-export function query(values: Record<string, string | number | null | undefined>): string {
+function filled(route: string, given: Query[]): string {
+  const parts = route.includes("{") ? given[0] : {}, asked = route.includes("{") ? given[1] : given[0];
+  return route.replace(/\{(\w+)(?::path)?\}/g, (_, name: string) => encodeURIComponent(String(parts[name]))) + query(asked ?? {});
+}
+export const at = <Route extends keyof Gets>(route: Route, ...given: Parts<Route>): Address<Route> => filled(route, given as Query[]);
+export const to = <Route extends keyof Posts>(route: Route, ...given: Parts<Route>): Address<Route> => filled(route, given as Query[]);
+export const get = <Route extends keyof Gets>(path: Address<Route>, signal?: AbortSignal) => send<Gets[Route]>(path, { signal });
+export const post = <Route extends keyof Posts>(path: Address<Route>, body?: unknown) => send<Posts[Route]>(path, { method: "POST", body });
+
+export function query(values: Query): string {
   const parts = new URLSearchParams();
   for (const [name, value] of Object.entries(values)) if (value !== null && value !== undefined && value !== "") parts.set(name, String(value));
   const text = parts.toString();
@@ -70,11 +82,11 @@ export async function download(path: string, name: string): Promise<void> {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
-export interface Data<T = Json> { data: T | null; error: Failure | null; loading: boolean; reload: () => void }
+export interface Data<T> { data: T | null; error: Failure | null; loading: boolean; reload: () => void }
 
 // Fetches a path; what was shown stays until the next is there, so that nothing jumps.
-export function useData(path: string | null, extra: unknown = 0): Data {
-  const [state, setState] = useState<{ data: Json; error: Failure | null; path: string | null }>({ data: null, error: null, path: null });
+export function useData<Route extends keyof Gets>(path: Address<Route> | null, extra: unknown = 0): Data<Gets[Route]> {
+  const [state, setState] = useState<{ data: Gets[Route] | null; error: Failure | null; path: string | null }>({ data: null, error: null, path: null });
   const [turn, setTurn] = useState(0);
   useEffect(() => {
     if (path === null) return;
@@ -92,7 +104,7 @@ export function toFailure(error: unknown): Failure {
   return error instanceof Failure ? error : new Failure(0, "Unreachable", "The server cannot be reached.", "holdfast ui");
 }
 
-type Listener = (event: Json) => void;
+type Listener = (event: LiveEvent) => void;
 const listeners = new Set<Listener>();
 let cursor = "";
 
@@ -111,8 +123,8 @@ export function useMoves(run?: string): number {
   const [turn, setTurn] = useState(0);
   const due = useRef(0);
   useLive((event) => {
-    if (event.type !== "reset" && run !== undefined && event.run !== run) return;
     if (event.type !== "reset" && event.type !== "run" && event.type !== "marks") return;
+    if (event.type !== "reset" && run !== undefined && event.run !== run) return;
     if (due.current) return;
     due.current = window.setTimeout(() => { due.current = 0; setTurn((n) => n + 1); }, 120);
   });
@@ -130,7 +142,7 @@ export function usePrinted(run: string): number {
   return turn;
 }
 
-function tell(event: Json): void {
+function tell(event: LiveEvent): void {
   if (event.cursor) cursor = event.cursor;
   for (const listener of [...listeners]) listener(event);
 }

@@ -1,6 +1,7 @@
 // Approvals: who waits for me, since when, on what evidence?
+import type { WaitCard } from "./answers";
 import { useEffect, useState } from "preact/hooks";
-import { about, post, toFailure, useData, useMoves, waiting, type Failure, type Json } from "./api";
+import { about, at, post, to, toFailure, useData, useMoves, waiting, type Failure } from "./api";
 import { Files } from "./checkpoints";
 import { Link, comparePath, runPath } from "./router";
 import { announce, moveRow, useKeys, useTitle } from "./shell";
@@ -8,7 +9,7 @@ import { Problem, Time, count, line, plural, visible } from "./text";
 
 export function Approvals() {
   const moves = useMoves();
-  const { data, error, reload } = useData("/api/waits", moves);
+  const { data, error, reload } = useData(at("/api/waits"), moves);
   useTitle("Approvals", data?.waiting[0] ? `holdfast status ${data.waiting[0].run}` : "holdfast ls");
   useKeys({ j: () => moveRow(1), k: () => moveRow(-1) });
   useEffect(() => { if (data) { if (data.total > waiting.value) announce(`${plural(data.total, "run")} waiting`); waiting.value = data.total; } }, [data]);
@@ -17,19 +18,19 @@ export function Approvals() {
       <div class="bar"><h1 id="title">{data ? `${count(data.total)} waiting` : "Approvals"}</h1></div>
       <Problem of={error} />
       {data?.waiting.length === 0 && <p class="empty">Nothing waits for you.</p>}
-      {data?.waiting.map((wait: Json) => <Card key={`${wait.run} ${wait.id}`} wait={wait} done={reload} />)}
+      {data?.waiting.map((wait) => <Card key={`${wait.run} ${wait.id}`} wait={wait} done={reload} />)}
     </section>
   );
 }
 
-function Card({ wait, done }: { wait: Json; done: () => void }) {
+function Card({ wait, done }: { wait: WaitCard; done: () => void }) {
   const [note, setNote] = useState("");
   const [amount, setAmount] = useState("");
   const [error, setError] = useState<Failure | null>(null);
-  const evidence = wait.evidence ?? {};
+  const evidence = wait.evidence;
   const budget = wait.kind === "budget";
   const options: string[] = wait.options.length ? wait.options : wait.kind === "pause" ? ["resume"] : ["approve", "reject"];
-  const answer = (choice: string) => post(`/api/waits/${encodeURIComponent(wait.run)}/${encodeURIComponent(wait.id)}`, { choice, note, ...(budget && amount ? { value: Number(amount) } : {}) }).then(done, (caught) => { setError(toFailure(caught)); done(); });
+  const answer = (choice: string) => post(to("/api/waits/{run}/{wait:path}", { run: wait.run, wait: wait.id }), { choice, note, ...(budget && amount ? { value: Number(amount) } : {}) }).then(done, (caught) => { setError(toFailure(caught)); done(); });
   return (
     <article class="card" aria-label={`${line(wait.run)} waits`}>
       <div class="bar small">
@@ -42,11 +43,11 @@ function Card({ wait, done }: { wait: Json; done: () => void }) {
       <p class="question">{visible(wait.question)}</p>
       {wait.details && Object.keys(wait.details).length > 0 && <dl class="details">{Object.entries(wait.details).map(([name, value]) => <div key={name}><dt>{line(name)}</dt><dd>{line(typeof value === "object" ? JSON.stringify(value) : value)}</dd></div>)}</dl>}
       <p class="evidence">
-        {evidence.files && <>{Object.values<number>(evidence.files).reduce((a, b) => a + b, 0) ? <Files of={evidence.files} /> : "no files changed"} since {line(evidence.base)} <Link class="button" to={`${comparePath(evidence.base, evidence.head)}&tab=files`}>diff</Link> </>}
-        {evidence.gates?.map((gate: Json, n: number) => <span key={n} class={gate.success ? "good" : gate.skipped ? "dim" : "bad"} title={visible(gate.output)}>{gate.success ? "✓" : gate.skipped ? "–" : "✗"} {line(gate.description)} </span>)}
+        {evidence.files && evidence.base && evidence.head && <>{Object.values<number>(evidence.files).reduce((a, b) => a + b, 0) ? <Files of={evidence.files} /> : "no files changed"} since {line(evidence.base)} <Link class="button" to={`${comparePath(evidence.base, evidence.head)}&tab=files`}>diff</Link> </>}
+        {evidence.gates?.map((gate, n) => <span key={n} class={gate.success ? "good" : gate.skipped ? "dim" : "bad"} title={visible(gate.output)}>{gate.success ? "✓" : gate.skipped ? "–" : "✗"} {line(gate.description)} </span>)}
         {evidence.problem && <span class="bad">{visible(evidence.problem)}</span>}
       </p>
-      {evidence.paths?.length > 0 && <ul class="paths">{evidence.paths.map((one: string) => <li key={one}><Link to={`${comparePath(evidence.base, evidence.head)}&tab=files&path=${encodeURIComponent(one)}`}>{line(one)}</Link></li>)}</ul>}
+      {evidence.base && evidence.head && <ul class="paths">{evidence.paths?.map((one) => <li key={one}><Link to={`${comparePath(evidence.base ?? "", evidence.head ?? "")}&tab=files&path=${encodeURIComponent(one)}`}>{line(one)}</Link></li>)}</ul>}
       <Problem of={error} />
       {about.value?.writes ? (
         <form class="answer" onSubmit={(event) => event.preventDefault()}>

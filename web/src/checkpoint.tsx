@@ -1,6 +1,7 @@
 // One checkpoint: what was the whole position then? State and files at one point, side by side.
+import type { CheckpointDetail } from "./answers";
 import { useState } from "preact/hooks";
-import { about, post, toFailure, useData, type Failure, type Json } from "./api";
+import { about, at, post, to as into, toFailure, useData, type Failure } from "./api";
 import { DirectoryView } from "./files";
 import { ForkDialog } from "./fork";
 import { Link, checkpointPath, comparePath, go, params, planPath, runPath, setParams } from "./router";
@@ -10,14 +11,14 @@ import { useKeys, useTitle } from "./shell";
 import { Problem, Time, bytes, count, line, plural, visible } from "./text";
 import { SectionTree } from "./tree";
 
-const url = (spec: string) => `/api/c/${encodeURIComponent(spec)}`;
+const url = (spec: string) => at("/api/c/{spec}", { spec });
 
 // The pane beside the list: tabs, because it is narrow.
 export function CheckpointPane({ spec, label, run, moves }: { spec: string; label: string; run: string; moves: number }) {
   const { data, error } = useData(url(spec), moves);
   const tab = params.value.get("tab") ?? "state";
   if (!data) return error ? <Problem of={error} /> : <p class="dim">…</p>;
-  const tabs = ["state", ...(data.workspace ? ["files"] : []), "events", "output"];
+  const tabs = ["state", ...(data.workspace || data.workspace_problem ? ["files"] : []), "events", "output"];
   return (
     <div class="pane">
       <div class="bar small">
@@ -32,38 +33,39 @@ export function CheckpointPane({ spec, label, run, moves }: { spec: string; labe
       {data.reason && <p class="reason">{visible(data.reason)}</p>}
       <Facts data={data} />
       <div class="tabs" role="tablist" aria-label="What to see of it">
-        {tabs.map((one) => <button key={one} type="button" role="tab" id={`tab-${one}`} aria-selected={tab === one} aria-controls="tab-panel" onClick={() => setParams({ tab: one })}>{one}{one === "files" && data.workspace.changed_total ? ` ●${data.workspace.changed_total}` : ""}</button>)}
+        {tabs.map((one) => <button key={one} type="button" role="tab" id={`tab-${one}`} aria-selected={tab === one} aria-controls="tab-panel" onClick={() => setParams({ tab: one })}>{one}{one === "files" && data.workspace?.changed_total ? ` ●${data.workspace.changed_total}` : ""}</button>)}
       </div>
       <div id="tab-panel" role="tabpanel" aria-labelledby={`tab-${tabs.includes(tab) ? tab : "state"}`} tabIndex={0}>
-        {tab === "files" && data.workspace ? <FilesOf data={data} spec={label} /> : tab === "events" ? <Events run={run} moves={moves} /> : tab === "output" ? <Output run={run} moves={moves} /> : <SectionTree spec={spec} sections={data.sections} moves={moves} />}
+        {tab === "files" && tabs.includes("files") ? <FilesOf data={data} spec={label} /> : tab === "events" ? <Events run={run} moves={moves} /> : tab === "output" ? <Output run={run} moves={moves} /> : <SectionTree spec={spec} sections={data.sections} moves={moves} />}
       </div>
     </div>
   );
 }
 
-function Facts({ data }: { data: Json }) {
-  const left = data.workspace?.left_out ? Object.values<number>(data.workspace.left_out.counts).reduce((sum, n) => sum + n, 0) : 0;
+function Facts({ data }: { data: CheckpointDetail }) {
+  const out = data.workspace?.left_out;
+  const left = Object.values(out?.counts ?? {}).reduce((sum, n) => sum + n, 0);
   return (
     <p class="facts">
       {data.can_resume ? <span class="good">can resume</span> : <span class="bad">cannot resume: {data.blockers.map(visible).join("; ")}</span>}
       {data.recovery.warnings.length > 0 && <span class="warn" title={data.recovery.warnings.join("\n")}>{plural(data.recovery.warnings.length, "warning")}</span>}
-      {left > 0 && <span title={data.workspace.left_out.listed.slice(0, 30).map(([path, why]: string[]) => `${path}: ${why}`).join("\n")}>{count(left)} left out</span>}
-      {data.redacted_count > 0 && <span title={data.redacted.map((one: Json) => `${one.path}: ${one.rule}`).join("\n")}>{plural(data.redacted_count, "secret")} kept out</span>}
+      {left > 0 && <span title={out?.listed.slice(0, 30).map(([path, why]) => `${path}: ${why}`).join("\n")}>{count(left)} left out</span>}
+      {data.redacted_count > 0 && <span title={data.redacted.map((one) => `${one.path}: ${one.rule}`).join("\n")}>{plural(data.redacted_count, "secret")} kept out</span>}
       {data.label && <span class="tag label">{line(data.label)}</span>}
       {data.pinned && <span class="tag">pinned</span>}
     </p>
   );
 }
 
-function FilesOf({ data, spec }: { data: Json; spec: string }) {
-  const work = data.workspace;
-  if (work.problem) return <p class="problem">{visible(work.problem)}</p>;
+function FilesOf({ data, spec }: { data: CheckpointDetail; spec: string }) {
+  const work = data.workspace, parent = data.parent_at;
+  if (!work) return <p class="problem">{visible(data.workspace_problem)}</p>;
   return (
     <div>
       <p class="dim small">{plural(work.files, "file")}, {bytes(work.size_bytes)}{work.git.head !== "none" && <> · git {line(work.git.branch ?? "detached")} <code>{(work.git.commit ?? "").slice(0, 8)}</code>{work.git.dirty ? " dirty" : ""}</>}</p>
-      {work.changed_total > 0 && data.parent_at?.seq && (
+      {work.changed_total > 0 && parent && (
         <ul class="changed" aria-label="Changed since the parent">
-          {work.changed.slice(0, 12).map((one: Json) => <li key={one.path}><span class={`sign s-${one.status}`} aria-hidden="true">{SIGN[one.status]}</span><Link to={`${comparePath(`${data.parent_at.run}@${data.parent_at.seq}`, spec)}&tab=files&path=${encodeURIComponent(one.path)}`}>{line(one.path)}</Link> <span class="hidden">{one.status}</span></li>)}
+          {work.changed.slice(0, 12).map((one) => <li key={one.path}><span class={`sign s-${one.status}`} aria-hidden="true">{SIGN[one.status]}</span><Link to={`${comparePath(`${parent.run}@${parent.seq}`, spec)}&tab=files&path=${encodeURIComponent(one.path)}`}>{line(one.path)}</Link> <span class="hidden">{one.status}</span></li>)}
           {work.changed_total > 12 && <li class="dim">and {count(work.changed_total - 12)} more</li>}
         </ul>
       )}
@@ -90,7 +92,7 @@ export function Checkpoint({ spec }: { spec: string }) {
     Escape: () => data && go(runPath(data.run, `?at=${data.seq}`)),
   });
   if (!data) return error ? <Problem of={error} /> : <p class="dim">…</p>;
-  const marks = (body: unknown) => post(`${url(spec)}/marks`, body).then(() => { setProblem(null); setLabel(null); reload(); }, (caught) => setProblem(toFailure(caught)));
+  const marks = (body: unknown) => post(into("/api/c/{spec}/marks", { spec }), body).then(() => { setProblem(null); setLabel(null); reload(); }, (caught) => setProblem(toFailure(caught)));
   return (
     <section class="checkpoint" aria-labelledby="title">
       <div class="bar">
@@ -123,7 +125,7 @@ export function Checkpoint({ spec }: { spec: string }) {
       </div>
       <div class="split even">
         <div class="pane"><h2>State <small class="dim">{bytes(data.size_bytes)}</small></h2><SectionTree spec={spec} sections={data.sections} moves={0} /></div>
-        <div class="pane"><h2>Files</h2>{data.workspace ? <FilesOf data={data} spec={name} /> : <p class="dim">This checkpoint holds no files.</p>}</div>
+        <div class="pane"><h2>Files</h2>{data.workspace || data.workspace_problem ? <FilesOf data={data} spec={name} /> : <p class="dim">This checkpoint holds no files.</p>}</div>
       </div>
       <details class="seal"><summary>seal</summary><dl>
         <dt>id</dt><dd><code>{data.id}</code></dd><dt>checksum</dt><dd><code>{data.checksum}</code></dd>

@@ -1,34 +1,44 @@
 // A list of any number of checkpoints: only the rows on the screen exist.
+import type { Chain, CheckpointRow } from "./answers";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { get, query, useData, type Json } from "./api";
-import { Lanes, laneWidth, type Chain } from "./lanes";
-import { Time, bytes, count, line } from "./text";
+import { at as address, get, useData } from "./api";
+import { Lanes, laneWidth } from "./lanes";
+import { Time, bytes, count, line, visible } from "./text";
 
 const ROW = 30;
 const PAGE = 100;
+const MOST_PAGES = 12;
 const TALLEST = 6_000_000; // browsers lose precision with taller pages; longer lists are scaled
 
 interface Props { run: string; at: number; moves: number; forks: Record<string, string[]>; select: (seq: number) => void; filter: Record<string, string> }
 
 export function Checkpoints({ run, at, moves, forks, select, filter }: Props) {
-  const pages = useRef(new Map<number, Json[]>());
+  const pages = useRef(new Map<number, CheckpointRow[]>());
   const asked = useRef(new Set<number>());
   const [total, setTotal] = useState(0);
+  const [damaged, setDamaged] = useState<string[]>([]);
   const [, redraw] = useState(0);
+  const where = useRef({ top: 0, scale: 1 });
   const [scroll, setScroll] = useState({ top: 0, height: 400 });
   const box = useRef<HTMLDivElement>(null);
   const searching = Object.values(filter).some(Boolean);
-  const found = useData(searching ? `/api/runs/${encodeURIComponent(run)}/checkpoints${query({ ...filter, limit: 200 })}` : null, moves);
-  const lanes = useData(searching ? null : `/api/runs/${encodeURIComponent(run)}/lanes`, moves);
+  const found = useData(searching ? address("/api/runs/{run}/checkpoints", { run }, { ...filter, limit: 200 }) : null, moves);
+  const lanes = useData(searching ? null : address("/api/runs/{run}/lanes", { run }), moves);
   const chains: Chain[] = lanes.data?.chains ?? [];
 
+  const forget = () => { // what is far from the screen is read again when somebody looks at it
+    const here = Math.floor((where.current.top * where.current.scale) / ROW / PAGE);
+    for (const page of [...pages.current.keys()]) if (page !== 0 && Math.abs(page - here) > 2) { pages.current.delete(page); asked.current.delete(page); }
+  };
   const load = async (page: number, again = false) => {
     if (asked.current.has(page) && !again) return;
     asked.current.add(page);
     try {
-      const data = await get(`/api/runs/${encodeURIComponent(run)}/checkpoints${query({ offset: page * PAGE, limit: PAGE })}`);
+      const data = await get(address("/api/runs/{run}/checkpoints", { run }, { offset: page * PAGE, limit: PAGE }));
       pages.current.set(page, data.rows);
-      setTotal(data.total);
+      if (pages.current.size > MOST_PAGES) forget();
+      setTotal(data.total ?? 0);
+      if (data.damaged?.length) setDamaged(data.damaged);
       redraw((n) => n + 1);
     } catch { asked.current.delete(page); }
   };
@@ -36,13 +46,13 @@ export function Checkpoints({ run, at, moves, forks, select, filter }: Props) {
     pages.current = new Map();
     asked.current = new Set();
     setTotal(0);
+    setDamaged([]);
   }, [run]);
   useEffect(() => {
     const old = [...pages.current.keys()];
     asked.current = new Set();
     void load(0, true);
-    const here = Math.floor(scroll.top / ROW / PAGE);
-    for (const page of old) if (page !== 0 && Math.abs(page - here) > 1) pages.current.delete(page);
+    forget();
     for (const page of old) if (page !== 0 && pages.current.has(page)) void load(page, true);
   }, [run, moves]);
   useEffect(() => {
@@ -53,13 +63,14 @@ export function Checkpoints({ run, at, moves, forks, select, filter }: Props) {
     return () => look.disconnect();
   }, []);
 
-  const rows: Json[] = searching ? found.data?.rows ?? [] : [];
+  const rows: CheckpointRow[] = searching ? found.data?.rows ?? [] : [];
   const size = searching ? rows.length : total;
   const tall = Math.min(TALLEST, size * ROW);
   const scale = size * ROW > TALLEST ? (size * ROW - scroll.height) / Math.max(1, TALLEST - scroll.height) : 1;
+  where.current = { top: scroll.top, scale };
   const first = Math.max(0, Math.floor((scroll.top * scale) / ROW) - 4);
   const last = Math.min(size, first + Math.ceil(scroll.height / ROW) + 8);
-  const rowAt = (index: number): Json | undefined => (searching ? rows[index] : pages.current.get(Math.floor(index / PAGE))?.[index % PAGE]);
+  const rowAt = (index: number): CheckpointRow | undefined => (searching ? rows[index] : pages.current.get(Math.floor(index / PAGE))?.[index % PAGE]);
   useEffect(() => {
     if (searching || !total) return;
     for (const page of new Set([Math.floor(first / PAGE), Math.floor(Math.max(0, last - 1) / PAGE)])) void load(page);
@@ -74,13 +85,13 @@ export function Checkpoints({ run, at, moves, forks, select, filter }: Props) {
   useEffect(() => {
     const element = box.current;
     if (!element || !size) return;
-    const y = (place * ROW) / scale;
-    if (y < element.scrollTop || y + ROW > element.scrollTop + element.clientHeight) element.scrollTop = Math.max(0, y - element.clientHeight / 2);
+    const y = place * ROW - element.scrollTop * scale; // where its row is drawn: a long list scrolls by more than it shows
+    if (y < 0 || y + ROW > element.clientHeight) element.scrollTop = Math.max(0, (place * ROW - element.clientHeight / 2) / scale);
   }, [place, at]);
 
   const seqs = [];
   for (let index = first; index < last; index++) { const row = rowAt(index); if (row?.files) seqs.push(row.seq); }
-  const touched = useData(seqs.length ? `/api/runs/${encodeURIComponent(run)}/touched${query({ seqs: seqs.slice(0, 60).join(",") })}` : null);
+  const touched = useData(seqs.length ? address("/api/runs/{run}/touched", { run }, { seqs: seqs.slice(0, 60).join(",") }) : null);
   const step = async (by: number) => {
     const here = searching ? rows.findIndex((row) => row.seq === at) : place;
     const to = Math.max(0, Math.min(size - 1, here + by));
@@ -140,7 +151,8 @@ export function Checkpoints({ run, at, moves, forks, select, filter }: Props) {
           })}
         </div>
       </div>
-      {searching && found.data && <p class="dim">{count(rows.length)} found in the newest {count(found.data.looked_at)}{found.data.next ? "; more may be further down" : ""}</p>}
+      {damaged.map((one) => <p key={one} class="bad">{visible(one)}</p>)}
+      {searching && found.data && <p class="dim">{count(rows.length)} found in the newest {count(found.data.looked_at ?? 0)}{found.data.next ? "; more may be further down" : ""}</p>}
     </div>
   );
 }

@@ -1,6 +1,7 @@
 // Two points: what differs, and why did it go another way?
+import type { CheckpointRow, Comparison, Difference as DifferenceOf, FileChange, SectionChange } from "./answers";
 import { useEffect, useState } from "preact/hooks";
-import { query, useData, type Json } from "./api";
+import { at as address, useData } from "./api";
 import { SIGN } from "./checkpoint";
 import { Files } from "./checkpoints";
 import { DiffView } from "./diffview";
@@ -10,24 +11,24 @@ import { Problem, Time, bytes, count, duration, line, plural } from "./text";
 
 export function Compare() {
   const a = params.value.get("a") ?? "", b = params.value.get("b") ?? "now";
-  const { data, error } = useData(`/api/compare${query({ a, b })}`);
+  const { data, error } = useData(address("/api/compare", { a, b }));
   const fileTotal = data?.files_total ?? 0;
   const tab = params.value.get("tab") ?? (data && !data.sections.length && fileTotal ? "files" : "state");
-  const path = params.value.get("path") ?? data?.files.find((one: Json) => one.kind !== "directory")?.path ?? null;
+  const path = params.value.get("path") ?? data?.files.find((one) => one.kind !== "directory")?.path ?? null;
   useTitle(`${a} and ${b}`, data?.command ?? `holdfast diff ${a}${b === "now" ? "" : ` ${b}`}`);
-  const shown = (data?.files ?? []).filter((one: Json) => one.kind !== "directory");
+  const shown = (data?.files ?? []).filter((one) => one.kind !== "directory");
   const step = (by: number) => {
-    const at = shown.findIndex((one: Json) => one.path === path);
+    const at = shown.findIndex((one) => one.path === path);
     const next = shown[Math.max(0, Math.min(shown.length - 1, at + by))];
     if (next) setParams({ tab: "files", path: next.path });
   };
   useKeys({ j: () => step(1), k: () => step(-1), s: () => setParams({ tab: "state" }), f: () => setParams({ tab: "files" }) });
   if (!data) return error ? <Problem of={error} /> : <p class="dim">…</p>;
   const tabs: [string, string, number][] = [
-    ["state", "State", data.sections.reduce((sum: number, one: Json) => sum + one.count, 0)], ["files", "Files", fileTotal],
+    ["state", "State", data.sections.reduce((sum, one) => sum + one.count, 0)], ["files", "Files", fileTotal],
     ["budget", "Budget", data.budget.length], ["agents", "Agents", data.agents.length],
   ];
-  const tokens = data.budget.find((one: Json) => one.name === "tokens");
+  const tokens = data.budget.find((one) => one.name === "tokens");
   return (
     <section class="compare" aria-labelledby="title">
       <div class="bar">
@@ -36,6 +37,7 @@ export function Compare() {
         {b !== "now" && <button type="button" aria-label="Swap both sides" onClick={() => go(comparePath(b, a))}>⇄</button>}
         {data.b ? <Side name="B" row={data.b} /> : <span class="side"><span class="tag">B</span> now: <code>{line(data.now)}</code></span>}
         <span class="grow" />
+        {data.b?.parent && <Link class="button" to={comparePath(data.b.parent, b)}>B with its parent</Link>}
         {data.b && <Link class="button" to={comparePath(a, "now")}>A with now</Link>}
         {data.a.run && <Link class="button" to={comparePath(`${data.a.run}@1`, data.b ? `${data.b.run}@${data.b.seq}` : data.a.run)}>whole run</Link>}
       </div>
@@ -50,34 +52,34 @@ export function Compare() {
         {tabs.map(([name, label, n]) => <button key={name} type="button" role="tab" id={`tab-${name}`} aria-selected={tab === name} aria-controls="tab-panel" onClick={() => setParams({ tab: name })}>{label} <span class="n">{count(n)}</span></button>)}
       </div>
       <div id="tab-panel" role="tabpanel" aria-labelledby={`tab-${tab}`} tabIndex={0}>
-        {tab === "state" && (data.sections.length ? data.sections.map((one: Json) => <Section key={one.name} a={a} b={b} of={one} />) : <p class="dim">No section differs.</p>)}
+        {tab === "state" && (data.sections.length ? data.sections.map((one) => <Section key={one.name} a={a} b={b} of={one} />) : <p class="dim">No section differs.</p>)}
         {tab === "files" && <FilesTab a={a} b={b} data={data} files={shown} path={path} step={step} />}
-        {tab === "budget" && <Table head={["Budget", "before", "after", "spent", "limit"]} rows={data.budget.map((one: Json) => [one.name, one.used_before, one.used_after, one.spent, one.limit_after])} />}
-        {tab === "agents" && <Table head={["Agent", "before", "after", "attempts", "tokens in", "tokens out"]} rows={data.agents.map((one: Json) => [one.id, one.status_before, one.status_after, one.attempts, one.tokens_input, one.tokens_output])} />}
+        {tab === "budget" && <Table head={["Budget", "before", "after", "spent", "limit"]} rows={data.budget.map((one) => [one.name, one.used_before, one.used_after, one.spent, one.limit_after])} />}
+        {tab === "agents" && <Table head={["Agent", "before", "after", "attempts", "tokens in", "tokens out"]} rows={data.agents.map((one) => [one.id, one.status_before, one.status_after, one.attempts, one.tokens_input, one.tokens_output])} />}
       </div>
     </section>
   );
 }
 
-function Side({ name, row }: { name: string; row: Json }) {
+function Side({ name, row }: { name: string; row: CheckpointRow }) {
   return <span class="side"><span class="tag">{name}</span> <Link to={checkpointPath(`${row.run}@${row.seq}`)}>{line(row.run)}@{count(row.seq)}</Link> <span class="dim">{line(row.reason || row.trigger).slice(0, 60)} <Time at={row.created_at} /></span></span>;
 }
 
-function Section({ a, b, of }: { a: string; b: string; of: Json }) {
+function Section({ a, b, of }: { a: string; b: string; of: SectionChange }) {
   const [offset, setOffset] = useState(0);
-  const { data, error } = useData(`/api/compare/section${query({ a, b, name: of.name, offset, limit: 100 })}`);
+  const { data, error } = useData(address("/api/compare/section", { a, b, name: of.name, offset, limit: 100 }));
   return (
     <details class="section" open={of.count <= 200}>
-      <summary><span class={`sign s-${of.kind}`} aria-hidden="true">{{ added: "+", removed: "−", changed: "~" }[of.kind as string]}</span> <strong>{line(of.name)}</strong> <span class="dim">{of.kind}, {plural(of.count, "difference")}</span></summary>
+      <summary><span class={`sign s-${of.kind}`} aria-hidden="true">{{ added: "+", removed: "−", changed: "~" }[of.kind]}</span> <strong>{line(of.name)}</strong> <span class="dim">{of.kind}, {plural(of.count, "difference")}</span></summary>
       <Problem of={error} />
-      <ul class="differences">{data?.differences.map((one: Json, n: number) => <Difference key={n} of={one} />)}</ul>
+      <ul class="differences">{data?.differences.map((one, n) => <Difference key={n} of={one} />)}</ul>
       {data && data.total > 100 && <p class="pager small"><button type="button" disabled={!offset} onClick={() => setOffset(offset - 100)}>before</button> <span>{count(offset)}–{count(Math.min(data.total, offset + 100))} of {count(data.total)}</span> <button type="button" disabled={offset + 100 >= data.total} onClick={() => setOffset(offset + 100)}>next</button></p>}
     </details>
   );
 }
 
-function Difference({ of }: { of: Json }) {
-  const sign = { added: "+", removed: "−", changed: "~" }[of.kind as string];
+function Difference({ of }: { of: DifferenceOf }) {
+  const sign = { added: "+", removed: "−", changed: "~" }[of.kind];
   return (
     <li class={`s-${of.kind}`}>
       <span class="sign" aria-hidden="true">{sign}</span><span class="hidden">{of.kind}: </span><code class="path">{line(of.path)}</code>
@@ -86,10 +88,10 @@ function Difference({ of }: { of: Json }) {
   );
 }
 
-function FilesTab({ a, b, data, files, path, step }: { a: string; b: string; data: Json; files: Json[]; path: string | null; step: (by: number) => void }) {
+function FilesTab({ a, b, data, files, path, step }: { a: string; b: string; data: Comparison; files: FileChange[]; path: string | null; step: (by: number) => void }) {
   const narrow = matchMedia("(max-width: 900px)").matches;
   const [split, setSplit] = useState(!narrow);
-  const file = useData(path ? `/api/compare/file${query({ a, b, path })}` : null);
+  const file = useData(path ? address("/api/compare/file", { a, b, path }) : null);
   const at = files.findIndex((one) => one.path === path);
   useEffect(() => document.querySelector(".filelist [aria-current]")?.scrollIntoView({ block: "nearest" }), [path]);
   if (!files.length) return <p class="dim">No file differs.</p>;

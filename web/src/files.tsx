@@ -1,7 +1,7 @@
 // Captured files: a directory at a time, one file's text, and its history.
 import { signal } from "@preact/signals";
 import { useState } from "preact/hooks";
-import { download, query, useData, type Json } from "./api";
+import { at, download, query, useData } from "./api";
 import { SIGN } from "./checkpoint";
 import { Link, checkpointPath, comparePath, params, runPath } from "./router";
 import { Dialog, useTitle } from "./shell";
@@ -12,14 +12,14 @@ const open = signal<ReadonlySet<string>>(new Set());
 export function DirectoryView({ spec, run, under = "" }: { spec: string; run: string; under?: string }) {
   const [offset, setOffset] = useState(0);
   const [shown, setShown] = useState<string | null>(null);
-  const { data, error } = useData(`/api/c/${encodeURIComponent(spec)}/files${query({ under, offset, limit: 200 })}`);
+  const { data, error } = useData(at("/api/c/{spec}/files", { spec }, { under, offset, limit: 200 }));
   if (error) return <Problem of={error} />;
   if (!data) return <p class="dim">…</p>;
   const toggle = (path: string) => { const next = new Set(open.value); if (!next.delete(path)) next.add(path); open.value = next; };
   return (
     <>
       <ul class="tree files">
-        {data.entries.map((one: Json) => (
+        {data.entries.map((one) => (
           <li key={one.path}>
             {one.kind === "directory"
               ? <button type="button" class="node" aria-expanded={open.value.has(one.path)} onClick={() => toggle(one.path)}><Sign of={one.change} /><span class="key">{line(one.name)}/</span> {one.entries !== null && <span class="dim">({count(one.entries)})</span>}</button>
@@ -27,7 +27,7 @@ export function DirectoryView({ spec, run, under = "" }: { spec: string; run: st
             {one.kind === "directory" && open.value.has(one.path) && <DirectoryView spec={spec} run={run} under={one.path} />}
           </li>
         ))}
-        {data.deleted.map((path: string) => <li key={path}><span class="node leaf gone"><Sign of="deleted" />{line(path.split("/").pop())}</span></li>)}
+        {data.deleted.map((path) => <li key={path}><span class="node leaf gone"><Sign of="deleted" />{line(path.split("/").pop())}</span></li>)}
       </ul>
       {data.total > data.entries.length && (
         <p class="pager small">
@@ -47,7 +47,7 @@ function Sign({ of }: { of: string | null }) {
 }
 
 function FileDialog({ spec, run, path, onClose }: { spec: string; run: string; path: string; onClose: () => void }) {
-  const { data, error } = useData(`/api/c/${encodeURIComponent(spec)}/file${query({ path })}`);
+  const { data, error } = useData(at("/api/c/{spec}/file", { spec }, { path }));
   return (
     <Dialog title={`File ${path}`} onClose={onClose} class="wide">
       <div class="bar small">
@@ -60,7 +60,7 @@ function FileDialog({ spec, run, path, onClose }: { spec: string; run: string; p
       <Problem of={error} />
       {data?.binary && <p class="dim">It is binary.</p>}
       {data?.text !== null && data?.text !== undefined && <pre class="text tall" tabIndex={0}>{visible(data.text)}</pre>}
-      {data && !data.binary && data.size > data.text.length + 1000 && <p class="dim">The first {bytes(data.text.length)}; download it for all.</p>}
+      {data?.text && data.size > data.text.length + 1000 && <p class="dim">The first {bytes(data.text.length)}; download it for all.</p>}
     </Dialog>
   );
 }
@@ -68,7 +68,7 @@ function FileDialog({ spec, run, path, onClose }: { spec: string; run: string; p
 export function FileHistory({ run }: { run: string }) {
   const path = params.value.get("path") ?? "";
   const before = params.value.get("before");
-  const { data, error } = useData(`/api/runs/${encodeURIComponent(run)}/file-history${query({ path, before })}`);
+  const { data, error } = useData(at("/api/runs/{run}/file-history", { run }, { path, before }));
   useTitle(`${path} in ${run}`, `holdfast log ${run}`);
   return (
     <section aria-labelledby="title">
@@ -76,18 +76,17 @@ export function FileHistory({ run }: { run: string }) {
       <Problem of={error} />
       {data && <p class="dim">{plural(data.versions.length, "version")} in {plural(data.looked_at, "checkpoint")} of the line{data.next ? "; older ones follow" : ""}</p>}
       <ol class="versions">
-        {data?.versions.map((one: Json) => (
+        {data?.versions.map((one) => (
           <li key={one.seq}>
             <span class={`sign s-${one.status}`} aria-hidden="true">{SIGN[one.status] ?? "!"}</span>
-            {one.damaged ? <span class="bad">{visible(one.damaged)}</span> : <>
               <Link data-row to={checkpointPath(`${one.run}@${one.seq}`)}>{line(one.run)}@{count(one.seq)}</Link>
               <span class={`trigger t-${one.trigger}`}>{line(one.trigger)}</span>
               <span class="reason">{line(one.reason)}</span>
               <span class="dim">{one.status}{one.phase ? `, phase ${line(one.phase)}` : ""}, {bytes(one.size)}</span> <Time at={one.at} />
               {one.parent && one.status !== "created" && <Link class="button" to={`${comparePath(one.parent, `${one.run}@${one.seq}`)}&tab=files&path=${encodeURIComponent(path)}`}>diff</Link>}
-            </>}
           </li>
         ))}
+        {data?.damaged.map((one) => <li key={`damaged ${one.seq}`}><span class="sign" aria-hidden="true">!</span><span class="bad">@{count(one.seq)} {visible(one.damaged)}</span></li>)}
       </ol>
       {data?.next && <Link class="button" to={runPath(run, `/file${query({ path, before: data.next })}`)}>older</Link>}
       {data && data.versions.length > 0 && !before && <Blame run={run} path={path} />}
@@ -97,14 +96,14 @@ export function FileHistory({ run }: { run: string }) {
 
 // Which checkpoint, and so which call and agent, each line came with.
 function Blame({ run, path }: { run: string; path: string }) {
-  const { data, error } = useData(`/api/runs/${encodeURIComponent(run)}/blame${query({ path })}`);
+  const { data, error } = useData(at("/api/runs/{run}/blame", { run }, { path }));
   if (!data) return <Problem of={error} />;
   return (
     <section class="blame" aria-labelledby="blame">
       <h2 id="blame">Who wrote each line</h2>
       {data.note && <p class="dim">{line(data.note)}</p>}
       <ol tabIndex={0} aria-label="Lines with where they came from">
-        {data.lines.slice(0, 3000).map(([origin, text]: [number, string], n: number) => {
+        {data.lines.slice(0, 3000).map(([origin, text], n) => {
           const one = data.versions[origin];
           const first = n === 0 || data.lines[n - 1][0] !== origin;
           return (

@@ -1,5 +1,5 @@
 // The lanes beside a list of checkpoints: one small drawing a row, from chains that the server made.
-export interface Chain { lane: number; ranges: [number, number][]; joins: number | null; gaps: number[] }
+import type { Chain } from "./answers";
 
 const STEP = 14;
 export const laneWidth = (chains: Chain[]) => Math.min(8, 1 + Math.max(0, ...chains.map((one) => one.lane))) * STEP + 6;

@@ -1,6 +1,6 @@
 import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { Failure, begin, follow, get, toFailure, useLive, waiting } from "./api";
+import { Failure, at, begin, follow, get, toFailure, useLive, waiting } from "./api";
 import { Approvals } from "./approvals";
 import { Checkpoint } from "./checkpoint";
 import { Compare } from "./compare";
@@ -36,7 +36,7 @@ function View() {
 function App() {
   const [state, setState] = useState<"starting" | "ready" | Failure>("starting");
   useEffect(() => { begin().then(() => { setState("ready"); follow(); void count(); }, (error) => setState(toFailure(error))); }, []);
-  const count = () => get("/api/runs?status=waiting&limit=1").then((found) => (waiting.value = found.total), () => undefined);
+  const count = () => get(at("/api/runs", { status: "waiting", limit: 1 })).then((found) => (waiting.value = found.total), () => undefined);
   useLive((event) => { if (event.type === "run" || event.type === "reset") void count(); });
   return <Shell>{state === "ready" ? <View /> : state === "starting" ? <p class="dim">…</p> : <Problem of={state} />}</Shell>;
 }

@@ -1,6 +1,7 @@
 // A recovery plan: what exactly will happen to my state and files, what is left to decide, how do I undo it?
+import type { JobMoved, PlanDone, Sides as SidesOf } from "./answers";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { about, post, query, toFailure, useData, useLive, type Failure, type Json } from "./api";
+import { about, at, post, query, to, toFailure, useData, useLive, type Failure } from "./api";
 import { Link, checkpointPath, go, params, runPath, setParams } from "./router";
 import { useTitle } from "./shell";
 import { Command, Problem, Time, bytes, count, line, plural, visible } from "./text";
@@ -15,7 +16,7 @@ export function NewPlan() {
   useTitle("Plan", `holdfast ${undo ? `undo ${undo}` : `resume ${spec}`} --dry-run`);
   useEffect(() => {
     const asked: Asked = { spec, undo, options: {}, decisions: { paths: {} }, unknown: {} };
-    post("/api/plans", undo ? { undo } : { spec }).then((plan) => { remember(plan.digest, asked); go(`/plan/${plan.digest}`, { replace: true }); }, (caught) => setError(toFailure(caught)));
+    post(to("/api/plans"), undo ? { undo } : { spec }).then((plan) => { remember(plan.digest, asked); go(`/plan/${plan.digest}`, { replace: true }); }, (caught) => setError(toFailure(caught)));
   }, [spec, undo]);
   return error ? <Problem of={error} /> : <p class="dim">Planning; nothing is touched…</p>;
 }
@@ -26,11 +27,11 @@ const recall = (digest: string): Asked | null => JSON.parse(sessionStorage.getIt
 
 export function Plan({ digest }: { digest: string }) {
   const [turn, setTurn] = useState(0);
-  const { data, error } = useData(`/api/plans/${digest}`, turn);
+  const { data, error } = useData(at("/api/plans/{digest}", { digest }), turn);
   const [problem, setProblem] = useState<Failure | null>(null);
-  const [result, setResult] = useState<Json>(null);
+  const [result, setResult] = useState<PlanDone | null>(null);
   const [running, setRunning] = useState(false);
-  const [progress, setProgress] = useState<Json>(null);
+  const [progress, setProgress] = useState<JobMoved | null>(null);
   const shown = params.value.get("path"); // in the address, so that a new decision leaves it open
   const show = (path: string | null) => setParams({ path });
   const cancel = useRef<HTMLButtonElement>(null);
@@ -45,13 +46,13 @@ export function Plan({ digest }: { digest: string }) {
     return () => clearInterval(timer);
   }, [digest, result, running]);
   useEffect(() => { if (data) cancel.current?.focus(); }, [digest, !!data]);
-  if (!data) return error ? <><Problem of={error} /><p><Link to="/">Runs</Link></p></> : <p class="dim">…</p>;
+  if (!data || !plan) return error ? <><Problem of={error} /><p><Link to="/">Runs</Link></p></> : <p class="dim">…</p>;
   const asked: Asked = recall(digest) ?? { spec: plan.kind === "undo" ? undefined : `${plan.run}@${plan.seq}`, undo: plan.kind === "undo" ? plan.run : undefined, options: {}, decisions: { paths: {} }, unknown: {} };
   const again = async (change: (asked: Asked) => void = () => undefined) => {
     const next = structuredClone(asked);
     change(next);
     try {
-      const made = await post("/api/plans", next.undo ? { undo: next.undo } : { spec: next.spec, options: next.options, decisions: next.decisions, unknown: next.unknown });
+      const made = await post(to("/api/plans"), next.undo ? { undo: next.undo } : { spec: next.spec, options: next.options, decisions: next.decisions, unknown: next.unknown });
       remember(made.digest, next);
       setProblem(null);
       go(`/plan/${made.digest}${query({ path: shown })}`, { replace: true });
@@ -60,14 +61,14 @@ export function Plan({ digest }: { digest: string }) {
   };
   const carryOut = async () => {
     setRunning(true);
-    try { setResult(await post(`/api/plans/${digest}/run`)); setProblem(null); } catch (caught) { setProblem(toFailure(caught)); setTurn((n) => n + 1); }
+    try { setResult(await post(to("/api/plans/{digest}/run", { digest }))); setProblem(null); } catch (caught) { setProblem(toFailure(caught)); setTurn((n) => n + 1); }
     setRunning(false);
   };
   if (result) return <Result of={result} />;
   const files = data.files;
-  const conflicts = files?.items.filter((one: Json) => one.action === "conflict") ?? [];
+  const conflicts = files?.items.filter((one) => one.action === "conflict") ?? [];
   const blocked = plan.blockers.length > 0 || data.moved.length > 0 || !!data.owner;
-  const counts = files ? Object.entries<number>(files.counts) : [];
+  const counts = files ? Object.entries(files.counts) : [];
   return (
     <section class="plan" aria-labelledby="title">
       <div class="bar">
@@ -77,7 +78,7 @@ export function Plan({ digest }: { digest: string }) {
         {data.moved.length === 0 ? <span class="good">still holds ✓</span> : <span class="bad">no longer holds</span>}
       </div>
       <Problem of={problem} />
-      {data.moved.length > 0 && <div class="problem" role="alert"><p>The world moved since this plan was made; it will not be carried out:</p><ul>{data.moved.map((one: string) => <li key={one}>{visible(one)}</li>)}</ul><button type="button" onClick={() => void again()}>plan again</button></div>}
+      {data.moved.length > 0 && <div class="problem" role="alert"><p>The world moved since this plan was made; it will not be carried out:</p><ul>{data.moved.map((one) => <li key={one}>{visible(one)}</li>)}</ul><button type="button" onClick={() => void again()}>plan again</button></div>}
       {data.owner && <p class="problem">A process has this run now: {line(data.owner)}. Pause or end it first.</p>}
       <ul class="will">
         {[plan.phase && `goes on at phase ${plan.phase}`, plan.state && `state ${plan.state}`, plan.task && `task ${plan.task}`].filter(Boolean).map((one) => <li key={String(one)}>{line(one)}</li>)}
@@ -85,13 +86,13 @@ export function Plan({ digest }: { digest: string }) {
         {plan.steps_done > 0 && <li>keeps {plural(plan.steps_done, "step")} that are done</li>}
         {plan.rerun.length > 0 && <li class="warn">runs again: {plan.rerun.slice(0, 20).map(line).join(", ")}{plan.rerun.length > 20 ? ` and ${plan.rerun.length - 20} more` : ""}</li>}
         {plan.pending_agents.length > 0 && <li>starts again: agents {plan.pending_agents.map(line).join(", ")}</li>}
-        {plan.findings.map((one: Json, n: number) => <li key={n} class={one.verdict === "resume" ? "" : "warn"}>{one.verdict}: {visible(one.detail)}</li>)}
-        {plan.warnings.map((one: string) => <li key={one} class="warn">{visible(one)}</li>)}
-        {plan.damage.map((one: Json, n: number) => <li key={n} class="bad">damaged: @{one.seq} {visible(one.detail)} {visible(one.lost)}</li>)}
-        {plan.git.map((one: string) => <li key={one}>git: {visible(one)}</li>)}
-        {plan.blockers.map((one: string) => <li key={one} class="bad">cannot go on: {visible(one)}</li>)}
+        {plan.findings.map((one, n) => <li key={n} class={one.verdict === "resume" ? "" : "warn"}>{one.verdict}: {visible(one.detail)}</li>)}
+        {plan.warnings.map((one) => <li key={one} class="warn">{visible(one)}</li>)}
+        {plan.damage.map((one, n) => <li key={n} class="bad">damaged: @{one.seq} {visible(one.detail)} {visible(one.lost)}</li>)}
+        {plan.git.map((one) => <li key={one}>git: {visible(one)}</li>)}
+        {plan.blockers.map((one) => <li key={one} class="bad">cannot go on: {visible(one)}</li>)}
       </ul>
-      {plan.unknown.map((one: Json) => (
+      {plan.unknown.map((one) => (
         <fieldset key={one.step} class="unknown"><legend>Step <strong>{line(one.step)}</strong>{one.effect ? ` (${line(one.effect)})` : ""} began and has no recorded end</legend>
           {[["ask", "ask when the run gets there"], ["retry", "do it again"], ["skip", "take it as done"]].map(([value, label]) => (
             <label key={value}><input type="radio" name={`unknown-${one.step}`} checked={one.treated === value} onChange={() => void again((next) => { next.unknown[one.step] = value; })} /> {label}</label>
@@ -107,7 +108,7 @@ export function Plan({ digest }: { digest: string }) {
             {conflicts.length > 0 && <label>all conflicts <select value={asked.decisions.conflicts ?? ""} onChange={(event) => { const value = event.currentTarget.value; void again((next) => { if (value) next.decisions.conflicts = value; else delete next.decisions.conflicts; }); }}><option value="">decide each</option>{CHOICES.map(([value, label]) => <option key={value} value={value}>{label}</option>)}</select></label>}
           </div>
           <ul class="items">
-            {files.items.slice(0, 300).map((one: Json) => (
+            {files.items.slice(0, 300).map((one) => (
               <li key={one.path} class={`a-${one.action}`}>
                 <div class="item">
                   <span class="action">{one.action === "conflict" ? "!" : ""} {one.action}</span>
@@ -141,9 +142,9 @@ export function Plan({ digest }: { digest: string }) {
 }
 
 function Sides({ digest, path }: { digest: string; path: string }) {
-  const { data, error } = useData(`/api/plans/${digest}/item${query({ path })}`);
+  const { data, error } = useData(at("/api/plans/{digest}/item", { digest }, { path }));
   if (!data) return error ? <Problem of={error} /> : <p class="dim">…</p>;
-  const sides: [string, string][] = [["checkpoint", "in the checkpoint"], ["last", "when the run last knew it"], ["disk", "on disk now"], ["result", "result"]];
+  const sides: [keyof SidesOf, string][] = [["checkpoint", "in the checkpoint"], ["last", "when the run last knew it"], ["disk", "on disk now"], ["result", "result"]];
   return (
     <div class="sides">
       {sides.map(([name, label]) => (
@@ -155,14 +156,14 @@ function Sides({ digest, path }: { digest: string; path: string }) {
   );
 }
 
-function Result({ of }: { of: Json }) {
+function Result({ of }: { of: PlanDone }) {
   const title = useRef<HTMLHeadingElement>(null);
   useEffect(() => title.current?.focus(), []);
   return (
     <section class="plan" aria-labelledby="title">
       <h1 id="title" tabIndex={-1} ref={title}>Done: <Link to={runPath(of.run)}>{line(of.run)}</Link> stands at a new head</h1>
       {of.files && <p>Files: {of.files.written} written, {of.files.replaced} replaced, {of.files.deleted} deleted, {of.files.kept} kept.</p>}
-      {of.warnings.map((one: string) => <p key={one} class="warn">{visible(one)}</p>)}
+      {of.warnings.map((one) => <p key={one} class="warn">{visible(one)}</p>)}
       <p><Link class="button" to={`/plan/new?undo=${encodeURIComponent(of.run)}`}>Undo…</Link> <Link class="button primary" to={runPath(of.run)}>Look at the run</Link></p>
       <p><Command line={of.command} /></p>
     </section>

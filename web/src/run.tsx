@@ -1,12 +1,13 @@
 // One run: how did it get here, where did time, money and files go, where could I go back?
+import type { Why as WhyOf } from "./answers";
 import { useEffect, useState } from "preact/hooks";
-import { about, post, query, toFailure, useData, useMoves, type Failure, type Json } from "./api";
+import { about, at as address, post, to as into, toFailure, useData, useMoves, type Failure } from "./api";
 import { CheckpointPane } from "./checkpoint";
 import { Checkpoints } from "./checkpoints";
 import { ForkDialog } from "./fork";
 import { Link, comparePath, go, params, planPath, runPath, setParams } from "./router";
 import { announce, side, useKeys, useTitle } from "./shell";
-import { Bar, Problem, Status, Time, count, duration, line, visible } from "./text";
+import { Bar, Command, Problem, Status, Time, count, duration, line, quoted, visible } from "./text";
 import { Timeline } from "./timeline";
 
 export function markSide(spec: string): void {
@@ -19,10 +20,9 @@ export function markSide(spec: string): void {
 
 export function Run({ name }: { name: string }) {
   const moves = useMoves(name);
-  const url = `/api/runs/${encodeURIComponent(name)}`;
-  const { data, error } = useData(url, moves);
-  const spans = useData(`${url}/spans`, moves);
-  const samples = useData(`${url}/samples?n=300`, moves);
+    const { data, error } = useData(address("/api/runs/{run}", { run: name }), moves);
+  const spans = useData(address("/api/runs/{run}/spans", { run: name }), moves);
+  const samples = useData(address("/api/runs/{run}/samples", { run: name }, { n: 300 }), moves);
   const [forking, setForking] = useState(false);
   const [problem, setProblem] = useState<Failure | null>(null);
   const [lastSeen, setLastSeen] = useState(0);
@@ -50,7 +50,7 @@ export function Run({ name }: { name: string }) {
     Enter: () => go(`/c/${encodeURIComponent(spec)}`), Escape: () => go("/"),
   });
   if (!data) return error ? <Problem of={error} /> : <p class="dim">…</p>;
-  const tell = (what: string, body?: unknown) => post(`${url}/tell/${what}`, body).then(() => setProblem(null), (caught) => setProblem(toFailure(caught)));
+  const tell = (what: string, body?: unknown) => post(into("/api/runs/{run}/tell/{what}", { run: name, what }), body).then(() => setProblem(null), (caught) => setProblem(toFailure(caught)));
   const origin = data.lineage?.[0];
   const live = ["moving", "waiting", "open", "paused"].includes(data.shown);
   return (
@@ -64,7 +64,7 @@ export function Run({ name }: { name: string }) {
         {data.owner && <span class="dim" title={data.owner}>owner {line(data.owner).slice(0, 40)}</span>}
         {origin && <span class="dim">⑂ forked from <Link to={runPath(origin.run ?? "")}>{line(`${origin.run}@${origin.seq ?? ""}`)}</Link></span>}
         <span class="grow" />
-        {data.budget?.filter((one: Json) => one.limit).map((one: Json) => <Bar key={one.name} used={one.used} limit={one.limit} name={one.name} />)}
+        {data.budget?.filter((one) => one.limit).map((one) => <Bar key={one.name} used={one.used} limit={one.limit} name={one.name} />)}
         {about.value?.writes && live && (data.shown === "paused" ? <button type="button" onClick={() => tell("unpause")}>go on</button> : <button type="button" onClick={() => tell("pause")}>pause</button>)}
         {about.value?.writes && <button type="button" onClick={() => setForking(true)}>fork…</button>}
         {about.value?.writes && data.can_undo && <Link class="button" to={`/plan/new?undo=${encodeURIComponent(name)}`}>undo…</Link>}
@@ -73,11 +73,11 @@ export function Run({ name }: { name: string }) {
       <Problem of={problem ?? error} />
       {data.problem && <p class="problem">{visible(data.problem)}</p>}
       {data.why && <Why of={data.why} />}
-      {data.waits?.map((wait: Json) => <p key={wait.id} class="waits"><Status of="waiting" /> “{line(wait.question)}” <Link class="button" to="/approvals">answer</Link></p>)}
+      {data.waits?.map((wait) => <p key={wait.id} class="waits"><Status of="waiting" /> “{line(wait.question)}” <Link class="button" to="/approvals">answer</Link></p>)}
       {data.recovery && !data.recovery.can_resume && <p class="problem">Cannot resume: {data.recovery.blockers.map(visible).join("; ")}</p>}
-      {data.phases?.length > 0 && (
+      {data.phases && data.phases.length > 0 && (
         <ol class="phases" aria-label="Phases">
-          {data.phases.map((one: Json) => <li key={one.name} class={`b-${one.status}`} title={visible(one.summary)}><span>{line(one.name)}</span> <small>{line(one.status)}{one.duration_s ? `, ${duration(one.duration_s)}` : ""}{one.attempt > 1 ? `, attempt ${one.attempt}` : ""}</small></li>)}
+          {data.phases.map((one) => <li key={one.name} class={`b-${one.status}`} title={visible(one.summary)}><span>{line(one.name)}</span> <small>{line(one.status)}{one.duration_s ? `, ${duration(one.duration_s)}` : ""}{one.attempt > 1 ? `, attempt ${one.attempt}` : ""}</small></li>)}
         </ol>
       )}
       {spans.data && samples.data && <Timeline spans={spans.data} samples={samples.data.samples} budget={data.budget ?? []} moving={data.shown === "moving"} at={at} select={select} />}
@@ -89,6 +89,7 @@ export function Run({ name }: { name: string }) {
           <output>@{count(at)} of {count(last)}</output>
         </div>
       )}
+      {last > 1 && <details class="find"><summary>find the checkpoint that broke something</summary><p class="dim">The command runs on the files of a few checkpoints, in a directory of its own, and the first at which it fails is named with the call that made it.</p><Command line={`holdfast bisect ${quoted(name)} -- COMMAND`} /></details>}
       <div class="split">
         <div class="left">
           <div class="bar small">
@@ -96,12 +97,12 @@ export function Run({ name }: { name: string }) {
             <input type="search" aria-label="Filter checkpoints by text" placeholder="filter  /" value={filter.q} onInput={(event) => setParams({ q: event.currentTarget.value })} />
             <select aria-label="Trigger" value={filter.trigger} onChange={(event) => setParams({ trigger: event.currentTarget.value })}>
               <option value="">any trigger</option>
-              {about.value?.triggers.map((one: string) => <option key={one} value={one}>{one}</option>)}
+              {about.value?.triggers.map((one) => <option key={one} value={one}>{one}</option>)}
             </select>
-            {data.phases?.length > 0 && (
+            {data.phases && data.phases.length > 0 && (
               <select aria-label="Phase" value={filter.phase} onChange={(event) => setParams({ phase: event.currentTarget.value })}>
                 <option value="">any phase</option>
-                {data.phases.map((one: Json) => <option key={one.name} value={one.name}>{line(one.name)}</option>)}
+                {data.phases.map((one) => <option key={one.name} value={one.name}>{line(one.name)}</option>)}
               </select>
             )}
           </div>
@@ -114,12 +115,12 @@ export function Run({ name }: { name: string }) {
   );
 }
 
-export function Why({ of }: { of: Json }) {
+export function Why({ of }: { of: WhyOf }) {
   return (
     <div class="why" role="group" aria-label="Why it failed">
       <h2>Why it failed</h2>
       <p>{visible(of.detail)}</p>
-      {of.gates.map((gate: Json, n: number) => (
+      {of.gates.map((gate, n) => (
         <details key={n} open><summary>gate <strong>{line(gate.description || gate.command)}</strong> {gate.exit_code !== null ? `ended with ${gate.exit_code}` : "failed"}</summary><pre>{visible(gate.output)}</pre></details>
       ))}
     </div>
@@ -128,11 +129,11 @@ export function Why({ of }: { of: Json }) {
 
 export function Events({ run, moves }: { run: string; moves: number }) {
   const [offset, setOffset] = useState(0);
-  const { data, error } = useData(`/api/runs/${encodeURIComponent(run)}/events${query({ offset, limit: 100 })}`, moves);
+  const { data, error } = useData(address("/api/runs/{run}/events", { run }, { offset, limit: 100 }), moves);
   if (!data) return <Problem of={error} />;
   return (
     <div class="events">
-      <ul>{data.events.map((one: Json, n: number) => (
+      <ul>{data.events.map((one, n) => (
         <li key={n}><Time at={one.at} /> <strong>{line(one.kind)}</strong> {line(one.what)}{one.by ? <span class="dim"> by {line(one.by)}</span> : null}{one.duration_s ? <span class="dim"> {duration(one.duration_s)}</span> : null}</li>
       ))}</ul>
       {data.total > offset + 100 && <button type="button" onClick={() => setOffset(offset + 100)}>older</button>}

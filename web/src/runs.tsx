@@ -1,6 +1,7 @@
 // Runs: what runs, what needs me, what broke?
+import type { RunRow } from "./answers";
 import { useEffect } from "preact/hooks";
-import { useData, useMoves, query, type Json } from "./api";
+import { at, useData, useMoves } from "./api";
 import { Link, params, runPath, setParams } from "./router";
 import { announce, moveRow, useKeys, useTitle } from "./shell";
 import { Bar, Problem, Status, Time, count, line, tightest } from "./text";
@@ -14,7 +15,7 @@ export function Runs() {
   const order = params.value.get("order") ?? "moved";
   const offset = Number(params.value.get("offset") ?? 0);
   const moves = useMoves();
-  const { data, error } = useData(`/api/runs${query({ status, q: text, order, offset, limit: PAGE })}`, moves);
+  const { data, error } = useData(at("/api/runs", { status, q: text, order, offset, limit: PAGE }), moves);
   useEffect(() => { if (data && moves) announce(`${data.total} runs; the last to move is ${data.runs[0]?.id ?? "none"}`); }, [data]);
   useTitle("Runs", "holdfast ls");
   useKeys({ j: () => moveRow(1), k: () => moveRow(-1) });
@@ -48,7 +49,7 @@ export function Runs() {
       {data && data.runs.length > 0 && (
         <table class="list">
           <thead><tr><th>Run</th><th>Status</th><th>Where it stands</th><th>Budget</th><th>Saved</th><th class="right">Last</th></tr></thead>
-          <tbody>{data.runs.map((run: Json) => <Row key={run.id} run={run} />)}</tbody>
+          <tbody>{data.runs.map((run) => <Row key={run.id} run={run} />)}</tbody>
         </table>
       )}
       {data && <Pager total={data.total} offset={offset} page={PAGE} go={(to) => setParams({ offset: to || null }, { push: true })} />}
@@ -60,7 +61,7 @@ function Chip({ name, label, count: n, on }: { name: string; label: string; coun
   return <button type="button" class={`chip is-${name}`} aria-pressed={on} onClick={() => setParams({ status: name, offset: null })}>{label} {n !== undefined && <span class="n">{count(n)}</span>}</button>;
 }
 
-function Row({ run }: { run: Json }) {
+function Row({ run }: { run: RunRow }) {
   const budget = tightest(run.budget);
   const where = run.question ? `“${run.question}”` : run.shown === "open" ? "no process moves it" : [run.phase, run.state].filter(Boolean).join(" ▸ ") || run.detail || run.reason || "";
   const bad = run.shown === "failed" || run.shown === "damaged";

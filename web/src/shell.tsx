@@ -1,10 +1,11 @@
 // What every view has around it: the rail, the line above, the command below, keys and the palette.
+import type { RunRow } from "./answers";
 import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { about, connection, get, query, version, waiting, type Json } from "./api";
+import { about, connection, at as address, get, version, waiting } from "./api";
 import { Link, go, path, runPath } from "./router";
-import { Command, Status, line } from "./text";
+import { Command, Status, line, quoted } from "./text";
 
 export const command = signal("holdfast ls");
 export const paletteOpen = signal(false);
@@ -143,12 +144,12 @@ interface Found { text: string; hint: string; status?: string; act: () => void }
 
 function Palette() {
   const [text, setText] = useState("");
-  const [runs, setRuns] = useState<Json[]>([]);
+  const [runs, setRuns] = useState<RunRow[]>([]);
   const [at, setAt] = useState(0);
   const close = () => (paletteOpen.value = false);
   useEffect(() => {
     const abort = new AbortController();
-    get(`/api/runs${query({ q: text.split("@")[0], limit: 8 })}`, abort.signal).then((found) => setRuns(found.runs), () => undefined);
+    get(address("/api/runs", { q: text.split("@")[0], limit: 8 }), abort.signal).then((found) => setRuns(found.runs), () => undefined);
     setAt(0);
     return () => abort.abort();
   }, [text]);
@@ -159,6 +160,11 @@ function Palette() {
     { text: "Dark or light", hint: "", act: toggleTheme },
     { text: "Keys", hint: "?", act: () => (helpOpen.value = true) },
   ];
+  const run = /^\/r\/([^/]+)/.exec(path.value)?.[1];
+  if (run) {
+    const bisect = `holdfast bisect ${quoted(decodeURIComponent(run))} -- COMMAND`;
+    actions.push({ text: `Copy: ${bisect}`, hint: "find the checkpoint that broke something", act: () => void navigator.clipboard.writeText(bisect) });
+  }
   const wanted = text.toLowerCase();
   const found: Found[] = runs.map((run) => ({ text: run.id, hint: `@${run.last_seq}`, status: run.shown, act: () => go(runPath(run.id)) }));
   if (/^(cp_|\S+@\d+$|\S+~\d+$)/.test(text)) found.unshift({ text: `checkpoint ${text}`, hint: "open", act: () => go(`/c/${encodeURIComponent(text)}`) });

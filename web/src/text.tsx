@@ -11,6 +11,9 @@ export function visible(text: unknown): string {
 }
 export const line = (text: unknown) => visible(text).replace(/\s*\n\s*/g, " ⏎ ");
 
+// A word as a shell takes it.
+export const quoted = (word: string) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replace(/'/g, `'"'"'`)}'`);
+
 export const now = signal(Date.now());
 setInterval(() => (now.value = Date.now()), 1000);
 

@@ -1,6 +1,6 @@
 // Time over a run: bars by phase, agent, task and wait, the budget, the saves; idle stretches are folded.
+import type { BudgetLine, Sample, Spans, TimeBar } from "./answers";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import type { Json } from "./api";
 import { params, setParams } from "./router";
 import { count, duration, line, now, plural, tightest } from "./text";
 
@@ -9,7 +9,7 @@ const LANE = 18;
 const FOLD = 26;
 const MOST_LANES = 14;
 
-interface Props { spans: Json; samples: Json[]; budget: Json[]; moving: boolean; at: number; select: (seq: number) => void }
+interface Props { spans: Spans; samples: Sample[]; budget: BudgetLine[]; moving: boolean; at: number; select: (seq: number) => void }
 
 export function Timeline({ spans, samples, budget, moving, at, select }: Props) {
   const box = useRef<HTMLDivElement>(null);
@@ -25,7 +25,7 @@ export function Timeline({ spans, samples, budget, moving, at, select }: Props) 
   const lanes = useMemo(() => makeLanes(spans.bars), [spans]);
   if (!axis) return null;
   const shown = lanes.slice(0, MOST_LANES);
-  const limited = tightest(budget as never) ?? budget.find((one) => one.name === "tokens") ?? budget[0];
+  const limited = tightest(budget) ?? budget.find((one) => one.name === "tokens") ?? budget[0];
   const budgetTop = 22 + shown.length * LANE + 6;
   const budgetHeight = limited && samples.length > 1 ? 40 : 0;
   const savesTop = budgetTop + budgetHeight + 4;
@@ -67,8 +67,8 @@ export function Timeline({ spans, samples, budget, moving, at, select }: Props) 
         {shown.map((lane, index) => (
           <g key={lane.key}>
             <text x={LEFT - 8} y={22 + index * LANE + 13} class={`name k-${lane.kind}`} text-anchor="end">{line(lane.name).slice(0, 19)}<title>{line(`${lane.kind} ${lane.name}`)}</title></text>
-            {lane.bars.map((bar: Json, n: number) => {
-              const start = axis.x(Date.parse(bar.from)), end = axis.x(bar.to ? Date.parse(bar.to) : axis.end);
+            {lane.bars.map((bar, n) => {
+              const start = axis.x(Date.parse(bar.from ?? "")), end = axis.x(bar.to ? Date.parse(bar.to) : axis.end);
               const wide = Math.max(3, end - start);
               const told = `${bar.lane} ${bar.name}: ${bar.status}${bar.task ? `, ${bar.task}` : ""}${bar.by ? ` by ${bar.by}` : ""}${bar.error ? ` – ${bar.error}` : ""}`;
               return <rect key={n} x={LEFT + start} width={wide} y={22 + index * LANE + 3} height={LANE - 6} rx={2} class={`bar b-${bar.status} ${bar.to ? "" : "open"}`}><title>{line(told)}</title></rect>;
@@ -89,25 +89,25 @@ export function Timeline({ spans, samples, budget, moving, at, select }: Props) 
         {chosen && <line x1={LEFT + axis.x(Date.parse(chosen.at))} x2={LEFT + axis.x(Date.parse(chosen.at))} y1={16} y2={height} class="here" />}
         {drag && <rect x={LEFT + Math.min(...drag)} width={Math.abs(drag[1] - drag[0])} y={16} height={height} class="brush" />}
       </svg>
-      {lanes.length > shown.length && <p class="dim">{plural(lanes.length - shown.length, "more lane")}: see the list</p>}
+      {lanes.length > shown.length && <p class="dim more">{plural(lanes.length - shown.length, "more lane")}: see the list</p>}
       {(from > 0 || to > 0) && <button type="button" class="quiet" onClick={() => setParams({ from: null, to: null })}>whole time</button>}
       {spans.bars.length > 0 && (
         <details class="as-list"><summary>as a list</summary>
-          <ul>{spans.bars.slice(-200).map((bar: Json, n: number) => <li key={n}><span class="dim">{bar.lane}</span> {line(bar.name)} <strong>{line(bar.status)}</strong>{bar.error ? ` – ${line(bar.error).slice(0, 200)}` : ""}</li>)}</ul>
+          <ul>{spans.bars.slice(-200).map((bar, n) => <li key={n}><span class="dim">{bar.lane}</span> {line(bar.name)} <strong>{line(bar.status)}</strong>{bar.error ? ` – ${line(bar.error).slice(0, 200)}` : ""}</li>)}</ul>
         </details>
       )}
     </div>
   );
 }
 
-interface Lane { key: string; kind: string; name: string; bars: Json[] }
+interface Lane { key: string; kind: string; name: string; bars: TimeBar[] }
 
-function makeLanes(bars: Json[]): Lane[] {
+function makeLanes(bars: TimeBar[]): Lane[] {
   const found = new Map<string, Lane>();
   for (const kind of ["phase", "agent", "task", "wait"]) {
     for (const bar of bars) {
       if (bar.lane !== kind) continue;
-      const name = kind === "wait" ? "waits" : kind === "task" ? bar.name.split("/").pop() : bar.name;
+      const name = kind === "wait" ? "waits" : kind === "task" ? bar.name.split("/").pop() ?? "" : bar.name;
       const key = `${kind} ${name}`;
       const lane: Lane = found.get(key) ?? { key, kind, name: kind === "task" ? `· ${name}` : name, bars: [] };
       lane.bars.push(bar);
@@ -118,12 +118,12 @@ function makeLanes(bars: Json[]): Lane[] {
 }
 
 // Time to pixels, with the idle stretches as wide as a folded edge.
-function makeAxis(spans: Json, samples: Json[], end: number, from: number, to: number, width: number) {
-  const times = [...spans.bars.flatMap((bar: Json) => [bar.from, bar.to]), ...samples.map((one) => one.at), ...spans.marks.map((one: Json) => one.at)].filter(Boolean).map(Date.parse);
+function makeAxis(spans: Spans, samples: Sample[], end: number, from: number, to: number, width: number) {
+  const times = [...spans.bars.flatMap((bar) => [bar.from, bar.to]), ...samples.map((one) => one.at), ...spans.marks.map((one) => one.at)].filter((one) => one !== null).map(Date.parse);
   if (!times.length) return null;
   const low = from || Math.min(...times);
   const high = Math.max(low + 1000, to || Math.max(end, ...times));
-  const idle = (spans.idle as [string, string][]).map(([a, b]) => [Date.parse(a), Date.parse(b)]).filter(([a, b]) => a >= low && b <= high);
+  const idle = spans.idle.map(([a, b]) => [Date.parse(a), Date.parse(b)]).filter(([a, b]) => a >= low && b <= high);
   const folded = idle.reduce((sum, [a, b]) => sum + b - a, 0);
   const scale = Math.max(10, width - idle.length * FOLD) / Math.max(1, high - low - folded);
   const x = (time: number) => {
@@ -161,9 +161,9 @@ function makeAxis(spans: Json, samples: Json[], end: number, from: number, to: n
   return { x, time, end: high, ticks, folds: idle.map(([a, b]) => ({ x: x(a), seconds: (b - a) / 1000 })) };
 }
 
-function nearest(samples: Json[], seq: number): Json | null {
-  return samples.reduce((best: Json, one) => (!best || Math.abs(one.seq - seq) < Math.abs(best.seq - seq) ? one : best), null);
+function nearest(samples: Sample[], seq: number): Sample | null {
+  return samples.reduce((best: Sample | null, one) => (!best || Math.abs(one.seq - seq) < Math.abs(best.seq - seq) ? one : best), null);
 }
-function nearestTime(samples: Json[], time: number): Json | null {
-  return samples.reduce((best: Json, one) => (!best || Math.abs(Date.parse(one.at) - time) < Math.abs(Date.parse(best.at) - time) ? one : best), null);
+function nearestTime(samples: Sample[], time: number): Sample | null {
+  return samples.reduce((best: Sample | null, one) => (!best || Math.abs(Date.parse(one.at) - time) < Math.abs(Date.parse(best.at) - time) ? one : best), null);
 }

@@ -11,6 +11,7 @@ from holdfast.web.site import Refused
 
 if TYPE_CHECKING:
     from holdfast.checkpoint import Checkpoint
+    from holdfast.web import answers
     from holdfast.web.overview import Overview
     from holdfast.web.site import Handle, Site
 
@@ -19,25 +20,29 @@ _MOST_STEPS_BACK = 4000
 _PEOPLE = ("approval", "budget", "pause", "uncertain", "signal")
 
 
-def inbox(handle: Handle, overview: Overview) -> dict[str, Any]:
+def inbox(handle: Handle, overview: Overview) -> answers.Inbox:
     """Return what waits for a person over all runs, the longest wait first, and what was answered last."""
-    waiting: list[dict[str, Any]] = [
-        {**wait, "run": run["id"], "phase": run.get("phase"), "since": run.get("updated_at")}
-        for run in overview.all()
-        for wait in run["waits"]
-        if wait["kind"] in _PEOPLE
+    waiting = [(run, wait) for run in overview.all() for wait in run["waits"] if wait["kind"] in _PEOPLE]
+    waiting.sort(key=lambda pair: pair[0]["updated_at"])
+    cards: list[answers.WaitCard] = [
+        {
+            **wait,
+            "run": run["id"],
+            "phase": run["phase"],
+            "since": run["updated_at"],
+            "evidence": evidence(handle, run["id"]),
+        }
+        for run, wait in waiting[:50]
     ]
-    waiting.sort(key=lambda wait: str(wait["since"]))
-    return {"waiting": [wait | {"evidence": evidence(handle, wait["run"])} for wait in waiting[:50]],
-            "total": len(waiting)}  # fmt: skip
+    return {"waiting": cards, "total": len(waiting)}
 
 
-def evidence(handle: Handle, run: str) -> dict[str, Any]:
+def evidence(handle: Handle, run: str) -> answers.Evidence:
     """Return what an answer can be based on: files since the last answer, gates, budgets."""
     try:
         head = handle.hf.latest(run, required=True)
         base = _since(handle, head)
-        told: dict[str, Any] = {
+        told: answers.Evidence = {
             "head": f"{run}@{head.seq}",
             "base": None,
             "files": None,
@@ -48,7 +53,8 @@ def evidence(handle: Handle, run: str) -> dict[str, Any]:
             counts: dict[str, int] = {}
             for change in changed:
                 counts[change.status] = counts.get(change.status, 0) + 1
-            told |= {"base": f"{base.run}@{base.seq}", "files": counts, "paths": [one.path for one in changed[:8]]}
+            told["base"], told["files"] = f"{base.run}@{base.seq}", counts
+            told["paths"] = [one.path for one in changed[:8]]
     except HoldfastError as error:
         return {"problem": str(error)}
     return told
@@ -81,7 +87,7 @@ def _first_with_files(handle: Handle, head: Checkpoint) -> Checkpoint | None:
     return None
 
 
-def gates_of(handle: Handle, head: Checkpoint) -> list[dict[str, Any]]:
+def gates_of(handle: Handle, head: Checkpoint) -> list[answers.Gate]:
     """Return what the gates of the task under way said, the output of failed ones with it."""
     if "gates" not in head.sections:
         return []
@@ -103,7 +109,7 @@ def gates_of(handle: Handle, head: Checkpoint) -> list[dict[str, Any]]:
     ]
 
 
-def answer(site: Site, handle: Handle, run: str, wait: str, body: dict[str, Any]) -> dict[str, Any]:
+def answer(site: Site, handle: Handle, run: str, wait: str, body: dict[str, Any]) -> answers.GivenAnswer:
     """Answer one wait; 409 if somebody did meanwhile."""
     choice, note = body.get("choice"), body.get("note") or ""
     if not isinstance(choice, str) or not isinstance(note, str):

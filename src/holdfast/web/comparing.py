@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from itertools import chain, islice, zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from holdfast.errors import NotFound, UsageError
 from holdfast.model.sections import WORKSPACE
@@ -18,6 +19,7 @@ from holdfast.workspace.tree import StoredTree
 if TYPE_CHECKING:
     from holdfast.checkpoint import Checkpoint
     from holdfast.recovery.compare import Difference
+    from holdfast.web import answers
     from holdfast.web.site import Handle, Site
     from holdfast.workspace.compare import Change, Tree
 
@@ -90,7 +92,7 @@ class Pair:
         return changes(*trees) if trees is not None else []
 
 
-def compare(site: Site, handle: Handle, a: str, b: str) -> dict[str, Any]:
+def compare(site: Site, handle: Handle, a: str, b: str) -> answers.Comparison:
     """Return what differs between two points: sections, files, budgets, agents, and where both came from."""
     pair = Pair(site, handle, a, b)
     state = pair.state()
@@ -112,11 +114,14 @@ def compare(site: Site, handle: Handle, a: str, b: str) -> dict[str, Any]:
         "files_counts": counts,
         "ancestor": _ancestor(handle, pair.old, pair.new) if pair.new is not None else None,
         "seconds": (pair.new.created_at - pair.old.created_at).total_seconds() if pair.new is not None else None,
-        "steps": [pair.old.summary.steps, pair.until.summary.steps],
+        "steps": (pair.old.summary.steps, pair.until.summary.steps),
+        "command": shlex.join(["holdfast", "diff", a, *([b] if b != NOW else [])]),
     }
 
 
-def section(site: Site, handle: Handle, a: str, b: str, name: str, *, offset: int, limit: int) -> dict[str, Any]:
+def section(
+    site: Site, handle: Handle, a: str, b: str, name: str, *, offset: int, limit: int
+) -> answers.DifferencePage:
     """Return a page of the differences in one section."""
     state = Pair(site, handle, a, b).state()
     one = next((part for part in state.sections if part.name == name), None)
@@ -131,7 +136,7 @@ def section(site: Site, handle: Handle, a: str, b: str, name: str, *, offset: in
     }
 
 
-def file(site: Site, handle: Handle, a: str, b: str, path: str) -> dict[str, Any]:
+def file(site: Site, handle: Handle, a: str, b: str, path: str) -> answers.FileDiff:
     """Return how one file differs, as a unified diff."""
     pair = Pair(site, handle, a, b)
     change = next((one for one in pair.changes() if one.path == path), None)
@@ -150,7 +155,7 @@ def file(site: Site, handle: Handle, a: str, b: str, path: str) -> dict[str, Any
     }
 
 
-def _file(change: Change) -> dict[str, Any]:
+def _file(change: Change) -> answers.FileChange:
     before, after = change.before, change.after
     return {
         "path": change.path,
@@ -162,21 +167,23 @@ def _file(change: Change) -> dict[str, Any]:
     }
 
 
-def _difference(handle: Handle, one: Difference) -> dict[str, Any]:
+def _difference(handle: Handle, one: Difference) -> answers.Difference:
     from holdfast.recovery.short_form import jsonable, short  # noqa: PLC0415 - with the rest of a comparison
 
-    told: dict[str, Any] = {"path": one.path, "kind": one.kind}
-    for side, value in (("old", one.old), ("new", one.new)):
-        if (side, one.kind) in (("old", "added"), ("new", "removed")):
-            continue
-        is_text = isinstance(value, str)
-        text = str(jsonable(value, max_chars=4000)) if is_text else short(handle.clean(value, one.path), 200)
-        told[side] = handle.clean_text(text)
-        told[f"{side}_kind"] = "text" if is_text else type(value).__name__
+    def shown(value: object) -> tuple[str, str]:
+        if isinstance(value, str):
+            return handle.clean_text(str(jsonable(value, max_chars=4000))), "text"
+        return handle.clean_text(short(handle.clean(value, one.path), 200)), type(value).__name__
+
+    told: answers.Difference = {"path": one.path, "kind": one.kind}
+    if one.kind != "added":
+        told["old"], told["old_kind"] = shown(one.old)
+    if one.kind != "removed":
+        told["new"], told["new_kind"] = shown(one.new)
     return told
 
 
-def _ancestor(handle: Handle, old: Checkpoint, new: Checkpoint) -> dict[str, Any] | None:
+def _ancestor(handle: Handle, old: Checkpoint, new: Checkpoint) -> answers.Place | None:
     """Return the newest checkpoint that both points were taken on, over forks too."""
     seen: set[str] = set()
     pairs = zip_longest(ancestors(handle.hf.store, old.record), ancestors(handle.hf.store, new.record))

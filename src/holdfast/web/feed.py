@@ -13,7 +13,7 @@ import secrets
 import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
     from pathlib import Path
 
+    from holdfast.web import answers
     from holdfast.web.overview import Overview
     from holdfast.web.site import Handle, Site
 
@@ -68,20 +69,20 @@ class Feed:
         if self._thread is not None:
             self._thread.join(5)
 
-    def tell(self, kind: str, value: Any) -> None:
+    def tell(self, event: answers.LiveEvent) -> None:
         """Give an event to every page; it is kept for those that come back."""
         with self._lock:
             self._number += 1
-            body = msgspec.json.encode({"type": kind, "cursor": f"{self._start}.{self._number}", **value})
+            body = msgspec.json.encode({**event, "cursor": f"{self._start}.{self._number}"})
             self._kept.append((self._number, body))
             wakers = list(self._wakers)
-        for loop, event in wakers:
+        for loop, waker in wakers:
             with contextlib.suppress(RuntimeError):  # its loop has ended
-                loop.call_soon_threadsafe(event.set)
+                loop.call_soon_threadsafe(waker.set)
 
     def tell_run(self, run: str) -> None:
         """Tell how a run stands now."""
-        self.tell("run", {"run": run, "summary": self._overview.of(run)})
+        self.tell({"type": "run", "cursor": "", "run": run, "summary": self._overview.of(run)})
 
     async def stream(self, after: str) -> AsyncIterator[bytes]:
         """Yield events as server-sent ones, from a cursor on; a cursor of another start begins with a reset."""
@@ -146,11 +147,11 @@ class Feed:
         for run in live:
             mark = output_mark(handle.hf, run)
             if mark != self._printed.get(run, ()):
-                self.tell("output", {"run": run})
+                self.tell({"type": "output", "cursor": "", "run": run})
             self._printed[run] = mark
         for run in set(self._printed).difference(live):
             if output_mark(handle.hf, run) != self._printed.pop(run):
-                self.tell("output", {"run": run})  # what it printed last
+                self.tell({"type": "output", "cursor": "", "run": run})  # what it printed last
 
 
 def _marks(places: Iterable[Path]) -> tuple[tuple[int, int], ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import itertools
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from holdfast.encode.chunks import ChunkReader
 from holdfast.encode.tree import Ref
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from holdfast.checkpoint import Checkpoint
     from holdfast.engine import Holdfast
     from holdfast.model.checkpoint import CheckpointRecord
+    from holdfast.web import answers
     from holdfast.web.site import Handle
     from holdfast.workspace.compare import Change
     from holdfast.workspace.snapshot import Snapshot
@@ -46,7 +47,7 @@ def captured(hf: Holdfast, record: CheckpointRecord) -> tuple[ChunkReader, Snaps
 
 def directory(
     hf: Holdfast, record: CheckpointRecord, under: str, *, offset: int, limit: int, changed: list[Change]
-) -> dict[str, Any]:
+) -> answers.DirectoryPage:
     """Return a page of what lies in one directory, those that differ from the parent marked."""
     reader, shot = captured(hf, record)
     entry = tree.find(reader, shot.root, under) if under else Entry(b"", DIRECTORY, 0o755, shot.root)
@@ -64,12 +65,20 @@ def directory(
     above = {path for one in status for path in _above(one)}
     rows = [_row(prefix, one, counts, status, above) for one in shown]
     gone = [change.path for change in changed if change.status == "deleted" and _parent(change.path) == under]
-    return {"under": under, "total": len(entries), "offset": offset, "entries": rows, "deleted": gone[:limit]}
+    return {
+        "id": record.envelope.id,
+        "seq": record.envelope.seq,
+        "under": under,
+        "total": len(entries),
+        "offset": offset,
+        "entries": rows,
+        "deleted": gone[:limit],
+    }
 
 
 def _row(
     prefix: str, entry: Entry, counts: dict[bytes, int], status: Mapping[str, str], above: set[str]
-) -> dict[str, Any]:
+) -> answers.FileEntry:
     record = tree.record(paths.raw(prefix) + entry.name, entry)
     return {
         "path": record.path,
@@ -103,23 +112,25 @@ def changed_paths(checkpoint: Checkpoint) -> list[Change]:
         return []
 
 
-def left_out(checkpoint: Checkpoint) -> dict[str, Any]:
+def left_out(checkpoint: Checkpoint) -> answers.LeftOut:
     """Return what was not captured, and why."""
     skips = checkpoint.not_captured
-    return {"counts": dict(skips.counts), "listed": [[skip.path, skip.reason] for skip in skips.listed[:500]]}
+    return {
+        "counts": dict(skips.counts),
+        "listed": [(paths.text(skip.path), skip.reason) for skip in skips.listed[:500]],
+    }
 
 
-def file_text(handle: Handle, record: CheckpointRecord, path: str, *, offset: int) -> dict[str, Any]:
+def file_text(handle: Handle, record: CheckpointRecord, path: str, *, offset: int) -> answers.FileText:
     """Return a stretch of a captured file as text; binary ones say so."""
     reader, shot = captured(handle.hf, record)
     entry = tree.find(reader, shot.root, path)
     if entry.kind != FILE:
         raise NotFound("captured file", path)
     data = _stretch(reader, entry, offset)
-    told = {"path": path, "size": entry.size, "mode": entry.mode, "offset": offset}
-    if is_binary(data):
-        return told | {"binary": True, "text": None}
-    return told | {"binary": False, "text": handle.clean_text(data.decode("utf-8", "surrogateescape"))}
+    binary = is_binary(data)
+    text = None if binary else handle.clean_text(data.decode("utf-8", "surrogateescape"))
+    return {"path": path, "size": entry.size, "mode": entry.mode, "offset": offset, "binary": binary, "text": text}
 
 
 def _stretch(reader: ChunkReader, entry: Entry, offset: int) -> bytes:
@@ -144,7 +155,7 @@ def file_bytes(hf: Holdfast, record: CheckpointRecord, path: str) -> tuple[int, 
     return entry.size, tree.pieces(reader, entry.ref)
 
 
-def history(handle: Handle, run: str, path: str, *, before: int | None) -> dict[str, Any]:
+def history(handle: Handle, run: str, path: str, *, before: int | None) -> answers.FileHistory:
     """Return the versions of one path, newest first, each with the checkpoint that first had it."""
     hf = handle.hf
     try:
@@ -153,7 +164,8 @@ def history(handle: Handle, run: str, path: str, *, before: int | None) -> dict[
         raise Refused(404, "NotFound", f"{path[:80]!r} is not a path: {error}") from None
     hf.store.run(check_run_id(run))
     ends = time.monotonic() + SEARCH_S
-    found: list[dict[str, Any]] = []
+    found: list[answers.FileVersion] = []
+    damaged: list[answers.DamagedVersion] = []
     last: tuple[CheckpointRecord, Entry | None] | None = None
     last_root: bytes | None = None
     looked, more = 0, None
@@ -167,7 +179,7 @@ def history(handle: Handle, run: str, path: str, *, before: int | None) -> dict[
                 reader, shot = captured(hf, record)
                 entry = tree.look_up(reader, shot.root, path)
             except IntegrityError as error:
-                found.append({"damaged": str(error), "seq": record.envelope.seq})
+                damaged.append({"damaged": str(error), "seq": record.envelope.seq})
                 continue
             if last is not None and _differs(last[1], entry):
                 found.append(_version(*last, entry))
@@ -180,13 +192,13 @@ def history(handle: Handle, run: str, path: str, *, before: int | None) -> dict[
             break
     if last is not None and more is None and last[1] is not None:
         found.append(_version(*last, None))
-    return {"run": run, "path": path, "versions": found, "looked_at": looked, "next": more}
+    return {"run": run, "path": path, "versions": found, "damaged": damaged, "looked_at": looked, "next": more}
 
 
-def blame(handle: Handle, run: str, path: str) -> dict[str, Any]:
+def blame(handle: Handle, run: str, path: str) -> answers.Blame:
     """Return the lines of a file as the run's head has it, each with the checkpoint that first had it."""
     told = history(handle, run, path, before=None)
-    versions = [one for one in told["versions"] if "id" in one][:_MOST_VERSIONS]
+    versions = told["versions"][:_MOST_VERSIONS]
     lines: list[str] = []
     origins: list[int] = []
     for number in range(len(versions) - 1, -1, -1):  # oldest first: what stays keeps its origin
@@ -195,12 +207,12 @@ def blame(handle: Handle, run: str, path: str) -> dict[str, Any]:
             return {"run": run, "path": path, "versions": [], "lines": [], "note": "it is binary, or too large"}
         origins = _carried(lines, text, origins, number)
         lines = text
-    is_whole = told["next"] is None and len(versions) == len(told["versions"])
+    is_whole = told["next"] is None and not told["damaged"] and len(versions) == len(told["versions"])
     return {
         "run": run,
         "path": path,
         "versions": versions,
-        "lines": [[origin, handle.clean_text(line)] for origin, line in zip(origins, lines, strict=True)],
+        "lines": [(origin, handle.clean_text(line)) for origin, line in zip(origins, lines, strict=True)],
         "note": None if is_whole else "older versions are counted as the oldest that was looked at",
     }
 
@@ -213,7 +225,7 @@ def _carried(old: list[str], new: list[str], origins: list[int], number: int) ->
     return found
 
 
-def _text_of(hf: Holdfast, version: dict[str, Any], path: str) -> list[str] | None:
+def _text_of(hf: Holdfast, version: answers.FileVersion, path: str) -> list[str] | None:
     if version["status"] == "deleted":
         return []
     reader, shot = captured(hf, hf.store.checkpoint(version["id"]))
@@ -237,7 +249,7 @@ def _differs(one: Entry | None, other: Entry | None) -> bool:
     return (one.kind, one.ref, one.mode, one.target) != (other.kind, other.ref, other.mode, other.target)
 
 
-def _version(record: CheckpointRecord, entry: Entry | None, before: Entry | None) -> dict[str, Any]:
+def _version(record: CheckpointRecord, entry: Entry | None, before: Entry | None) -> answers.FileVersion:
     envelope = record.envelope
     return {
         "id": envelope.id,

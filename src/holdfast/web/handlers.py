@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from holdfast.documents import checkpoint_document, plain
+from holdfast.documents import plain
 from holdfast.errors import HoldfastError, NotFound, UsageError
 from holdfast.model.ids import check_run_id
 from holdfast.model.sections import WORKSPACE
 from holdfast.model.triggers import Trigger
 from holdfast.version import __version__
 from holdfast.web import approvals, comparing, files, history, values
+from holdfast.web.history import document_of, facts_of
 from holdfast.web.overview import forks_of, summary_of
 from holdfast.web.site import Refused, found, short_place
 from holdfast.web.task_output import task_output
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from holdfast.checkpoint import Checkpoint
+    from holdfast.web import answers
     from holdfast.web.feed import Feed
     from holdfast.web.overview import Overview
     from holdfast.web.planbook import PlanBook
@@ -52,7 +53,7 @@ class Handler(NamedTuple):
     writes: bool = False
 
 
-def about(desk: Desk, handle: Handle, _ask: Ask) -> Any:
+def about(desk: Desk, handle: Handle, _ask: Ask) -> answers.About:
     """Return which store this is, and what may be done."""
     store = handle.hf.store
     return {
@@ -66,7 +67,7 @@ def about(desk: Desk, handle: Handle, _ask: Ask) -> Any:
     }
 
 
-def runs(desk: Desk, _handle: Handle, ask: Ask) -> Any:
+def runs(desk: Desk, _handle: Handle, ask: Ask) -> answers.RunPage:
     """Return a page of runs."""
     return desk.overview.page(
         status=ask.text("status"),
@@ -77,14 +78,20 @@ def runs(desk: Desk, _handle: Handle, ask: Ask) -> Any:
     )
 
 
-def run(desk: Desk, handle: Handle, ask: Ask) -> Any:
+def run(desk: Desk, handle: Handle, ask: Ask) -> answers.RunDetail:
     """Return how a run stands: where, why, what it waits for, who moves it, where it came from."""
     name = check_run_id(ask.path["run"])
     hf = handle.hf
     hf.store.run(name)
-    told = dict(summary_of(handle, name))
+    summary = summary_of(handle, name)
     lease = hf.store.leases.running(name)
-    told["owner"] = lease.owner if lease is not None else None
+    stands = {
+        **summary,
+        "owner": lease.owner if lease is not None else None,
+        "deleted": [one.seq for one in hf.store.tombstones(name)[:_MOST_DELETED]] if _has_gaps(summary) else [],
+        "forks": desk.site.looks.of(("forks", len(desk.overview.all())), lambda: forks_of(hf, desk.overview)),
+    }
+    told = cast("answers.RunDetail", stands)
     try:
         head = hf.latest(name, required=True)
         told["head_row"] = history.row_document(hf, head.record, head=head.id)
@@ -96,13 +103,11 @@ def run(desk: Desk, handle: Handle, ask: Ask) -> Any:
         told["number"] = head.number
     except HoldfastError as error:
         told["problem"] = str(error)
-    told["deleted"] = [one.seq for one in hf.store.tombstones(name)[:_MOST_DELETED]] if _has_gaps(told) else []
-    told["forks"] = desk.site.looks.of(("forks", len(desk.overview.all())), lambda: forks_of(hf, desk.overview))
     return told
 
 
-def _has_gaps(told: dict[str, Any]) -> bool:
-    return bool(told["checkpoints"] < told["last_seq"])
+def _has_gaps(told: answers.RunRow) -> bool:
+    return told["checkpoints"] < told["last_seq"]
 
 
 def _can_undo(head: Checkpoint) -> bool:
@@ -112,7 +117,7 @@ def _can_undo(head: Checkpoint) -> bool:
     return done is not None and done.undo is not None
 
 
-def _why(handle: Handle, head: Checkpoint) -> dict[str, Any] | None:
+def _why(handle: Handle, head: Checkpoint) -> answers.Why | None:
     """Return why a run failed: what it says itself, and what the gate said that stopped it."""
     if head.summary.status not in ("failed", "cancelled"):
         return None
@@ -121,7 +126,7 @@ def _why(handle: Handle, head: Checkpoint) -> dict[str, Any] | None:
     return {"detail": handle.clean_text(str(status.get("detail", ""))[:4000]), "gates": gates}
 
 
-def _phases(handle: Handle, head: Checkpoint) -> list[dict[str, Any]]:
+def _phases(handle: Handle, head: Checkpoint) -> list[answers.Phase]:
     if "phases" not in head.sections:
         return []
     book = head.section("phases")
@@ -135,16 +140,16 @@ def _phases(handle: Handle, head: Checkpoint) -> list[dict[str, Any]]:
         }
         for name in [*book.order, *(name for name in book.phases if name not in book.order)]
     ]
-    cleaned: list[dict[str, Any]] = handle.clean(rows, "phases")
+    cleaned: list[answers.Phase] = handle.clean(rows, "phases")
     return cleaned
 
 
-def output(_desk: Desk, handle: Handle, ask: Ask) -> Any:
+def output(_desk: Desk, handle: Handle, ask: Ask) -> answers.TaskOutput:
     """Return what the tasks of a run print: their names, and the end of one task's text."""
     return task_output(handle, check_run_id(ask.path["run"]), ask.text("task"))
 
 
-def checkpoints(_desk: Desk, handle: Handle, ask: Ask) -> Any:
+def checkpoints(_desk: Desk, handle: Handle, ask: Ask) -> answers.CheckpointPage:
     """Return a page of a run's checkpoints, by place or by what is searched for."""
     name = ask.path["run"]
     limit = ask.number("limit", 100, most=_MOST_ROWS)
@@ -159,23 +164,35 @@ def checkpoints(_desk: Desk, handle: Handle, ask: Ask) -> Any:
     return history.page(handle.hf, name, offset=offset, limit=limit)
 
 
-def lanes(desk: Desk, handle: Handle, ask: Ask) -> Any:
+def lanes(desk: Desk, handle: Handle, ask: Ask) -> answers.LanesAnswer:
     """Return the lanes of a run's graph."""
     name = check_run_id(ask.path["run"])
-    return {"run": name, "chains": desk.storage.index(name).chains(handle.hf.store)}
+    chains = desk.storage.index(name).chains(handle.hf.store)
+    return {
+        "run": name,
+        "chains": [
+            {
+                "lane": one.lane,
+                "ranges": [(high, low) for high, low in one.ranges],
+                "joins": one.joins,
+                "gaps": one.gaps,
+            }
+            for one in chains
+        ],
+    }
 
 
-def samples(_desk: Desk, handle: Handle, ask: Ask) -> Any:
+def samples(_desk: Desk, handle: Handle, ask: Ask) -> answers.Samples:
     """Return the budgets over the run."""
     return history.samples(handle.hf, ask.path["run"], ask.number("n", 300, most=1000))
 
 
-def spans(_desk: Desk, handle: Handle, ask: Ask) -> Any:
+def spans(_desk: Desk, handle: Handle, ask: Ask) -> answers.Spans:
     """Return the timeline of a run."""
     return timeline(handle, check_run_id(ask.path["run"]))
 
 
-def touched(desk: Desk, handle: Handle, ask: Ask) -> Any:
+def touched(desk: Desk, handle: Handle, ask: Ask) -> answers.Touched:
     """Return how many files each of some checkpoints touched."""
     name = check_run_id(ask.path["run"])
     ends = time.monotonic() + history.SEARCH_S
@@ -197,7 +214,7 @@ def touched(desk: Desk, handle: Handle, ask: Ask) -> Any:
     return {"run": name, "touched": counted}
 
 
-def events(_desk: Desk, handle: Handle, ask: Ask) -> Any:
+def events(_desk: Desk, handle: Handle, ask: Ask) -> answers.EventPage:
     """Return what happened in a run, newest first, a page at a time."""
     name = check_run_id(ask.path["run"])
     offset, limit = ask.number("offset", 0, most=1 << 31), ask.number("limit", 100, most=500)
@@ -206,15 +223,17 @@ def events(_desk: Desk, handle: Handle, ask: Ask) -> Any:
     return {"run": name, "total": len(everything), "offset": offset, "events": handle.clean(shown, "events")}
 
 
-def checkpoint(desk: Desk, handle: Handle, ask: Ask) -> Any:
+def checkpoint(desk: Desk, handle: Handle, ask: Ask) -> answers.CheckpointDetail:
     """Return one checkpoint: what it is, its sections, its files in figures, whether the run can go on from it."""
     one = found(handle, ask.path["spec"])
     head = handle.hf.store.run(one.run).head
     envelope = one.record.envelope
     sizes = {part.name: part.size for part in envelope.sections}
-    told = checkpoint_document(one) | {
+    parent, parent_problem = _parent(handle, one)
+    work, work_problem = _workspace(desk, one) if WORKSPACE in one.sections else (None, None)
+    return {
+        **facts_of(one),
         "is_head": one.id == head,
-        "number": one.number,
         "has_later_entries": one.number > one.record.number,
         "checksum": one.checksum,
         "codec": envelope.codec,
@@ -224,46 +243,45 @@ def checkpoint(desk: Desk, handle: Handle, ask: Ask) -> Any:
         "redacted_count": one.redacted_count,
         "redacted": [plain(part) for part in one.redacted[:100]],
         "sections": [{"name": name, "size": sizes.get(name, 0)} for name in one.sections if name != WORKSPACE],
-        "workspace": None,
+        "workspace": work,
+        "workspace_problem": work_problem,
+        "parent_at": parent,
+        "parent_problem": parent_problem,
+        "last_seq": handle.hf.store.run(one.run).last_seq,
     }
-    told |= _neighbours(handle, one)
-    if WORKSPACE in one.sections:
-        try:
-            told["workspace"] = _workspace(desk, one)
-        except HoldfastError as error:
-            told["workspace"] = {"problem": str(error)}
-    return told
 
 
-def _workspace(desk: Desk, one: Checkpoint) -> dict[str, Any]:
-    shot, git = one.workspace, one.git
+def _workspace(desk: Desk, one: Checkpoint) -> tuple[answers.Captured | None, str | None]:
+    """Return the files in figures, or why they cannot be told."""
+    try:
+        shot, git, left = one.workspace, one.git, files.left_out(one)
+    except HoldfastError as error:
+        return None, str(error)
     changed = desk.site.looks.of(("changed", one.id), lambda: files.changed_paths(one))
-    return {
+    told: answers.Captured = {
         "files": shot.files,
         "directories": shot.directories,
         "size_bytes": shot.size_bytes,
-        "left_out": files.left_out(one),
+        "left_out": left,
         "git": {"head": git.head, "branch": git.branch, "commit": git.commit, "dirty": git.dirty},
         "changed": [{"path": change.path, "status": change.status} for change in changed[:500]],
         "changed_total": len(changed),
     }
+    return told, None
 
 
-def _neighbours(handle: Handle, one: Checkpoint) -> dict[str, Any]:
-    """Return the numbers before and after in the run, and where the parent is."""
-    store = handle.hf.store
-    last = store.run(one.run).last_seq
-    told: dict[str, Any] = {"parent_at": None, "last_seq": last}
-    if one.parent is not None:
-        try:
-            parent = store.checkpoint(one.parent).envelope
-            told["parent_at"] = {"run": parent.run, "seq": parent.seq, "id": parent.id}
-        except HoldfastError as error:
-            told["parent_at"] = {"problem": str(error)}
-    return told
+def _parent(handle: Handle, one: Checkpoint) -> tuple[answers.Place | None, str | None]:
+    """Return where the parent is, or why that cannot be told."""
+    if one.parent is None:
+        return None, None
+    try:
+        parent = handle.hf.store.checkpoint(one.parent).envelope
+    except HoldfastError as error:
+        return None, str(error)
+    return {"run": parent.run, "seq": parent.seq, "id": parent.id}, None
 
 
-def section(desk: Desk, handle: Handle, ask: Ask) -> Any:
+def section(desk: Desk, handle: Handle, ask: Ask) -> answers.SectionPage:
     """Return a page of one place in a section; one that is damaged says which."""
     one = found(handle, ask.path["spec"])
     name = ask.path["name"]
@@ -271,10 +289,10 @@ def section(desk: Desk, handle: Handle, ask: Ask) -> Any:
         raise NotFound("section", name)
     value = values.at(desk.site.section(handle, one, name), values.steps_of(ask.text("path")))
     offset, limit = ask.number("offset", 0, most=1 << 40), ask.number("limit", 50, most=values.MOST_ITEMS)
-    return values.page(value, offset=offset, limit=limit) | {"id": one.id, "seq": one.seq, "section": name}
+    return {**values.page(value, offset=offset, limit=limit), "id": one.id, "seq": one.seq, "section": name}
 
 
-def whole_section(desk: Desk, handle: Handle, ask: Ask) -> Any:
+def whole_section(desk: Desk, handle: Handle, ask: Ask) -> answers.WholeSection:
     """Return a whole section as JSON, for editing; one that is too large to edit is refused."""
     one = found(handle, ask.path["spec"])
     name = ask.path["name"]
@@ -283,46 +301,37 @@ def whole_section(desk: Desk, handle: Handle, ask: Ask) -> Any:
     return {"name": name, "value": desk.site.section(handle, one, name)}
 
 
-def directory(desk: Desk, handle: Handle, ask: Ask) -> Any:
+def directory(desk: Desk, handle: Handle, ask: Ask) -> answers.DirectoryPage:
     """Return a page of one captured directory."""
     one = found(handle, ask.path["spec"])
     changed = desk.site.looks.of(("changed", one.id), lambda: files.changed_paths(one))
     offset, limit = ask.number("offset", 0, most=1 << 31), ask.number("limit", 200, most=500)
-    return files.directory(handle.hf, one.record, ask.text("under"), offset=offset, limit=limit, changed=changed) | {
-        "id": one.id,
-        "seq": one.seq,
-    }
+    return files.directory(handle.hf, one.record, ask.text("under"), offset=offset, limit=limit, changed=changed)
 
 
-def file(_desk: Desk, handle: Handle, ask: Ask) -> Any:
+def file(_desk: Desk, handle: Handle, ask: Ask) -> answers.FileText:
     """Return a captured file as text."""
     one = found(handle, ask.path["spec"])
     return files.file_text(handle, one.record, ask.text("path"), offset=ask.number("offset", 0, most=1 << 48))
 
 
-def file_history(_desk: Desk, handle: Handle, ask: Ask) -> Any:
+def file_history(_desk: Desk, handle: Handle, ask: Ask) -> answers.FileHistory:
     """Return every version of one path."""
     before = ask.number("before", 0, most=1 << 48) or None
     return files.history(handle, ask.path["run"], ask.text("path"), before=before)
 
 
-def blame(_desk: Desk, handle: Handle, ask: Ask) -> Any:
+def blame(_desk: Desk, handle: Handle, ask: Ask) -> answers.Blame:
     """Return which checkpoint each line of a file came with."""
     return files.blame(handle, ask.path["run"], ask.text("path"))
 
 
-def compare(desk: Desk, handle: Handle, ask: Ask) -> Any:
+def compare(desk: Desk, handle: Handle, ask: Ask) -> answers.Comparison:
     """Return what differs between two points."""
-    return comparing.compare(desk.site, handle, ask.text("a"), ask.text("b")) | {
-        "command": _diff_command(ask.text("a"), ask.text("b"))
-    }
+    return comparing.compare(desk.site, handle, ask.text("a"), ask.text("b"))
 
 
-def _diff_command(a: str, b: str) -> str:
-    return shlex.join(["holdfast", "diff", a, *([b] if b != comparing.NOW else [])])
-
-
-def compare_section(desk: Desk, handle: Handle, ask: Ask) -> Any:
+def compare_section(desk: Desk, handle: Handle, ask: Ask) -> answers.DifferencePage:
     """Return a page of what differs in one section."""
     offset, limit = ask.number("offset", 0, most=1 << 31), ask.number("limit", 100, most=200)
     return comparing.section(
@@ -330,47 +339,49 @@ def compare_section(desk: Desk, handle: Handle, ask: Ask) -> Any:
     )
 
 
-def compare_file(desk: Desk, handle: Handle, ask: Ask) -> Any:
+def compare_file(desk: Desk, handle: Handle, ask: Ask) -> answers.FileDiff:
     """Return how one file differs."""
     return comparing.file(desk.site, handle, ask.text("a"), ask.text("b"), ask.text("path"))
 
 
-def make_plan(desk: Desk, handle: Handle, ask: Ask) -> Any:
+def make_plan(desk: Desk, handle: Handle, ask: Ask) -> answers.PlanAnswer:
     """Make a plan; nothing is touched."""
     return desk.plans.make(desk.site, handle, ask.body)
 
 
-def plan(desk: Desk, handle: Handle, ask: Ask) -> Any:
+def plan(desk: Desk, handle: Handle, ask: Ask) -> answers.PlanAnswer:
     """Return a plan, and whether it still holds."""
     return desk.plans.document(handle, *desk.plans.get(ask.path["digest"]))
 
 
-def plan_item(desk: Desk, handle: Handle, ask: Ask) -> Any:
+def plan_item(desk: Desk, handle: Handle, ask: Ask) -> answers.PlanSides:
     """Return the sides of one file of a plan, and the result."""
     return desk.plans.sides(handle, ask.path["digest"], ask.text("path"))
 
 
-def run_plan(desk: Desk, handle: Handle, ask: Ask) -> Any:
+def run_plan(desk: Desk, handle: Handle, ask: Ask) -> answers.PlanDone:
     """Carry out exactly the plan that was shown."""
     digest = ask.path["digest"]
 
     def progress(done: int, total: int) -> None:
-        desk.feed.tell("job", {"job": digest, "done": done >= total, "count": done, "total": total})
+        desk.feed.tell(
+            {"type": "job", "cursor": "", "job": digest, "done": done >= total, "count": done, "total": total}
+        )
 
     return desk.plans.carry_out(handle, digest, progress)
 
 
-def fork(_desk: Desk, handle: Handle, ask: Ask) -> Any:
+def fork(_desk: Desk, handle: Handle, ask: Ask) -> answers.CheckpointDocument:
     """Begin a new run from a checkpoint, with edited sections."""
     spec, name = ask.given("spec", str), ask.given("name", str)
     sections = ask.given("sections", dict, {})
     if spec is None or name is None or len(sections) > 100:  # noqa: PLR2004 - a checkpoint has few sections
         raise UsageError("give spec, name and sections")
     first = handle.hf.fork(spec, name, sections=sections, label=ask.given("label", str))
-    return checkpoint_document(first)
+    return document_of(first)
 
 
-def tell(desk: Desk, handle: Handle, ask: Ask) -> Any:
+def tell(desk: Desk, handle: Handle, ask: Ask) -> answers.Told:
     """Say something to a run: pause, unpause, cancel, or a larger budget."""
     name, what = check_run_id(ask.path["run"]), ask.path["what"]
     note = ask.given("note", str, "")
@@ -390,7 +401,7 @@ def tell(desk: Desk, handle: Handle, ask: Ask) -> Any:
     return {"run": name, "asked": what, "by": by}
 
 
-def answer(desk: Desk, handle: Handle, ask: Ask) -> Any:
+def answer(desk: Desk, handle: Handle, ask: Ask) -> answers.GivenAnswer:
     """Answer what a run waits for."""
     name = check_run_id(ask.path["run"])
     told = approvals.answer(desk.site, handle, name, ask.path["wait"], ask.body)
@@ -399,12 +410,12 @@ def answer(desk: Desk, handle: Handle, ask: Ask) -> Any:
     return told
 
 
-def inbox(desk: Desk, handle: Handle, _ask: Ask) -> Any:
+def inbox(desk: Desk, handle: Handle, _ask: Ask) -> answers.Inbox:
     """Return what waits for a person."""
     return approvals.inbox(handle, desk.overview)
 
 
-def marks(desk: Desk, handle: Handle, ask: Ask) -> Any:
+def marks(desk: Desk, handle: Handle, ask: Ask) -> answers.CheckpointDocument:
     """Give a checkpoint a label, or pin it."""
     one = found(handle, ask.path["spec"])
     changes: dict[str, Any] = {}
@@ -413,26 +424,26 @@ def marks(desk: Desk, handle: Handle, ask: Ask) -> Any:
     if "pinned" in ask.body:
         changes["pinned"] = ask.given("pinned", bool)
     marked = handle.hf.mark(one.id, **changes)
-    desk.feed.tell("marks", {"run": one.run, "seq": one.seq})
-    return checkpoint_document(marked)
+    desk.feed.tell({"type": "marks", "cursor": "", "run": one.run, "seq": one.seq})
+    return document_of(marked)
 
 
-def storage(desk: Desk, handle: Handle, _ask: Ask) -> Any:
+def storage(desk: Desk, handle: Handle, _ask: Ask) -> answers.StorageAnswer:
     """Return what takes room."""
     return desk.storage.document(handle, desk.overview)
 
 
-def plan_prune(desk: Desk, handle: Handle, ask: Ask) -> Any:
+def plan_prune(desk: Desk, handle: Handle, ask: Ask) -> answers.PrunePlan:
     """Return what retention would delete."""
     return desk.storage.prune_plan(handle, ask.given("run", str))
 
 
-def prune(desk: Desk, handle: Handle, ask: Ask) -> Any:
+def prune(desk: Desk, handle: Handle, ask: Ask) -> answers.PruneDone:
     """Delete exactly what was shown."""
     return desk.storage.prune(handle, ask.path["digest"], ask.body.get("typed"))
 
 
-def verify(desk: Desk, _handle: Handle, _ask: Ask) -> Any:
+def verify(desk: Desk, _handle: Handle, _ask: Ask) -> answers.Job:
     """Begin to check everything."""
     return desk.storage.verify(desk.site, desk.feed)
 

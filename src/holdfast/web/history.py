@@ -8,7 +8,7 @@ from array import array
 from bisect import bisect_left
 from collections import Counter
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from holdfast.documents import checkpoint_document
 from holdfast.errors import IntegrityError, NotFound
@@ -19,36 +19,48 @@ from holdfast.web.lanes import chains, grown
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from holdfast.checkpoint import Checkpoint
     from holdfast.engine import Holdfast
     from holdfast.model.checkpoint import CheckpointRecord, Envelope
     from holdfast.store.store import Store
+    from holdfast.web import answers
     from holdfast.web.lanes import Chain
 
 _PAGE = 500
 SEARCH_S = 1.5
 
 
-def row_document(hf: Holdfast, record: CheckpointRecord, *, head: str | None) -> dict[str, Any]:
+def document_of(checkpoint: Checkpoint) -> answers.CheckpointDocument:
+    """Return what the command line says of a checkpoint, too."""
+    return cast("answers.CheckpointDocument", checkpoint_document(checkpoint))
+
+
+def facts_of(checkpoint: Checkpoint) -> answers.CheckpointFacts:
+    """Return the same without the names of its sections."""
+    facts = checkpoint_document(checkpoint)
+    del facts["sections"]
+    return cast("answers.CheckpointFacts", facts)
+
+
+def row_document(hf: Holdfast, record: CheckpointRecord, *, head: str | None) -> answers.CheckpointRow:
     """Return what a list says of a checkpoint; no payload is read."""
     envelope = record.envelope
-    document = checkpoint_document(hf.opened(record))
-    del document["sections"]
     files = next((one.root.hex()[:16] for one in envelope.sections if one.name == WORKSPACE), None)
-    return document | {
+    return {
+        **facts_of(hf.opened(record)),
         "is_head": envelope.id == head,
         "files": files,
         "budget_used": envelope.summary.budget_used,
         "redacted": sum(one.redacted_count for one in envelope.sections),
-        "number": record.number,
     }
 
 
-def page(hf: Holdfast, run: str, *, offset: int, limit: int) -> dict[str, Any]:
+def page(hf: Holdfast, run: str, *, offset: int, limit: int) -> answers.CheckpointPage:
     """Return a page of a run's checkpoints by place, newest first; what cannot be read is told in its place."""
     record = hf.store.run(check_run_id(run))
     deleted = sorted(one.seq for one in hf.store.tombstones(run)) if record.checkpoints < record.last_seq else []
     top = _seq_at(record.last_seq, deleted, offset)
-    rows: list[dict[str, Any]] = []
+    rows: list[answers.CheckpointRow] = []
     damaged: list[str] = []
     if top >= 1:
         listing = hf.store.checkpoints(run, limit=limit, before_seq=top + 1)
@@ -84,11 +96,11 @@ def place_of(hf: Holdfast, run: str, seq: int) -> int:
     return max(0, (record.last_seq - seq) - sum(one > seq for one in deleted))
 
 
-def search(hf: Holdfast, run: str, wanted: dict[str, str], *, before: int | None, limit: int) -> dict[str, Any]:
+def search(hf: Holdfast, run: str, wanted: dict[str, str], *, before: int | None, limit: int) -> answers.CheckpointPage:
     """Return checkpoints that fit a trigger, a phase and a text, from the newest down; says how far it looked."""
     record = hf.store.run(check_run_id(run))
     ends = time.monotonic() + SEARCH_S
-    rows: list[dict[str, Any]] = []
+    rows: list[answers.CheckpointRow] = []
     looked = 0
     while True:
         listing = hf.store.checkpoints(run, limit=_PAGE, before_seq=before)
@@ -117,13 +129,13 @@ def fits(record: CheckpointRecord, wanted: dict[str, str]) -> bool:
     return not text or any(text in word.casefold() for word in where if word)
 
 
-def samples(hf: Holdfast, run: str, count: int) -> dict[str, Any]:
+def samples(hf: Holdfast, run: str, count: int) -> answers.Samples:
     """Return what was used at so many checkpoints, evenly over the run's numbers, oldest first."""
     record = hf.store.run(check_run_id(run))
     last = record.last_seq
     count = max(2, min(count, last))
     wanted = sorted({round(1 + i * (last - 1) / (count - 1)) for i in range(count)}) if last else []
-    found: list[dict[str, Any]] = []
+    found: list[answers.Sample] = []
     for seq in wanted:
         try:
             one = hf.store.checkpoint_at(run, seq)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
@@ -17,6 +17,7 @@ from holdfast.store.tables import LINE, MAIN
 if TYPE_CHECKING:
     from holdfast.checkpoint import Checkpoint
     from holdfast.engine import Holdfast
+    from holdfast.web import answers
     from holdfast.web.site import Handle
 
 LIVE = ("running", "waiting", "paused")
@@ -30,7 +31,7 @@ class Overview:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._seals: dict[str, bytes] = {}
-        self._runs: dict[str, dict[str, Any]] = {}
+        self._runs: dict[str, answers.RunRow] = {}
         self._leases_at = 0.0
 
     def refresh(self, handle: Handle) -> list[str]:
@@ -69,17 +70,17 @@ class Overview:
             if run in self._runs:
                 self._runs[run] = summary_of(handle, run)
 
-    def of(self, run: str) -> dict[str, Any] | None:
+    def of(self, run: str) -> answers.RunRow | None:
         """Return what is known of a run."""
         with self._lock:
             return self._runs.get(run)
 
-    def all(self) -> list[dict[str, Any]]:
+    def all(self) -> list[answers.RunRow]:
         """Return what is known of every run."""
         with self._lock:
             return list(self._runs.values())
 
-    def page(self, *, status: str, text: str, order: str, offset: int, limit: int) -> dict[str, Any]:
+    def page(self, *, status: str, text: str, order: str, offset: int, limit: int) -> answers.RunPage:
         """Return a page of runs, with how many there are of each status."""
         everything = self.all()
         if text:
@@ -103,7 +104,7 @@ class Overview:
         }
 
 
-def summary_of(handle: Handle, run: str) -> dict[str, Any]:
+def summary_of(handle: Handle, run: str) -> answers.RunRow:
     """Return what the list says of a run; one that is damaged says so."""
     try:
         return _summary(handle, run)
@@ -111,10 +112,12 @@ def summary_of(handle: Handle, run: str) -> dict[str, Any]:
         return {
             "id": run, "shown": "damaged", "status": None, "moving": False, "detail": str(error), "last_seq": 0,
             "created_at": "", "updated_at": "", "checkpoints": 0, "waits": [], "budget": [],
+            "key": None, "attributes": {}, "head": None, "phase": None, "state": None, "trigger": None, "reason": None,
+            "can_resume": None, "saved_at": None, "question": None, "files": False,
         }  # fmt: skip
 
 
-def _summary(handle: Handle, run: str) -> dict[str, Any]:
+def _summary(handle: Handle, run: str) -> answers.RunRow:
     hf = handle.hf
     record = hf.store.run(run)
     head = head_of(hf.store, record)
@@ -124,15 +127,17 @@ def _summary(handle: Handle, run: str) -> dict[str, Any]:
         envelope = msgspec.structs.replace(present.record.envelope, summary=present.summary)
     status = envelope.summary.status if envelope is not None else None
     moving = status in LIVE and is_moving(hf.store, run)
-    document = run_document(record, envelope, moving=moving)
-    document["shown"] = shown_status(status, moving=moving)
-    document["saved_at"] = head.envelope.created_at.isoformat() if head is not None else None
-    document["detail"] = _detail(handle, present)
-    document["budget"] = budget_of(present)
-    document["waits"] = waits_of(handle, run) if status in LIVE else []
-    document["question"] = document["waits"][0]["question"] if document["waits"] else None
-    document["files"] = envelope is not None and any(one.name == "workspace" for one in envelope.sections)
-    return document
+    waits = waits_of(handle, run) if status in LIVE else []
+    document = run_document(record, envelope, moving=moving) | {
+        "shown": shown_status(status, moving=moving),
+        "saved_at": head.envelope.created_at.isoformat() if head is not None else None,
+        "detail": _detail(handle, present),
+        "budget": budget_of(present),
+        "waits": waits,
+        "question": waits[0]["question"] if waits else None,
+        "files": envelope is not None and any(one.name == "workspace" for one in envelope.sections),
+    }
+    return cast("answers.RunRow", document)
 
 
 def shown_status(status: str | None, *, moving: bool) -> str:
@@ -150,7 +155,7 @@ def _detail(handle: Handle, present: Checkpoint) -> str:
     return handle.clean_text(text.partition("\n")[0][:400])
 
 
-def budget_of(present: Checkpoint) -> list[dict[str, Any]]:
+def budget_of(present: Checkpoint) -> list[answers.BudgetLine]:
     """Return the budgets of the run that have a limit or were used."""
     if "budget" not in present.sections:
         return []
@@ -161,9 +166,9 @@ def budget_of(present: Checkpoint) -> list[dict[str, Any]]:
     ]
 
 
-def waits_of(handle: Handle, run: str) -> list[dict[str, Any]]:
+def waits_of(handle: Handle, run: str) -> list[answers.WaitRow]:
     """Return what a run waits for, redacted."""
-    found: list[dict[str, Any]] = handle.clean(
+    found: list[answers.WaitRow] = handle.clean(
         [msgspec.structs.asdict(wait) for wait in handle.hf.waiting(run)], "waits"
     )
     return found

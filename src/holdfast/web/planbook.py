@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import threading
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -15,6 +15,7 @@ from holdfast.errors import Conflict, HoldfastError, IntegrityError, NotFound, U
 from holdfast.recovery.finish import end_undone, recorded_workspace
 from holdfast.recovery.gather import world_moved
 from holdfast.recovery.undo import plan_undo
+from holdfast.web import answers
 from holdfast.web.site import Refused, short_place
 from holdfast.workspace import paths
 from holdfast.workspace.decide import Decisions
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from holdfast.recovery.plan import RecoveryPlan
     from holdfast.web.site import Handle, Site
     from holdfast.workspace.plan import PlanItem
+    from holdfast.workspace.restore import RestoreReport
     from holdfast.workspace.state import State
 
 _MOST_PLANS = 20
@@ -46,7 +48,7 @@ class PlanBook:
         self._plans: OrderedDict[str, tuple[RecoveryPlan, str]] = OrderedDict()
         self._begun: set[str] = set()
 
-    def make(self, site: Site, handle: Handle, body: dict[str, Any]) -> dict[str, Any]:
+    def make(self, site: Site, handle: Handle, body: dict[str, Any]) -> answers.PlanAnswer:
         """Make a plan of what was asked for; nothing is touched."""
         if isinstance(body.get("undo"), str):
             plan, command = self._undo(site, handle, body["undo"])
@@ -96,16 +98,15 @@ class PlanBook:
             raise Refused(404, "NotFound", "there is no such plan here: make it again", hint="plans are kept in memory")
         return found
 
-    def document(self, handle: Handle, plan: RecoveryPlan, command: str) -> dict[str, Any]:
+    def document(self, handle: Handle, plan: RecoveryPlan, command: str) -> answers.PlanAnswer:
         """Return a plan for the page, and whether it still holds."""
         items = plan.files.items if plan.files is not None else ()
         shown = sorted(items, key=lambda item: (item.action != "conflict", item.path))[:_MOST_ITEMS]
         lease = handle.hf.store.leases.running(plan.run)
-        told = plain(msgspec.structs.replace(plan, files=None))
-        told["findings"] = plain(plan.findings)
+        facts = {name: plain(getattr(plan, name)) for name in answers.PlanFacts.__annotations__}
         return {
             "digest": plan.digest,
-            "plan": told,
+            "plan": cast("answers.PlanFacts", facts),
             "lines": [handle.clean_text(line) for line in plan.lines()],
             "files": {
                 "target": short_place(plan.files.target),
@@ -131,7 +132,7 @@ class PlanBook:
         except HoldfastError as error:
             return [str(error)]
 
-    def sides(self, handle: Handle, digest: str, path: str) -> dict[str, Any]:
+    def sides(self, handle: Handle, digest: str, path: str) -> answers.PlanSides:
         """Return what one file is in the checkpoint, was when the run last knew it, is on disk, and would become."""
         plan, _ = self.get(digest)
         item = next((one for one in (plan.files.items if plan.files is not None else ()) if one.path == path), None)
@@ -141,17 +142,21 @@ class PlanBook:
         stored, last = (_stored(reader, state) for state in (item.checkpoint, item.last))
         disk = _on_disk(plan.files.target, reader, item)
         result, note = _result(item, stored, last, disk)
-        texts = {"checkpoint": stored, "last": last, "disk": disk, "result": result}
         return {
             "path": path,
             "action": item.action,
             "reason": item.reason,
             "beside": item.beside,
             "note": note,
-            "sides": {name: _text(handle, data) for name, data in texts.items()},
+            "sides": {
+                "checkpoint": _text(handle, stored),
+                "last": _text(handle, last),
+                "disk": _text(handle, disk),
+                "result": _text(handle, result),
+            },
         }
 
-    def carry_out(self, handle: Handle, digest: str, progress: Callable[[int, int], None]) -> dict[str, Any]:
+    def carry_out(self, handle: Handle, digest: str, progress: Callable[[int, int], None]) -> answers.PlanDone:
         """Do exactly what was shown, once; PlanOutdated if the world moved, and nothing is touched then."""
         plan, _ = self.get(digest)
         with self._lock:
@@ -175,7 +180,7 @@ class PlanBook:
             "restored_sections": list(result.restored_sections),
             "warnings": list(result.warnings),
             "undo": result.undo,
-            "files": plain(result.files) if result.files is not None else None,
+            "files": _files_done(result.files) if result.files is not None else None,
             "command": f"holdfast undo {shlex.quote(result.run)}",
         }
 
@@ -194,7 +199,16 @@ def _command(plan: RecoveryPlan, spec: str) -> str:
     return shlex.join(words)
 
 
-def _item(item: PlanItem) -> dict[str, Any]:
+def _files_done(report: RestoreReport) -> answers.FilesDone:
+    return {
+        "written": report.written,
+        "replaced": report.replaced,
+        "deleted": report.deleted,
+        "kept": report.kept,
+    }
+
+
+def _item(item: PlanItem) -> answers.PlanItem:
     sides = {"checkpoint": item.checkpoint, "last": item.last, "disk": item.disk}
     return {
         "path": item.path,
@@ -253,7 +267,7 @@ def _result(
     return disk, "it stays as it is"
 
 
-def _text(handle: Handle, data: bytes | str | None) -> dict[str, Any]:
+def _text(handle: Handle, data: bytes | str | None) -> answers.Side:
     if data is None:
         return {"kind": "absent", "text": ""}
     if isinstance(data, str):

@@ -5,17 +5,19 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from blake3 import blake3
 
 from holdfast.documents import plain
 from holdfast.errors import HoldfastError
+from holdfast.web import answers
 from holdfast.web.history import RunIndex
 from holdfast.web.site import Refused, short_place
 
 if TYPE_CHECKING:
     from holdfast.retain.prune import Pruned
+    from holdfast.store.api import StoreStats
     from holdfast.web.feed import Feed
     from holdfast.web.overview import Overview
     from holdfast.web.site import Handle, Site
@@ -31,7 +33,7 @@ class Storage:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._indexes: dict[str, RunIndex] = {}
-        self._verified: dict[str, Any] | None = None
+        self._verified: answers.Verified | None = None
         self._verifying = False
         self._shown: dict[str, str | None] = {}
 
@@ -40,14 +42,14 @@ class Storage:
         with self._lock:
             return self._indexes.setdefault(run, RunIndex(run))
 
-    def document(self, handle: Handle, overview: Overview) -> dict[str, Any]:
+    def document(self, handle: Handle, overview: Overview) -> answers.StorageAnswer:
         """Return what takes room; runs that could not be counted in time are named as such and counted next time."""
         hf = handle.hf
         ends = time.monotonic() + _COUNTED_S
         runs = sorted(overview.all(), key=lambda run: str(run["updated_at"]), reverse=True)
         by_trigger: Counter[str] = Counter()
         by_day: Counter[str] = Counter()
-        rows: list[dict[str, Any]] = []
+        rows: list[answers.RunSize] = []
         left = 0
         for run in runs:
             if time.monotonic() > ends:
@@ -64,7 +66,7 @@ class Storage:
         rows.sort(key=lambda row: row["bytes"], reverse=True)
         stats = hf.stats()
         return {
-            "stats": plain(stats) | {"url": short_place(stats.url)},
+            "stats": cast("answers.Stats", _stats(stats)),
             "keys": hf.key_ids(),
             "runs": rows[:_MOST_RUNS],
             "runs_total": len(runs),
@@ -76,7 +78,7 @@ class Storage:
             "verifying": self._verifying,
         }
 
-    def prune_plan(self, handle: Handle, run: str | None) -> dict[str, Any]:
+    def prune_plan(self, handle: Handle, run: str | None) -> answers.PrunePlan:
         """Return what pruning by the settings would do, and why; nothing is touched."""
         pruned = handle.hf.prune(run, dry_run=True)
         digest = _digest(pruned)
@@ -84,19 +86,19 @@ class Storage:
             self._shown[digest] = run
             while len(self._shown) > 20:  # noqa: PLR2004 - as many as plans of recoveries
                 del self._shown[next(iter(self._shown))]
-        counts = Counter(one.action for one in pruned.decisions)
+        counts: Counter[str] = Counter(one.action for one in pruned.decisions)
         reasons = Counter((one.action, one.reason) for one in pruned.decisions)
         doomed = [one for one in pruned.decisions if one.action != "keep"][:_MOST_DECISIONS]
         command = f"holdfast prune {run}" if run else "holdfast prune"
         return {
             "digest": digest,
             "counts": dict(counts),
-            "reasons": [[action, reason, count] for (action, reason), count in reasons.most_common(40)],
+            "reasons": [(action, reason, count) for (action, reason), count in reasons.most_common(40)],
             "decisions": [plain(one) for one in doomed],
             "command": f"{command} --dry-run",
         }
 
-    def prune(self, handle: Handle, digest: str, typed: object) -> dict[str, Any]:
+    def prune(self, handle: Handle, digest: str, typed: object) -> answers.PruneDone:
         """Prune exactly what was shown; refused if the plan would be another one now."""
         with self._lock:
             if digest not in self._shown:
@@ -112,7 +114,7 @@ class Storage:
             self._shown.pop(digest, None)
         return {"deleted": len(done), "archived": len(done.archived)}
 
-    def verify(self, site: Site, feed: Feed) -> dict[str, Any]:
+    def verify(self, site: Site, feed: Feed) -> answers.Job:
         """Begin to check everything in the background; one at a time."""
         with self._lock:
             if self._verifying:
@@ -127,12 +129,12 @@ class Storage:
         def progress(what: str, count: int) -> None:
             if time.monotonic() - told["at"] > 0.2:  # noqa: PLR2004 - five times a second is enough to see
                 told["at"] = time.monotonic()
-                feed.tell("job", {"job": "verify", "what": what, "count": count, "done": False})
+                feed.tell({"type": "job", "cursor": "", "job": "verify", "what": what, "count": count, "done": False})
 
         try:
             with site.handles.read() as handle:
                 report = handle.hf.verify(progress=progress)
-            result = {
+            result: answers.Verified = {
                 "sound": report.sound,
                 "runs": report.runs,
                 "checkpoints": report.checkpoints,
@@ -144,7 +146,12 @@ class Storage:
             result = {"sound": False, "problem": str(error), "faults": [], "at": time.time()}
         with self._lock:
             self._verified, self._verifying = result, False
-        feed.tell("job", {"job": "verify", "done": True, "result": result})
+        feed.tell({"type": "job", "cursor": "", "job": "verify", "done": True, "result": result})
+
+
+def _stats(stats: StoreStats) -> dict[str, Any]:
+    told = plain(stats) | {"url": short_place(stats.url)}
+    return {name: told[name] for name in answers.Stats.__annotations__}
 
 
 def _digest(pruned: Pruned) -> str:

@@ -5,18 +5,19 @@ The files are those of `holdfast logs` (`flow/task_output.py`); they lie on the 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from holdfast.flow.task_output import open_output, outputs_in, run_folder, without_colours
 
 if TYPE_CHECKING:
     from holdfast.engine import Holdfast
+    from holdfast.web import answers
     from holdfast.web.site import Handle
 
 PAGE_BYTES = 128 << 10
 
 
-def task_output(handle: Handle, run: str, task: str) -> dict[str, Any]:
+def task_output(handle: Handle, run: str, task: str) -> answers.TaskOutput:
     """Return the tasks that printed something, newest last, and the end of what one of them printed."""
     folder = run_folder(handle.hf, run)
     found = outputs_in(folder) if folder is not None else []

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from holdfast.web.history import samples
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from holdfast.web import answers
     from holdfast.web.site import Handle
 
 _MOST_BARS = 4000
@@ -20,7 +21,7 @@ _IDLE_LEAST_S = 2.0
 _LOOKED_AT = 200
 
 
-def timeline(handle: Handle, run: str) -> dict[str, Any]:
+def timeline(handle: Handle, run: str) -> answers.Spans:
     """Return the lanes of a run as it stands now; what is under way has no end."""
     hf = handle.hf
     present = hf.latest(run, required=True)
@@ -29,7 +30,7 @@ def timeline(handle: Handle, run: str) -> dict[str, Any]:
         for name in ("phases", "agents", "graph", "waits")
         if name in present.sections
     }
-    events = handle.clean(
+    events: list[answers.Mark] = handle.clean(
         [
             {"at": one.at, "kind": one.kind, "what": one.what[:300], "phase": one.phase, "by": one.by,
              "duration_s": one.duration_s, "error": one.details.get("error")}
@@ -37,10 +38,14 @@ def timeline(handle: Handle, run: str) -> dict[str, Any]:
         ],
         "events",
     )  # fmt: skip
-    bars = [*_phases(sections.get("phases")), *_agents(sections.get("agents")), *_tasks(sections.get("graph"))]
+    bars: list[answers.TimeBar] = [
+        *_phases(sections.get("phases")),
+        *_agents(sections.get("agents")),
+        *_tasks(sections.get("graph")),
+    ]
     bars += [*_steps(events, known={bar["name"] for bar in bars if bar["lane"] in ("task", "phase")})]
     bars += [*_waits(sections.get("waits"), events)]
-    bars = sorted((bar for bar in bars if bar["from"]), key=lambda bar: bar["from"])
+    bars = sorted((bar for bar in bars if bar["from"]), key=lambda bar: bar["from"] or "")
     saved = [one["at"] for one in samples(hf, run, _LOOKED_AT)["samples"]]
     times = saved + [one["at"] for one in events] + [time for bar in bars for time in (bar["from"], bar["to"]) if time]
     return {
@@ -52,18 +57,25 @@ def timeline(handle: Handle, run: str) -> dict[str, Any]:
     }
 
 
-def _bar(lane: str, name: str, status: str, start: str | None, end: str | None, **more: Any) -> dict[str, Any]:
+def _bar(
+    lane: Literal["phase", "agent", "task", "wait"],
+    name: str,
+    status: str,
+    start: str | None,
+    end: str | None,
+    **more: Unpack[answers.BarFacts],
+) -> answers.TimeBar:
     return {"lane": lane, "name": name, "status": status, "from": start, "to": end, **more}
 
 
-def _phases(section: Mapping[str, Any] | None) -> Iterable[dict[str, Any]]:
+def _phases(section: Mapping[str, Any] | None) -> Iterable[answers.TimeBar]:
     for name, one in ((section or {}).get("phases") or {}).items():
         end = one.get("completed_at") or _after(one.get("started_at"), one.get("duration_s"), one.get("status"))
         error = (one.get("error") or {}).get("message")
         yield _bar("phase", name, one.get("status", ""), one.get("started_at"), end, phase=name, error=error)
 
 
-def _agents(section: Iterable[Mapping[str, Any]] | None) -> Iterable[dict[str, Any]]:
+def _agents(section: Iterable[Mapping[str, Any]] | None) -> Iterable[answers.TimeBar]:
     for agent in section or ():
         tasks = agent.get("tasks") or {}
         for name, one in tasks.items():
@@ -80,7 +92,7 @@ def _agents(section: Iterable[Mapping[str, Any]] | None) -> Iterable[dict[str, A
             )  # fmt: skip
 
 
-def _tasks(section: Mapping[str, Any] | None) -> Iterable[dict[str, Any]]:
+def _tasks(section: Mapping[str, Any] | None) -> Iterable[answers.TimeBar]:
     graphs = [section, *((section.get("others") or {}).values())] if section else []
     for graph in graphs:
         for name, one in (graph.get("tasks") or {}).items():
@@ -88,7 +100,7 @@ def _tasks(section: Mapping[str, Any] | None) -> Iterable[dict[str, Any]]:
             yield _bar("task", name, one.get("status", ""), one.get("started_at"), one.get("completed_at"), error=error)
 
 
-def _steps(events: Iterable[Mapping[str, Any]], known: set[str]) -> Iterable[dict[str, Any]]:
+def _steps(events: Iterable[answers.Mark], known: set[str]) -> Iterable[answers.TimeBar]:
     """Yield the steps: those that ended from their end and how long they took, and those that only began."""
     begun: dict[str, str] = {}
     for one in events:
@@ -105,7 +117,7 @@ def _steps(events: Iterable[Mapping[str, Any]], known: set[str]) -> Iterable[dic
         yield _bar("task", name, "running", at, None)
 
 
-def _waits(section: Mapping[str, Any] | None, events: Iterable[Mapping[str, Any]]) -> Iterable[dict[str, Any]]:
+def _waits(section: Mapping[str, Any] | None, events: Iterable[answers.Mark]) -> Iterable[answers.TimeBar]:
     """Yield what was waited for, from when it was asked to when it was answered."""
     asked = {one["what"]: one["at"] for one in events if one["kind"] == "asked"}
     value = section or {}
@@ -117,7 +129,7 @@ def _waits(section: Mapping[str, Any] | None, events: Iterable[Mapping[str, Any]
         yield _bar("wait", name, reply.get("choice", ""), start, reply.get("at"), by=reply.get("by"))
 
 
-def _last(events: Iterable[Mapping[str, Any]]) -> str | None:
+def _last(events: Iterable[answers.Mark]) -> str | None:
     return max((one["at"] for one in events), default=None)
 
 
@@ -135,7 +147,7 @@ def _seconds(at: str) -> float:
     return datetime.fromisoformat(at).timestamp()
 
 
-def idle(times: Iterable[str]) -> list[list[str]]:
+def idle(times: Iterable[str]) -> list[tuple[str, str]]:
     """Return the stretches in which nothing happened that are so long that they would squash the rest."""
     ordered = sorted(set(times), key=_seconds)
     if len(ordered) < 3:  # noqa: PLR2004 - between two moments is the whole of it
@@ -143,4 +155,4 @@ def idle(times: Iterable[str]) -> list[list[str]]:
     whole = _seconds(ordered[-1]) - _seconds(ordered[0])
     least = max(_IDLE_LEAST_S, whole * _IDLE_SHARE)
     pairs = pairwise(ordered)
-    return [[one, other] for one, other in pairs if _seconds(other) - _seconds(one) > least]
+    return [(one, other) for one, other in pairs if _seconds(other) - _seconds(one) > least]

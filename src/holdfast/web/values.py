@@ -10,6 +10,8 @@ from holdfast.errors import NotFound, UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from holdfast.web import answers
+
 MOST_ITEMS = 500
 _PREVIEW = 160
 _TEXT_PAGE = 64 * 1024
@@ -41,7 +43,7 @@ def at(value: Any, steps: Sequence[str | int]) -> Any:
     return value
 
 
-def page(value: Any, *, offset: int = 0, limit: int = 50) -> dict[str, Any]:
+def page(value: Any, *, offset: int = 0, limit: int = 50) -> answers.ValuePage:
     """Return one page of a value: so many children with previews, or a stretch of a text."""
     kind = kind_of(value)
     if kind == "text":
@@ -57,10 +59,10 @@ def page(value: Any, *, offset: int = 0, limit: int = 50) -> dict[str, Any]:
     return {"kind": kind, "total": len(value), "offset": offset, "items": [child(key, item) for key, item in items]}
 
 
-def child(key: str | int, item: Any) -> dict[str, Any]:
+def child(key: str | int, item: Any) -> answers.Child:
     """Return what a page says of one child."""
     kind = kind_of(item)
-    told: dict[str, Any] = {"key": key, "kind": kind, "preview": short(item)}
+    told: answers.Child = {"key": key, "kind": kind, "preview": short(item)}
     if kind in ("map", "list", "text"):
         told["count"] = len(item)
     return told
