@@ -1,6 +1,7 @@
 """The page's figures: `python -m benchmarks.web`, over a store of many checkpoints, a large state and many files.
 
-CPU of the server process is what is compared; wall times are beside it. Each figure is the median of five.
+CPU of the server process is what is compared; wall times are beside it. Each figure is the median of five. With
+`--browser` a real Chromium looks at it, too (`.venv/web/bin/python -m benchmarks.web --browser`, after `make web`).
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import argparse
 import http.client
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -132,10 +134,105 @@ def told_after(page, folder):
     return statistics.median(waits), max(waits)
 
 
+WATCH = """
+new MutationObserver((_, watching) => {
+  if (!document.querySelector('[role=option]')) return;
+  window.rowsAt = performance.now();
+  watching.disconnect();
+}).observe(document, {childList: true, subtree: true});
+"""
+JUMP = """async (share) => {
+  const box = document.querySelector('.checkpoints .scroll');
+  const began = performance.now(), there = box.scrollHeight * share;
+  box.scrollTop = there;
+  for (;;) {
+    await new Promise(requestAnimationFrame);
+    const top = box.getBoundingClientRect();
+    const rows = [...box.querySelectorAll('[role=option]')].map(one => one.getBoundingClientRect());
+    if (rows.some(one => one.top >= top.top && one.bottom <= top.bottom)) return performance.now() - began;
+  }
+}"""
+
+
+def looked_at(page, folder, live_s):
+    """Print what a browser sees: time to paint, rows and jumps, heap and nodes, and what an open page costs a flow."""
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415 - only with --browser
+
+    origin = f"http://127.0.0.1:{page.port}"
+    token = page.headers["Authorization"].removeprefix("Holdfast ")
+    with sync_playwright() as playwright:
+        flags = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=flags)
+        context = browser.new_context(viewport={"width": 1360, "height": 860})
+        context.add_init_script(f"if (origin !== 'null') localStorage.setItem('holdfast-token', '{token}');" + WATCH)
+        paints, rows = [], []
+        tab = context.new_page()
+        for _ in range(5):
+            tab.goto(f"{origin}/r/long")
+            tab.wait_for_selector("[role=option]")
+            paints.append(tab.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime"))
+            rows.append(tab.evaluate("window.rowsAt"))
+        tab.wait_for_selector(".lanes .dot", timeout=120_000)
+        jumps = [tab.evaluate(JUMP, share) for share in (0.5, 0.1, 0.9, 0.3, 0.7)]
+        for name, found, goal in (
+            ("browser: first contentful paint", paints, "<= 400"),
+            ("browser: rows on screen", rows, "<= 700"),
+            ("browser: jump anywhere", jumps, "<= 300"),
+        ):
+            print(f"{name:44} {statistics.median(found):8.0f} ms  (most {max(found):.0f})          {goal}")
+        print(f"{'browser: heap and DOM nodes':44} {weight(context, tab)}   <= 40 MB, <= 1,500 nodes")
+        commits, ends = 0, time.monotonic() + live_s
+        hf = holdfast.open(folder / ".holdfast", durability="process")
+        run = hf.run("long")
+        while time.monotonic() < ends:
+            commits += 1
+            run.checkpoint(reason=f"live {commits}", state={"number": commits})
+            time.sleep(0.1)
+        print(f"{f'  after {commits} commits in {live_s} s':44} {weight(context, tab)}   flat")
+        run.close()
+        slowed(tab, origin, hf)
+        hf.close()
+        browser.close()
+
+
+def weight(context, tab):
+    session = context.new_cdp_session(tab)
+    session.send("HeapProfiler.collectGarbage")
+    used = session.send("Runtime.getHeapUsage")["usedSize"]
+    session.detach()
+    return f"{used / 1e6:8.1f} MB  {tab.evaluate('document.querySelectorAll(`*`).length'):6} nodes"
+
+
+def slowed(tab, origin, hf):
+    """Print how long commits take with and without an open page of the run, in turns."""
+    run = hf.run("flow")
+    run.checkpoint(state={"number": 0})
+    took = {"without": [], "with": []}
+    for turn in range(6):
+        kind = ("without", "with")[turn % 2]
+        tab.goto(
+            f"{origin}/r/flow" if kind == "with" and turn > 1 else f"{origin}/" if kind == "with" else "about:blank"
+        )
+        if kind == "with":
+            tab.wait_for_selector("h1")
+        for number in range(150):
+            at = time.perf_counter()
+            run.checkpoint(state={"number": number})
+            took[kind].append((time.perf_counter() - at) * 1000)
+            time.sleep(0.01)
+    run.close()
+    for kind, found in took.items():
+        found.sort()
+        middle, high = found[len(found) // 2], found[int(len(found) * 0.99)]
+        print(f"{f'commit of a flow, {kind} a page open':44} {middle:8.2f} ms  (p99 {high:.2f})")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--checkpoints", type=int, default=100_000)
     parser.add_argument("--files", type=int, default=50_000)
+    parser.add_argument("--browser", action="store_true", help="what Chromium sees, too")
+    parser.add_argument("--live-seconds", type=int, default=120, help="how long the browser follows commits")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="holdfast-web-") as place:
         folder = Path(place)
@@ -169,6 +266,9 @@ def main():
             )
             middle, most = told_after(page, folder)
             print(f"{'commit to event on an open page':44} {middle:8.0f} ms  (most {most:.0f})          <= 500")
+            if given.browser:
+                looked_at(page, folder, given.live_seconds)
+            print(f"{'load of the machine':44} {os.getloadavg()[0]:8.1f}")
             print(f"{'server RSS':44} {page.rss() / 1e6:8.0f} MB                   <= 120")
         finally:
             page.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
@@ -183,6 +184,8 @@ def test_4_scrubbing_moves_state_and_files(visit, shown):
     tab = visit("/r/add-login", "[role=option]")
     picture(tab, "run")
     tab.wait_for_selector(".lanes .dot")
+    tab.get_by_text("find the checkpoint that broke").click()
+    tab.wait_for_selector("text=holdfast bisect add-login -- COMMAND")
     tab.locator("h1").click()
     written = versions(shown, "src/test_auth.py")[-1]
     for _ in range(shown.get("/api/runs/add-login")["last_seq"] - written):
@@ -680,6 +683,60 @@ def test_another_page_can_neither_read_nor_frame_nor_post(browser, told):
             server.shutdown()
             server.server_close()
         own.context.close()
+
+
+MILLION = 1_000_000
+SEEN = """one => {
+  const box = one.closest('.scroll').getBoundingClientRect(), row = one.getBoundingClientRect();
+  return row.top >= box.top - 1 && row.bottom <= box.bottom + 1;
+}"""
+
+
+def pretend(told):
+    """Return what the server would say of a million checkpoints, made from one real row."""
+    row = told["rows"][0]
+
+    def answer(route):
+        asked = dict(parse_qsl(urlsplit(route.request.url).query))
+        offset = int(asked.get("offset", 0))
+        seqs = range(MILLION - offset, max(0, MILLION - offset - int(asked["limit"])), -1)
+        rows = [{**row, "seq": seq, "id": f"cp_{seq}", "is_head": seq == MILLION, "files": None} for seq in seqs]
+        route.fulfill(json={**told, "rows": rows, "total": MILLION, "last_seq": MILLION, "offset": offset})
+
+    return answer
+
+
+def test_a_million_rows_can_be_scrolled_and_stepped_through(browser, told):
+    """A browser makes no page as tall as that: the list scrolls by more than it shows, and every row is reached."""
+    with page(told) as ui:
+        tab = browser.open(ui)
+        run = ui.get("/api/runs/try-2")
+        tab.route(re.compile(r"/api/runs/try-2$"), lambda route: route.fulfill(json={**run, "last_seq": MILLION}))
+        tab.route(re.compile(r"/api/runs/try-2/checkpoints"), pretend(ui.get("/api/runs/try-2/checkpoints")))
+        one = {"lane": 0, "ranges": [[MILLION, 1]], "joins": None, "gaps": []}
+        lanes = {"run": "try-2", "chains": [one]}
+        tab.route(re.compile(r"/api/runs/try-2/lanes"), lambda route: route.fulfill(json=lanes))
+        tab.goto(ui.origin + "/r/try-2")
+        tab.wait_for_selector(f"#cp-{MILLION}")
+        assert tab.locator(".checkpoints .space").evaluate("one => one.offsetHeight") < 10_000_000
+        tab.locator("[role=listbox]").focus()
+        tab.keyboard.press("End")
+        becomes(tab, f"(({SEEN})(document.querySelector('#cp-1') ?? document.querySelector('.row')))")
+        tab.wait_for_selector("#cp-1[aria-selected=true]")
+        for _ in range(3):  # a step of one row shows the next row, in the middle of the list as well
+            tab.keyboard.press("PageUp")
+        tab.wait_for_selector("#cp-31[aria-selected=true]")
+        becomes(tab, f"({SEEN})(document.querySelector('#cp-31'))")
+        tab.goto(f"{ui.origin}/r/try-2?at={MILLION // 2}")
+        tab.wait_for_selector(f"#cp-{MILLION // 2}[aria-selected=true]")
+        tab.locator("h1").click()
+        for _ in range(25):
+            tab.keyboard.press("j")
+        tab.wait_for_selector(f"#cp-{MILLION // 2 - 25}[aria-selected=true]")
+        becomes(tab, f"({SEEN})(document.querySelector('#cp-{MILLION // 2 - 25}'))")
+        assert tab.locator("[role=option]").count() < 60
+        tab.unroute_all(behavior="ignoreErrors")
+        tab.context.close()
 
 
 def test_long_runs_and_large_states_stay_quick_to_look_at(browser, folder):
