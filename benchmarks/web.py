@@ -259,7 +259,7 @@ def main():
                 goal="<= 150",
             )
             measured(page, "50,000 files: first directory", "/api/c/large@2/files", goal="<= 100")
-            measured(page, "one directory of 250", "/api/c/large@2/files?under=d7")
+            measured(page, "one directory of 250", "/api/c/large@2/files?under=d1")
             measured(page, "compare, 10 files and a 5 MB state", "/api/compare?a=large@1&b=large@2", goal="<= 150")
             measured(
                 page, "plan over 50,000 files", "/api/plans", method="POST", body={"spec": "large@1"}, goal="<= 500"

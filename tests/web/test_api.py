@@ -15,6 +15,7 @@ import pytest
 import holdfast
 from holdfast.cli.graph import Graph
 from holdfast.web import answers
+from holdfast.web.history import LaneIndex
 from holdfast.web.typescript import answer_types, typescript
 from web.ui_kit import CANARY, WAITING, damage_state, files_below, leaky, page, sealed, start_program, story, until
 
@@ -290,6 +291,28 @@ def test_lanes_are_those_of_the_log(told):
 def lanes_of(shown, numbers):
     ranges = [(chain["lane"], high, low) for chain in shown for high, low in chain["ranges"]]
     return {seq: next(lane for lane, high, low in ranges if low <= seq <= high) for seq in numbers}
+
+
+def test_lanes_read_no_envelope_and_nothing_twice(told):
+    """Links to parents are all that is read of a run's checkpoints, and of a run that grew only those that came."""
+    hf = holdfast.open(told / ".holdfast")
+    run = hf.run("long")
+    for number in range(50):
+        run.checkpoint(state=number)
+    asked, whole = [], []
+    links = hf.store.parents
+    hf.store.parents = lambda *words, **named: asked.append(found := links(*words, **named)) or found
+    hf.store.checkpoints = lambda *words, **named: whole.append((words, named))
+    index = LaneIndex("long")
+    assert [chain.ranges for chain in index.chains(hf.store)] == [[[50, 1]]]
+    assert sum(map(len, asked)) == 50
+    asked.clear()
+    run.checkpoint(state="more")
+    assert [chain.ranges for chain in index.chains(hf.store)] == [[[51, 1]]]
+    assert index.chains(hf.store) == index.chains(hf.store)
+    assert sum(map(len, asked)) == 1
+    assert whole == []
+    run.close()
 
 
 def test_pages_by_place_pass_over_what_was_deleted(told):

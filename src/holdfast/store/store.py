@@ -7,6 +7,7 @@ lease changes the line's row. Deleting leaves tombstones, so numbers are never g
 
 from __future__ import annotations
 
+import contextlib
 import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -384,6 +385,28 @@ class Store:
                     except IntegrityError as error:
                         damaged.append(error)
         return Listing(found, damaged)
+
+    def parents(
+        self, run: str, *, above: int = 0, before_seq: int | None = None, limit: int, line: str = MAIN
+    ) -> list[tuple[int, str, str | None]]:
+        """Return numbers, ids and parents' ids of checkpoints above a number, highest first: what a graph is made of.
+
+        No more of an envelope is decoded than that. One that is damaged is passed over.
+        """
+        found: list[tuple[int, str, str | None]] = []
+        high = LARGEST_NUMBER if before_seq is None else before_seq - 1
+        while len(found) < limit:
+            with self.medium.read() as reader:
+                rows = reader.scan(
+                    CHECKPOINT, (run, line), low=above + 1, high=high, reverse=True, limit=limit - len(found)
+                )
+            if not rows:
+                break
+            for row in rows:
+                with contextlib.suppress(IntegrityError):
+                    found.append(envelopes.read_parent(self.codec, row))
+            high = int(rows[-1][2]) - 1  # type: ignore[arg-type]
+        return found
 
     def keyed(
         self, run: str, *, line: str = MAIN, below: str | None = None, limit: int | None = None

@@ -315,6 +315,19 @@ class StoreContract(JournalContract, FeedContract, LineContract):
             thread.join()
         assert [store.checkpoint(name).marks.label] == outcomes
 
+    def test_parents_are_listed_from_the_highest_number_down(self, store: Store) -> None:
+        """Proves X7: what a graph is drawn from, a page at a time, with no payload and no whole envelope."""
+        line = Line(store)
+        made = [line.commit().envelope for _ in range(7)]
+        store.delete("run", [made[3].id])
+        wanted = [(one.seq, one.id, one.parent) for one in reversed(made) if one is not made[3]]
+        assert store.parents("run", limit=99) == wanted
+        assert store.parents("run", limit=2) == wanted[:2]
+        assert store.parents("run", above=5, limit=99) == wanted[:2]
+        assert store.parents("run", before_seq=5, limit=99) == wanted[3:]
+        assert store.parents("run", above=7, limit=99) == []
+        assert store.parents("other", limit=99) == []
+
     def test_checkpoints_are_found_by_the_beginning_of_their_id(self, store: Store) -> None:
         """Proves D11."""
         line = Line(store)

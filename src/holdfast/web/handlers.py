@@ -167,7 +167,7 @@ def checkpoints(_desk: Desk, handle: Handle, ask: Ask) -> answers.CheckpointPage
 def lanes(desk: Desk, handle: Handle, ask: Ask) -> answers.LanesAnswer:
     """Return the lanes of a run's graph."""
     name = check_run_id(ask.path["run"])
-    chains = desk.storage.index(name).chains(handle.hf.store)
+    chains = desk.storage.lanes(name).chains(handle.hf.store)
     return {
         "run": name,
         "chains": [

@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 
     from holdfast.checkpoint import Checkpoint
     from holdfast.engine import Holdfast
-    from holdfast.model.checkpoint import CheckpointRecord, Envelope
+    from holdfast.model.checkpoint import CheckpointRecord, Envelope, RunRecord
     from holdfast.store.store import Store
     from holdfast.web import answers
     from holdfast.web.lanes import Chain
 
 _PAGE = 500
+_LINKS = 2000  # parents that are read at once
 SEARCH_S = 1.5
 
 
@@ -176,7 +177,45 @@ def ancestors(store: Store, record: CheckpointRecord | None) -> Iterator[Checkpo
 
 
 class RunIndex:
-    """What is known of every checkpoint of a run: parent, trigger, day and bytes; grows as the run does."""
+    """What the checkpoints of a run added, by trigger and day; grows as the run does."""
+
+    def __init__(self, run: str) -> None:
+        self.run = run
+        self._lock = threading.Lock()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._kept = self._last = 0
+        self.by_trigger: Counter[str] = Counter()
+        self.by_day: Counter[str] = Counter()
+        self.stored_bytes = 0
+
+    def update(self, store: Store) -> None:
+        """Read what came since, or everything if something was deleted."""
+        with self._lock:
+            record = store.run(self.run)
+            if record.checkpoints - self._kept != record.last_seq - self._last:
+                self._forget()
+            before: int | None = None
+            while record.last_seq > self._last:
+                listing = store.checkpoints(self.run, limit=_PAGE, before_seq=before)
+                for one in listing:
+                    if one.envelope.seq > self._last:
+                        self._count(one.envelope)
+                if len(listing) + len(listing.damaged) < _PAGE or not listing or listing[-1].envelope.seq <= self._last:
+                    break
+                before = listing[-1].envelope.seq
+                time.sleep(0.001)  # a long run is counted beside requests, not before them
+            self._last, self._kept = record.last_seq, record.checkpoints
+
+    def _count(self, envelope: Envelope) -> None:
+        self.by_trigger[envelope.trigger] += envelope.stored_bytes
+        self.by_day[envelope.created_at.date().isoformat()] += envelope.stored_bytes
+        self.stored_bytes += envelope.stored_bytes
+
+
+class LaneIndex:
+    """The lanes of a run's graph, from the numbers of parents alone; grows as the run does."""
 
     def __init__(self, run: str) -> None:
         self.run = run
@@ -185,24 +224,20 @@ class RunIndex:
 
     def _forget(self) -> None:
         self._seqs, self._parents = array("q"), array("q")  # oldest first; 16 bytes a checkpoint
-        self._kept = 0
-        self._last = 0
+        self._kept = self._last = 0
         self._chains: list[Chain] = []
-        self.by_trigger: Counter[str] = Counter()
-        self.by_day: Counter[str] = Counter()
-        self.stored_bytes = 0
 
-    def update(self, store: Store) -> None:
-        """Read what came since, or everything if something was deleted."""
+    def chains(self, store: Store) -> list[Chain]:
+        """Return the lanes: reads what came since, or everything if something was deleted."""
         with self._lock:
-            self._update(store)
+            record = store.run(self.run)
+            if record.checkpoints - self._kept != record.last_seq - self._last:
+                self._forget()
+            if record.last_seq != self._last:
+                self._grow(store, record)
+            return deepcopy(self._chains)
 
-    def _update(self, store: Store) -> None:
-        record = store.run(self.run)
-        if record.checkpoints - self._kept != record.last_seq - self._last:
-            self._forget()
-        if record.last_seq == self._last:
-            return
+    def _grow(self, store: Store, record: RunRecord) -> None:
         has_gaps = record.checkpoints < record.last_seq
         deleted = {one.id: one.seq for one in store.tombstones(self.run)} if has_gaps else {}
         seqs, parents = self._read(store, deleted)
@@ -220,39 +255,21 @@ class RunIndex:
         seqs, parents = array("q"), array("q")
         pending: dict[str, list[int]] = {}  # parents that are further down, with whose they are
         before: int | None = None
-        while True:
-            listing = store.checkpoints(self.run, limit=_PAGE, before_seq=before)
-            for record in listing:
-                envelope = record.envelope
-                if envelope.seq <= self._last:
-                    break
-                for place in pending.pop(envelope.id, ()):
-                    parents[place] = envelope.seq
-                if envelope.parent is not None and envelope.seq > 1:
-                    pending.setdefault(envelope.parent, []).append(len(parents))
-                seqs.append(envelope.seq)
+        while page := store.parents(self.run, above=self._last, before_seq=before, limit=_LINKS):
+            for seq, name, parent in page:
+                for place in pending.pop(name, ()):
+                    parents[place] = seq
+                if parent is not None and seq > 1:
+                    pending.setdefault(parent, []).append(len(parents))
+                seqs.append(seq)
                 parents.append(0)
-                self._count(envelope)
-            if not listing or listing[-1].envelope.seq <= self._last or len(listing) + len(listing.damaged) < _PAGE:
-                break
-            before = listing[-1].envelope.seq
-            time.sleep(0.001)  # a long run is counted beside requests, not before them
+            before = page[-1][0]
+            time.sleep(0.001)  # beside other requests, not before them
         for parent, places in pending.items():
             seq = deleted.get(parent) or _seq_of(store, parent)
             for place in places:
                 parents[place] = seq
         return seqs, parents
-
-    def _count(self, envelope: Envelope) -> None:
-        self.by_trigger[envelope.trigger] += envelope.stored_bytes
-        self.by_day[envelope.created_at.date().isoformat()] += envelope.stored_bytes
-        self.stored_bytes += envelope.stored_bytes
-
-    def chains(self, store: Store) -> list[Chain]:
-        """Return the lanes of the run's graph."""
-        with self._lock:
-            self._update(store)
-            return deepcopy(self._chains)
 
 
 def _seq_of(store: Store, checkpoint: str) -> int:

@@ -12,7 +12,7 @@ from blake3 import blake3
 from holdfast.documents import plain
 from holdfast.errors import HoldfastError
 from holdfast.web import answers
-from holdfast.web.history import RunIndex
+from holdfast.web.history import LaneIndex, RunIndex
 from holdfast.web.site import Refused, short_place
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ class Storage:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._indexes: dict[str, RunIndex] = {}
+        self._lanes: dict[str, LaneIndex] = {}
         self._verified: answers.Verified | None = None
         self._verifying = False
         self._shown: dict[str, str | None] = {}
@@ -41,6 +42,11 @@ class Storage:
         """Return the light index of a run."""
         with self._lock:
             return self._indexes.setdefault(run, RunIndex(run))
+
+    def lanes(self, run: str) -> LaneIndex:
+        """Return the lanes of a run, as far as they are known."""
+        with self._lock:
+            return self._lanes.setdefault(run, LaneIndex(run))
 
     def document(self, handle: Handle, overview: Overview) -> answers.StorageAnswer:
         """Return what takes room; runs that could not be counted in time are named as such and counted next time."""
