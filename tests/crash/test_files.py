@@ -220,7 +220,7 @@ def test_a_process_that_is_stopped_inside_the_lock_makes_others_wait_no_longer_t
         os.waitpid(child.pid, os.WUNTRACED)
         with closing(open_files(folder, busy_timeout_s=0.3)) as store:
             started = time.monotonic()
-            with pytest.raises(StoreBusy):
+            with pytest.raises(StoreBusy, match=rf"process {child.pid}, which is stopped.*kill -9 {child.pid}"):
                 store.leases.take("run", owner="other", ttl_s=5)
             assert time.monotonic() - started < 3
             assert store.run("run").last_seq == 1

@@ -8,6 +8,7 @@ import signal
 import stat
 import threading
 import time
+from contextlib import closing
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,9 @@ import pytest
 
 from crash.children import Child, scratch
 from holdfast.engine import Holdfast
-from holdfast.errors import HeadMoved
+from holdfast.errors import HeadMoved, StoreBusy
 from holdfast.store.sqlite import SQLiteStore
+from holdfast.testing.contract import Line, chunk_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -323,3 +325,26 @@ def test_files_are_0600_and_folders_0700_whatever_the_umask(mask: int) -> None:
     assert ended.code == 0, ended.reports
     names = [f"one/two/holdfast.db{end}" for end in ("", "-heads", "-shm", "-wal")]
     assert ended.reports == [{"one": 0o700, "one/two": 0o700, **dict.fromkeys(names, 0o600)}]
+
+
+def test_a_process_that_is_stopped_inside_a_transaction_is_named_to_those_who_wait(monkeypatch) -> None:
+    """Proves D11: who waits is told whom to end, and all goes on when it is."""
+    monkeypatch.setattr("holdfast.store.sqlite_file.BUSY_TIMEOUT_MS", 200)
+    with scratch() as folder:
+        path = folder / "holdfast.db"
+        with closing(SQLiteStore(path)) as store:
+            Line(store).commit(chunk_of("one"))
+
+        def live(_report: Callable[[Any], None]) -> None:
+            with SQLiteStore(path).medium.write():
+                os.kill(os.getpid(), signal.SIGSTOP)
+
+        child = Child(live)
+        os.waitpid(child.pid, os.WUNTRACED)
+        with closing(SQLiteStore(path)) as store:
+            with pytest.raises(StoreBusy, match=rf"process {child.pid}, which is stopped.*kill -9 {child.pid}"):
+                store.leases.take("run", owner="other", ttl_s=5)
+            assert store.run("run").last_seq == 1
+            os.kill(child.pid, signal.SIGKILL)
+            child.join()
+            assert store.leases.take("run", owner="other", ttl_s=5).token == 1

@@ -17,6 +17,7 @@ from holdfast.errors import (
     NotFound,
     RunDiffers,
     StoreCorrupt,
+    StoreUnavailable,
     UsageError,
 )
 from holdfast.model.checkpoint import Marks
@@ -207,6 +208,21 @@ def test_a_bundle_never_overwrites_a_file(tmp_path):
         with pytest.raises(UsageError, match="there already"):
             export_runs(source, ["run"], tmp_path / "x.holdfast")
         assert (tmp_path / "x.holdfast").read_text() == "mine"
+
+
+@pytest.mark.parametrize("place", ["dangling", "loop", "n" * 300, "a\0b", "file/below", "folder"])
+def test_a_place_that_cannot_hold_a_bundle_is_a_typed_error(tmp_path, place):
+    with holdfast.open(tmp_path / "s.db") as hf:
+        hf.run("r").checkpoint(state=1)
+        (tmp_path / "dangling").symlink_to("nowhere")
+        (tmp_path / "loop").symlink_to("loop")
+        (tmp_path / "file").touch()
+        (tmp_path / "folder").mkdir()
+        with pytest.raises((UsageError, StoreUnavailable)):
+            hf.export(tmp_path / place, "r")
+        with pytest.raises((NotFound, StoreUnavailable)):
+            hf.import_from(tmp_path / place)
+    assert not (tmp_path / "nowhere").exists()
 
 
 def test_a_bundle_is_private_and_leaves_nothing_beside_it(tmp_path):

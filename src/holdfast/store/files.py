@@ -146,7 +146,7 @@ class FilesMedium:
         """Add a byte to the run's file of wakes."""
         with self._calls():
             self._disk.make_folder(self._wakes)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
             descriptor = os.open(self._wakes / run_name(run), flags, 0o600)
             try:
                 os.write(descriptor, b".")

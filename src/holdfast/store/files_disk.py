@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 from holdfast.encode.chunks import Chunk
 from holdfast.encode.documents import open_regular, read_regular
 from holdfast.errors import DocumentInvalid, StoreBusy, StoreFull, StoreUnavailable
+from holdfast.store.owner import lock_advice
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -25,7 +27,7 @@ _LARGEST_CHUNK = 16 << 20
 _NO_CODEC = 255  # a codec that does not exist: reading such a chunk says that it is damaged
 _PAUSE_S, _LONGEST_PAUSE_S = 0.0005, 0.02
 _ZEROS = bytes(1 << 16)
-_WRITE = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+_WRITE = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe in a file's place is not waited for
 
 
 @contextmanager
@@ -129,11 +131,16 @@ class Disk:
     def erase(self, path: Path) -> None:
         """Overwrite a file that nobody needs any more, and remove it."""
         with suppress(FileNotFoundError):
-            descriptor = os.open(path, _WRITE)
-            try:
-                self._blank(descriptor, path)
-            finally:
-                os.close(descriptor)
+            kind = stat.S_IFMT(path.lstat().st_mode)
+            if kind == stat.S_IFDIR:  # not ours: what is in it stays
+                self.remove_folder(path)
+                return
+            if kind == stat.S_IFREG:
+                descriptor = os.open(path, _WRITE)
+                try:
+                    self._blank(descriptor, path)
+                finally:
+                    os.close(descriptor)
             self.remove(path)
 
     def make_folder(self, folder: Path) -> None:
@@ -298,10 +305,7 @@ class Lock:
                 fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
             except BlockingIOError:
                 if time.monotonic() > deadline:
-                    detail = (
-                        f"another process has kept it locked for {self._timeout_s:g} s; repeat, or end that process"
-                    )
-                    raise StoreBusy(self._store, detail) from None
+                    raise StoreBusy(self._store, lock_advice(self._path)) from None
                 time.sleep(pause)
                 pause = min(_LONGEST_PAUSE_S, pause * 1.5)
             else:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from holdfast.store.store import Store
 
 _log = logging.getLogger("holdfast")
+_INODE_FIELD = 5
 _OWNER = re.compile(r"(?P<host>\S+) pid (?P<pid>\d+)(?: \((?P<born>[\d.]+)\))? since .*")
 
 
@@ -52,6 +53,43 @@ def is_dead(owner: str) -> bool:
     if ours is None or found["born"] is None or ours.partition(".")[0] != found["born"].partition(".")[0]:
         return False  # numbers of another container, or of a system that does not tell
     return _born(int(found["pid"])) != found["born"]
+
+
+def lock_advice(*files: Path | str) -> str:
+    """Return what to do about a lock on one of these files that is kept for too long: who has it, if that is told."""
+    for pid in _lock_holders({inode for file in files if (inode := _inode(file)) is not None}):
+        state = _state(pid)
+        if state is not None:
+            is_stopped = state in "Tt"
+            said = f"process {pid}{', which is stopped,' if is_stopped else ''} has kept it locked for too long"
+            resume = f"continue it (kill -CONT {pid}) or " if is_stopped else "wait for it, or "
+            return f"{said}: {resume}end it (kill -9 {pid}), and repeat; what it had not committed is dropped"
+    return "another process has kept it locked for too long; repeat, or end that process"
+
+
+def _lock_holders(inodes: set[int]) -> list[int]:
+    """Return the processes of this machine that have one of these files locked; none where the system does not tell."""
+    try:
+        lines = Path("/proc/locks").read_text().splitlines()
+    except OSError:
+        return []
+    rows = [line.split() for line in lines]  # 1: FLOCK ADVISORY WRITE 4711 fd:01:1234 0 EOF
+    held = [(row[4], row[5].rpartition(":")[2]) for row in rows if row[3:4] == ["WRITE"] and len(row) > _INODE_FIELD]
+    return [int(pid) for pid, inode in held if inode in map(str, inodes) and int(pid) not in (-1, os.getpid())]
+
+
+def _inode(file: Path | str) -> int | None:
+    try:
+        return Path(file).stat().st_ino
+    except OSError:
+        return None
+
+
+def _state(pid: int) -> str | None:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return None
 
 
 def _born(pid: int) -> str | None:

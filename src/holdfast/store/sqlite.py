@@ -109,6 +109,8 @@ class SQLiteMedium:
             raise UsageError(f"unknown durability {durability!r}: use 'power' or 'process'")
         self.path = Path(path).absolute()
         self._file = str(self.path)
+        if "\0" in self._file:
+            raise UsageError(f"{self._file!r} is not a path: it has a NUL in it")
         self.folder = self.path.parent
         self.own_paths = tuple(Path(f"{self.path}{end}") for end in ("", "-wal", "-shm", "-journal", "-heads"))
         self.url = f"sqlite://{quote(str(self.path))}"

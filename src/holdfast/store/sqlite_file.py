@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+from urllib.parse import unquote
 
 import apsw
 
@@ -26,6 +27,7 @@ from holdfast.errors import (
     StoreFull,
     StoreUnavailable,
 )
+from holdfast.store.owner import lock_advice
 from holdfast.store.private_folder import PROJECT_FOLDER, check_private_folder
 
 if TYPE_CHECKING:
@@ -60,7 +62,8 @@ def translation(error: Exception, store: str) -> HoldfastError:
         case apsw.FullError():
             return StoreFull(store, "no space left; nothing was written. Free some space, then repeat")
         case apsw.BusyError() | apsw.LockedError():
-            return StoreBusy(store, "other processes kept it locked for too long; repeat the call")
+            path = unquote(store.removeprefix("sqlite://"))
+            return StoreBusy(store, lock_advice(f"{path}-shm", path))
         case apsw.ReadOnlyError() | apsw.PermissionsError():
             return StoreUnavailable(store, f"it cannot be written ({error}); check the permissions of its folder")
         case apsw.CantOpenError() | apsw.IOError():

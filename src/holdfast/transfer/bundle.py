@@ -6,6 +6,7 @@ Written beside its name and renamed when it is whole; one that was interrupted i
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from holdfast.store.sqlite_file import fold_log, sync_directory
 from holdfast.transfer.copy import Copied, copy_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from holdfast.store.store import Store
 
@@ -38,23 +39,38 @@ def export_runs(
     names = list(runs)
     if not names:
         raise UsageError("name at least one run to export")
-    if target.exists():
-        raise UsageError(f"{target} is there already: choose another name, or remove it first")
     for name in names:
         source.run(name)  # NotFound before anything is written
     part = target.with_name(f"{target.name}.part")
-    _remove_unless_ours(part, set(names), source)
+    with _translated(target):
+        if os.path.lexists(target):
+            raise UsageError(f"{target} is there already: choose another name, or remove it first")
+        _remove_unless_ours(part, set(names), source)
     bundle = SQLiteStore(part)
     try:
         copied = copy_runs(source, bundle, names, progress=progress)
         bundle.reclaim()
     finally:
         bundle.close()
-    fold_log(part)
-    os.link(part, target)  # unlike a rename, never in place of a file that came meanwhile
-    part.unlink()
-    sync_directory(target.parent)
+    with _translated(target):
+        fold_log(part)
+        try:
+            os.link(part, target)  # unlike a rename, never in place of a file that came meanwhile
+        except FileExistsError:
+            raise UsageError(f"{target} is there by now: choose another name, or remove it first") from None
+        part.unlink()
+        sync_directory(target.parent)
     return copied
+
+
+@contextmanager
+def _translated(place: Path) -> Iterator[None]:
+    """Give what the file system says of a bundle as an error of ours."""
+    try:
+        yield
+    except OSError as error:
+        detail = f"cannot be written or read as a bundle ({error.strerror}); choose another place"
+        raise StoreUnavailable(str(place), detail) from error
 
 
 def _remove_unless_ours(part: Path, names: set[str], source: Store) -> None:
@@ -89,9 +105,10 @@ def import_runs(
     A bundle of an encrypted store is opened with one of that store's keys, and its runs stay encrypted.
     """
     place = Path(path).absolute()
-    if not place.is_file():
-        raise NotFound("bundle", str(path))
-    _refuse_more(place)
+    with _translated(place):
+        if not place.is_file():
+            raise NotFound("bundle", str(path))
+        _refuse_more(place)
     try:
         bundle = SQLiteStore(place, read_only=True)
     except StoreUnavailable as error:
