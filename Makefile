@@ -46,6 +46,7 @@ docs: $(VENV)/ready
 	$(RUN)/python -m holdfast.flow.reference > docs/reference/flow.md
 	$(RUN)/python -m holdfast.settings.reference < holdfast.example.yaml > docs/reference/settings.md
 	$(RUN)/python -c "from holdfast.flow.schema import schema_text; print(schema_text(), end='')" > docs/flow.schema.json
+	$(RUN)/python tests/api_reference.py > docs/reference/python.md
 	$(RUN)/python tests/aio_stub.py > aio_methods.new && mv aio_methods.new src/holdfast/aio_methods.pyi
 	$(RUN)/python tests/screens.py
 

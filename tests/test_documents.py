@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
+from api_reference import reference as python_reference
 from holdfast.cli.error_reference import error_reference
 from holdfast.flow.reference import flow_reference
 from holdfast.settings.reference import settings_reference
@@ -85,6 +86,7 @@ def test_the_flows_of_a_page_can_be_followed(page, tmp_path):
     [
         ("errors", error_reference),
         ("flow", flow_reference),
+        ("python", python_reference),
         ("settings", lambda: settings_reference((ROOT / "holdfast.example.yaml").read_text())),
     ],
 )
