@@ -175,6 +175,49 @@ def test_3_what_a_task_prints_is_shown_as_it_comes(browser, folder):
         tab.context.close()
 
 
+UNPROTECTED = """
+import errno, sys, warnings
+from pathlib import Path
+import holdfast
+from holdfast.flow.load import flow_from
+from holdfast.flow.runner import run_flow
+from holdfast.store.sqlite import SQLiteStore
+from holdfast.testing.faults import Fault, FaultyDisk
+warnings.simplefilter("ignore")
+folder = Path(sys.argv[1])
+wait = "while [ ! -e go ]; do sleep 0.05; done"
+disk = FaultyDisk(folder, name="full")
+full = Fault(at=0, kind="errno", code=errno.ENOSPC, lasting=True)
+flow = flow_from({"flow": "full", "phases": {"one": "true", "two": "true", "three": wait, "four": "true"}})
+def watch(event):
+    if event.kind == "phase_done" and event.phase in ("one", "three"):
+        disk.arm(full if event.phase == "one" else None)
+with holdfast.Holdfast(SQLiteStore(folder / ".holdfast" / "holdfast.db", vfs=disk.vfs)) as hf:
+    run_flow(hf, flow, observer=watch, workspace=folder)
+"""
+
+
+def test_3_a_run_that_is_not_protected_is_named_at_once(browser, folder):
+    """Proves A14: the disk of the store is full while the flow goes on; the page says so, and that it is over."""
+    holdfast.open(folder / ".holdfast").close()
+    with page(folder) as ui:
+        tab = browser.open(ui)
+        flow = start_program(UNPROTECTED, folder)
+        try:
+            tab.get_by_text("UNPROTECTED").wait_for()
+            tab.get_by_role("link", name="full").click()
+            tab.wait_for_selector("[role=alert] >> text=UNPROTECTED since")
+            assert violations(tab) == []
+            (folder / "go").touch()
+            tab.wait_for_selector("h1 ~ .is-completed")
+            tab.wait_for_selector("[role=alert]", state="detached")
+            assert flow.wait(60) == 0
+        finally:
+            flow.kill()
+            flow.communicate()
+        tab.context.close()
+
+
 def test_3_a_run_whose_process_was_killed_is_open(visit):
     tab = visit("/?q=episode-9", "tbody tr")
     assert tab.locator("tbody .status").inner_text() == "○ open"

@@ -65,6 +65,7 @@ export interface RunRow {
   saved_at: string | null;
   question: string | null;
   files: boolean;
+  unprotected: string | null;
 }
 
 /** A page of runs, with how many there are of each status. */
@@ -240,6 +241,7 @@ export interface RunDetail {
   saved_at: string | null;
   question: string | null;
   files: boolean;
+  unprotected: string | null;
   owner: string | null;
   deleted: number[];
   forks: Record<string, string[]>;

@@ -72,6 +72,7 @@ export function Run({ name }: { name: string }) {
       </div>
       <Problem of={problem ?? error} />
       {data.problem && <p class="problem">{visible(data.problem)}</p>}
+      {data.unprotected && <p class="problem" role="alert">UNPROTECTED since <Time at={data.unprotected} />: its checkpoints cannot be stored. It goes on; what it does now would be lost with its process.</p>}
       {data.why && <Why of={data.why} />}
       {data.waits?.map((wait) => <p key={wait.id} class="waits"><Status of="waiting" /> “{line(wait.question)}” <Link class="button" to="/approvals">answer</Link></p>)}
       {data.recovery && !data.recovery.can_resume && <p class="problem">Cannot resume: {data.recovery.blockers.map(visible).join("; ")}</p>}

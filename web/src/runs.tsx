@@ -69,7 +69,7 @@ function Row({ run }: { run: RunRow }) {
     <tr>
       <th scope="row"><Link to={runPath(run.id)} data-row>{line(run.id)}</Link></th>
       <td><Status of={run.shown} detail={run.detail} /></td>
-      <td class="where">{bad ? line(run.detail || where).slice(0, 240) : line(where)}</td>
+      <td class="where">{run.unprotected ? <strong class="bad">UNPROTECTED since <Time at={run.unprotected} /></strong> : bad ? line(run.detail || where).slice(0, 240) : line(where)}</td>
       <td>{budget && <Bar used={budget.used} limit={budget.limit} name={budget.name} />}</td>
       <td><Time at={run.saved_at ?? run.updated_at} /></td>
       <td class="right mono">@{count(run.last_seq)}{run.waits?.length ? <> <Link class="button" to="/approvals">answer</Link></> : null}</td>

@@ -15,6 +15,7 @@ import stat
 import threading
 import time
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, unquote
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 KEEP_BYTES = 1 << 20
 """Of each task: half from its beginning, half from its end."""
 _END = ".log"
+_UNPROTECTED = "unprotected"
 _BEGINNINGS = {"task_started", "task_retry", "gate_started", "fix_started", "replan"}
 _ENDS = {"task_done", "task_failed", "task_skipped"}
 _OLD_S = 30 * 86_400.0
@@ -74,7 +76,12 @@ class OutputFiles:
         return cls(folder)
 
     def take(self, event: Event) -> None:
-        """Take an event in: output is written, and a line that says when an attempt, gate or fix began."""
+        """Take an event in: output is written, and a line that says when an attempt, gate or fix began.
+
+        That a run is not protected cannot be in its store: it stands in a file beside the output, until it is again.
+        """
+        if event.kind in ("unprotected", "protected"):
+            self._mark_unprotected(event.at.isoformat() if event.kind == "unprotected" else None)
         if event.phase is None or event.task is None:
             return
         name = f"{event.phase}/{event.task}"
@@ -90,8 +97,18 @@ class OutputFiles:
             elif name in self._open:
                 self._open[name].end_line()
 
+    def _mark_unprotected(self, since: str | None) -> None:
+        path = self._folder / _UNPROTECTED
+        with suppress(OSError):  # the disk may be full
+            if since is None:
+                path.unlink(missing_ok=True)
+                return
+            with os.fdopen(_descriptor(path, os.O_WRONLY | os.O_TRUNC, make=True), "w") as file:
+                file.write(since)
+
     def close(self) -> None:
         """Let go of the files."""
+        self._mark_unprotected(None)
         with self._lock:
             while self._open:
                 self._open.popitem()[1].close()
@@ -150,6 +167,15 @@ class _OutputFile:
         self._file.close()
         self._file = os.fdopen(_descriptor(self._path, os.O_WRONLY | os.O_APPEND), "ab", buffering=0)
         self._size = len(kept)
+
+
+def unprotected_since(folder: Path) -> str | None:
+    """Return since when the run of a folder is not protected, as ISO text; None if it is, or nothing says so."""
+    try:
+        with open_output(folder / _UNPROTECTED) as file:
+            return datetime.fromisoformat(file.read(64).decode()).isoformat()
+    except (OSError, ValueError):
+        return None
 
 
 def open_output(path: Path) -> IO[bytes]:

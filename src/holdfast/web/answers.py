@@ -82,6 +82,7 @@ class RunRow(TypedDict):
     saved_at: str | None
     question: str | None
     files: bool
+    unprotected: str | None
 
 
 class RunPage(TypedDict):

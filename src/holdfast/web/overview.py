@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.documents import is_moving, plain, run_document
 from holdfast.errors import HoldfastError
+from holdfast.flow.task_output import run_folder, unprotected_since
 from holdfast.model.ids import is_reserved
 from holdfast.store.lineage import head_of
 from holdfast.store.tables import LINE, MAIN
@@ -113,7 +114,7 @@ def summary_of(handle: Handle, run: str) -> answers.RunRow:
             "id": run, "shown": "damaged", "status": None, "moving": False, "detail": str(error), "last_seq": 0,
             "created_at": "", "updated_at": "", "checkpoints": 0, "waits": [], "budget": [],
             "key": None, "attributes": {}, "head": None, "phase": None, "state": None, "trigger": None, "reason": None,
-            "can_resume": None, "saved_at": None, "question": None, "files": False,
+            "can_resume": None, "saved_at": None, "question": None, "files": False, "unprotected": None,
         }  # fmt: skip
 
 
@@ -135,9 +136,15 @@ def _summary(handle: Handle, run: str) -> answers.RunRow:
         "budget": budget_of(present),
         "waits": waits,
         "question": waits[0]["question"] if waits else None,
+        "unprotected": _unprotected(hf, run) if moving else None,
         "files": envelope is not None and any(one.name == "workspace" for one in envelope.sections),
     }
     return cast("answers.RunRow", document)
+
+
+def _unprotected(hf: Holdfast, run: str) -> str | None:
+    folder = run_folder(hf, run)
+    return unprotected_since(folder) if folder is not None else None
 
 
 def shown_status(status: str | None, *, moving: bool) -> str:
