@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-VERSION = "2026.7"  # changes with every change of this table or of names.py; part of the key of the compiled cache
+VERSION = "2026.11"  # changes with every change of this table or of names.py; part of the key of the compiled cache
 COMPARED_WITH = (
     "gitleaks b58d3f1 (2026-07-22, 221 rules)",
     "detect-secrets 5e14193 (2026-04-02, 27 plugins)",
@@ -108,6 +108,34 @@ CLOUDS = (
     Format("supabase-key", rf"sbp_{_H}{{40}}"),
     Format("supabase-key", rf"sb_secret_{_U}{{20,100}}"),
     Format("neon-key", rf"napi_{_X}{{40,100}}"),
+    Format("neon-password", rf"npg_{_X}{{12,64}}", check="random"),
+    Format("vercel-blob-token", rf"vercel_blob_rw_{_X}{{10,40}}_{_X}{{20,100}}"),
+    Format("azure-openai-key", rf"{_X}{{52}}JQQJ99{_X}{{10,40}}", noticed_by=rf"JQQJ99{_X}{{10}}", starts=False),
+    Format("azure-function-key", rf"{_U}{{40,60}}AzFu{_U}{{6,20}}={{0,2}}", noticed_by=rf"AzFu{_U}{{6}}", starts=False),
+    Format("azure-storage-key", rf"{_B}{{76}}\+ASt{_B}{{6}}==", noticed_by=rf"\+ASt{_B}{{6}}==", starts=False),
+    Format("infisical-token", rf"st\.{_H}{{8}}-[a-f0-9\-]{{27}}\.{_H}{{32}}\.{_H}{{32}}"),
+    Format("stripe-key", rf"sk_org_(?:live|test)_{_X}{{20,200}}"),
+    Format("browserbase-key", rf"bb_(?:live|test)_{_U}{{20,60}}", check="random"),
+    Format("mem0-key", rf"m0-{_X}{{40}}", ends=True),
+    Format("supermemory-key", rf"sm_{_X}{{22}}_{_X}{{40,100}}"),
+    Format("inngest-key", rf"signkey-(?:prod|test|branch)-{_H}{{32,64}}"),
+    Format("trigger-dev-key", rf"tr_(?:dev|prod|stg|preview|pat)_{_X}{{20,60}}", check="random"),
+    Format("snyk-token", rf"snyk_(?:uat|sat)\.{_H}{{8}}\.{_U}{{20,200}}"),
+    Format("materialize-password", rf"mzp_{_H}{{64}}", ends=True),
+    Format("daytona-key", rf"dtn_{_H}{{64}}", ends=True),
+    Format("unkey-root-key", rf"unkey_{_X}{{16,60}}", check="random"),
+    Format("polar-token", rf"polar_(?:oat|pat|at_u|at_o|rt_u|rt_o|cst)_{_X}{{32,100}}"),
+    Format("stytch-secret", rf"secret-(?:live|test)-{_U}{{30,60}}={{0,2}}", check="random"),
+    Format("pubnub-secret", rf"sec-c-{_X}{{48}}", ends=True),
+    Format("devin-key", rf"apk_(?:user|service)_{_X}{{40,200}}"),
+    Format("xata-key", rf"xau_{_X}{{40,60}}"),
+    Format("amp-key", rf"sgamp_(?:user|team)_{_X}{{20,200}}"),
+    Format("scrapfly-key", rf"scp-(?:live|test)-{_H}{{32}}"),
+    Format("deno-deploy-token", rf"dd[op]_{_X}{{36}}", ends=True),
+    Format("val-town-token", rf"vtwn_{_X}{{20,60}}"),
+    Format("nylas-key", rf"nyk_v0_{_X}{{60,70}}"),
+    Format("jsr-token", rf"jsr[dp]_{_X}{{36,60}}"),
+    Format("fal-key", rf"{_H}{{8}}-{_H}{{4}}-{_H}{{4}}-{_H}{{4}}-{_H}{{12}}:{_H}{{32}}", ends=True),
     Format("planetscale-key", r"pscale_(?:tkn|oauth|pw)_[A-Za-z0-9_=.\-]{30,64}"),
     Format("databricks-token", rf"(?:dapi|dose){_H}{{32}}(?:-[0-9])?", ends=True),
     Format("mongodb-secret", rf"mdb_sa_sk_{_U}{{30,64}}"),
