@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 import warnings
@@ -117,6 +118,7 @@ if TYPE_CHECKING:
     from holdfast.verify.check import Report
     from holdfast.workspace.options import WorkspaceOptions
 
+_log = logging.getLogger("holdfast")
 _PAGE = 100
 _MARK_TRIES = 20
 
@@ -160,7 +162,11 @@ class Holdfast(RecoveryFacade):
                 "redaction.reversible keeps secrets under the store's key, and this store is not encrypted: begin one "
                 "with encryption.key_file, or set redaction.reversible to false"
             )
+        if self.settings.mirror.form != "off":
+            self._mirror  # noqa: B018 - a location that cannot be used is refused now, not after a checkpoint is stored
         self.store = store
+        if self.settings.encryption.key_file is not None:
+            store.secret_paths = (Path(self.settings.encryption.key_file),)
         self.types = types if isinstance(types, TypeRegistry) else TypeRegistry(types)
         self.enabled = self.settings.enabled
         self._strategy = strategy
@@ -315,6 +321,7 @@ class Holdfast(RecoveryFacade):
         if self._mirror is None:
             return
         record = checkpoint.record
+        problem: Exception | None
         try:
             files = _modified(checkpoint, self._first_of(checkpoint)) if WORKSPACE in checkpoint.sections else []
             views = {name: lines for name in ("steps", "journal") if (lines := checkpoint.log(name))}
@@ -323,10 +330,14 @@ class Holdfast(RecoveryFacade):
                 record, mirror.read_sections(self.store, record) | views, files_modified=files
             )
             problem = self._mirror.write(document, mirror.entry_of(record, self._mirror.options))
-        except HoldfastError as error:
+        except (HoldfastError, OSError, ValueError, RecursionError, MemoryError) as error:
             problem = error
         if problem is not None:
-            warnings.warn(f"checkpoint {record.envelope.id} is stored, its mirror is not: {problem}", stacklevel=2)
+            told = f"checkpoint {record.envelope.id} is stored, its mirror is not: {problem}"
+            try:
+                warnings.warn(told, stacklevel=2)
+            except Warning:  # warnings are errors here, and this one must not make a stored checkpoint look failed
+                _log.warning("%s", told)
 
     def _first_of(self, checkpoint: Checkpoint) -> Checkpoint | None:
         """Return the first checkpoint of a run, if it is there and has files."""

@@ -83,7 +83,12 @@ def capture_of(
     options = options or WorkspaceOptions()
     workspace = Workspace(root, options)
     own = _store_paths(store, Path(workspace.root))
-    workspace.options = replace(options, store_paths=(*options.store_paths, *own))
+    secret = _paths_inside(store.secret_paths, Path(workspace.root))
+    workspace.options = replace(
+        options,
+        store_paths=(*options.store_paths, *own),
+        secret_paths=(*options.secret_paths, *secret),
+    )
     place = os.fsencode(workspace.root)
     name = blake3(place).digest()
     folder = _cache_folder(store, workspace.root)
@@ -154,7 +159,6 @@ def ownership_of(store: Store, run: str, root: str, known: Checkpoint | None) ->
 
 def _store_paths(store: Store, root: Path) -> tuple[str, ...]:
     """Return what of the store lies in a workspace, by its own name and by where links lead."""
-    found: dict[str, None] = {}
     for path in store.own_paths:
         for place in (path.parent.resolve() / path.name, path.resolve()):
             if root.is_relative_to(place):
@@ -162,9 +166,14 @@ def _store_paths(store: Store, root: Path) -> tuple[str, ...]:
                     f"workspace {str(root)!r} is or lies in the store's own folder {str(place)!r}: "
                     "put the store elsewhere, for example in a folder of its own inside the workspace"
                 )
-            if place.is_relative_to(root):
-                found[text(os.fsencode(place.relative_to(root)))] = None
-    return tuple(found)
+    return _paths_inside(store.own_paths, root)
+
+
+def _paths_inside(places: Sequence[Path], root: Path) -> tuple[str, ...]:
+    """Return which places lie in a workspace, by their own name and by where links lead."""
+    found = (place for path in places for place in (path.parent.resolve() / path.name, path.resolve()))
+    inside = (text(os.fsencode(place.relative_to(root))) for place in found if place.is_relative_to(root))
+    return tuple(dict.fromkeys(inside))
 
 
 def _cache_folder(store: Store, root: str) -> Path:

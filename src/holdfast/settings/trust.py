@@ -187,6 +187,7 @@ def is_unsaid(name: str, value: Any) -> bool:
 _FREE = frozenset({
     "enabled", "automatic", "compression", "interval_s", "lease_s", "triggers", "workspace_on",
     "on_checkpoint_failure", "strategy", "destructive", "session", "retention", "recovery",
+    "preset",  # it holds nothing but what is free by itself
 })  # fmt: skip
 _SECTIONS = frozenset({"workspace", "redaction", "encryption", "mirror", "workers"})
 _ALLOWED: dict[str, Callable[[Any, Path], bool]] = {

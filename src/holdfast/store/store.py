@@ -91,6 +91,8 @@ class Store:
         self._unsettled: dict[tuple[str, str], Prepared] = {}
         self.url = medium.url
         self.traits = medium.traits
+        self.secret_paths: tuple[Path, ...] = ()
+        """Files on this machine that the settings name as secrets, such as its key; a workspace leaves them out."""
 
     @property
     def folder(self) -> Path | None:

@@ -33,6 +33,7 @@ class WorkspaceOptions:
     """Path and content of the ignore files that count, in place of those on disk; None reads those."""
     use_git: bool = True
     store_paths: tuple[str, ...] = ()  # where our own store lies, if inside the workspace; never captured or written
+    secret_paths: tuple[str, ...] = ()  # files that settings name as secrets; never captured, and left as they are
     allow_foreign_owner: bool = False
     allow_home: bool = False
     max_files: int = 200_000

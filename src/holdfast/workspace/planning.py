@@ -65,6 +65,8 @@ def plan_restore(
         draft = _Draft(reader, workspace.root, disk, decisions, ownership or Ownership())
         draft.compare(StoredTree(reader, checkpoint.root), last, tuple(paths.raw(path) for path in only))
         draft.refuse_store(tuple(paths.raw(path) for path in workspace.options.store_paths))
+        for secret in workspace.options.secret_paths:  # captured before the settings named it: it stays as it is
+            draft.found.pop(paths.raw(secret), None)
         draft.decide()
         draft.merge()
         draft.settle()

@@ -71,7 +71,7 @@ class Rules:
         lists = (options.include, options.secrets, options.generated, options.ignore)
         contents = ["\n".join(patterns).encode("utf-8", "surrogateescape") for patterns in lists]
         include, secrets, generated, explicit = (parse(content) for content in contents)
-        store = "\0".join(options.store_paths).encode("utf-8", "surrogateescape")
+        store = "\0".join((*options.store_paths, *options.secret_paths)).encode("utf-8", "surrogateescape")
         given = b"" if options.ignore_files is None else ascii(options.ignore_files).encode()
         token = blake3(b"\1".join(contents) + bytes([options.use_gitignore]) + store + given).digest()
         return cls(

@@ -55,7 +55,7 @@ class Scan:
         self._ignore_files = None if options.ignore_files is None else dict(options.ignore_files)
         self._enter_repository = enter_repository
         self._progress = progress
-        self._never = frozenset(paths.raw(path) for path in options.store_paths)
+        self._never = frozenset(paths.raw(path) for path in (*options.store_paths, *options.secret_paths))
 
     def directory(self, handle: int, path: bytes, known: Known | None, rules: Rules, depth: int = 0) -> Known:
         """Return what an open directory holds; the very same object when nothing in it changed."""

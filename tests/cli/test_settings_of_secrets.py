@@ -1,0 +1,77 @@
+"""Settings that name a secret or a mirror: keys stay out of checkpoints, and a mirror never fails a checkpoint."""
+
+import pytest
+
+import holdfast
+from holdfast import Settings, UsageError
+from holdfast.settings.presets import PRESETS
+from holdfast.settings.trust import wishes_of
+
+
+def captured(store, run):
+    found = (store.get(one.id) for one in store.checkpoints(run))
+    return {file.path for one in found if "workspace" in one.sections for file in one.files()}
+
+
+@pytest.fixture
+def keyed(hf, project):
+    """A project with a key under a plain name in it, which the user's own settings name."""
+    assert hf("store", "key", "new", "notes").code == 0
+    (project / "a").write_text("x")
+    return project / "notes"
+
+
+def test_the_key_file_is_never_captured(keyed, project):
+    with holdfast.open(key_file=str(keyed)) as store:
+        with store.run("r", workspace=project) as run:
+            run.checkpoint(state=1)
+            (project / "b").write_text("y")
+            run.checkpoint(state=2)
+        assert captured(store, "r") == {"a", "b"}
+
+
+def test_a_key_file_behind_a_link_and_a_relative_name_is_never_captured(keyed, project):
+    (project / "folder").mkdir()
+    (project / "folder" / "link").symlink_to(keyed)
+    with holdfast.open(key_file="folder/link") as store:
+        with store.run("r", workspace=project) as run:
+            run.checkpoint(state=1)
+        assert "notes" not in captured(store, "r")
+
+
+def test_a_restore_leaves_a_key_that_was_captured_before_as_it_is(keyed, project):
+    text = keyed.read_text()
+    with holdfast.open() as store, store.run("r", workspace=project) as run:
+        run.checkpoint(state=1)
+    keyed.write_text(text + "# another\n")
+    settings = Settings(encryption=holdfast.settings.values.EncryptionSettings(key_file=str(keyed)))
+    with holdfast.Holdfast(holdfast.open().store, settings=settings) as store:
+        assert store.recover("r@1", workspace=project).success
+    assert keyed.read_text() == text + "# another\n"
+
+
+@pytest.mark.parametrize("location", ["readable", "{root}/readable", "../{run}", "{run}/{unknown}", "{run"])
+def test_a_mirror_that_cannot_be_is_refused_when_the_store_is_opened(project, location):
+    (project / "holdfast.yaml").write_text(f"mirror: {{form: yaml, location: '{location}'}}\n")
+    with pytest.raises((UsageError, holdfast.SettingsUntrusted)):
+        holdfast.open()
+
+
+def test_a_mirror_that_fails_leaves_a_stored_checkpoint_stored(project):
+    (project / "holdfast.yaml").write_text("mirror: {form: yaml, location: 'readable/{run}'}\n")
+    (project / "readable").write_text("no folder")
+    with holdfast.open() as store:
+        run = store.run("r")
+        with pytest.warns(UserWarning, match="is stored, its mirror is not"):
+            run.checkpoint(state=1)
+        made = run.checkpoint(state=2)  # where warnings are errors, as here
+        assert store.get(made.id).section("state") == 2
+        run.close()
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_repository_may_name_a_preset_because_it_may_say_all_that_is_in_it(project, name):
+    assert wishes_of({"preset": name}, project) == []
+    assert wishes_of(PRESETS[name], project) == []
+    (project / "holdfast.yaml").write_text(f"preset: {name}\n")
+    holdfast.open().close()
