@@ -32,7 +32,7 @@ def read_flow(file: str | os.PathLike[str]) -> tuple[Flow, Document]:
     if Path(file).suffix.lower() in PLAN_SUFFIXES:
         from holdfast.flow.markdown import flow_from_plan  # noqa: PLC0415 - it builds on this module
 
-        text = Path(file).read_bytes().decode("utf-8", "replace")
+        text = read_flow_file(Path(file)).decode("utf-8", "replace")
         return flow_from_plan(text, str(file), run=': "$HOLDFAST_INPUT"'), Document(None)
     document = read_document(file)
     return _made(document, str(Path(file))), document

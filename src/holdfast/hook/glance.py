@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ _GIT_FILES = (
 )  # fmt: skip
 _SHARED = ("packed-refs", "reftable/tables.list", "info/exclude", "config")
 _MAX_BYTES = 64 * 1024 * 1024
+_MAX_LINE = 64 * 1024
 _FORGOTTEN_S = 30 * 24 * 3600
 
 
@@ -63,10 +65,7 @@ def find_state(start: str, run: str) -> str | None:
 def read_state(file: str) -> dict[str, Any]:
     """Return what is known of a session; empty if nothing can be read."""
     try:
-        if os.stat(file).st_size > _MAX_BYTES:  # noqa: PTH116
-            return {}
-        with open(file, "rb") as stream:  # noqa: PTH123
-            state = json.load(stream)
+        state = json.loads(_read(file, _MAX_BYTES))
     except (OSError, ValueError, RecursionError):
         return {}
     return state if isinstance(state, dict) and state.get("version") == _VERSION else {}
@@ -186,9 +185,18 @@ def _git_files(top: str) -> list[str]:
     return found
 
 
+def _read(file: str, limit: int) -> bytes:
+    """Return a regular file's bytes, as `encode.documents` does without what a hook has no time to load."""
+    descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as stream:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > limit:
+            raise ValueError("not a small regular file")
+        return stream.read(limit)
+
+
 def _line(file: str) -> str:
     try:
-        with open(file, encoding="utf-8", errors="surrogateescape") as stream:  # noqa: PTH123
-            return stream.readline(4096).rstrip("\n")
+        return os.fsdecode(_read(file, _MAX_LINE)).partition("\n")[0]
     except (OSError, ValueError):
         return ""

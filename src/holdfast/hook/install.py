@@ -9,7 +9,8 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from holdfast.errors import UsageError
+from holdfast.encode.documents import read_regular
+from holdfast.errors import DocumentInvalid, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,9 +120,9 @@ def _is_ours(command: str) -> bool:
 
 def _read(file: Path) -> str | None:
     try:
-        if file.stat().st_size > _MAX_BYTES:
-            raise UsageError(f"{file} is larger than {_MAX_BYTES:,} bytes: that is no settings file")
-        return file.read_text()
+        return read_regular(file, limit=_MAX_BYTES, follow=True).decode()
+    except DocumentInvalid as error:
+        raise UsageError(f"{file} {error.detail}: that is no settings file") from None
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:

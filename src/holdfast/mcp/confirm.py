@@ -141,7 +141,7 @@ def _pending(file: Path) -> Pending | None:
 
 def _read(file: Path) -> str | None:
     try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, encoding="ascii") as stream:
             return stream.read(_MAX_BYTES)
     except (OSError, UnicodeDecodeError):

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 from blake3 import blake3
 
-from holdfast.errors import UsageError
+from holdfast.encode.documents import read_own
+from holdfast.errors import DocumentInvalid, UsageError
 from holdfast.recovery.history import Author, FileHistory
 from holdfast.workspace.scratch_tree import ScratchTree
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from holdfast.engine import Holdfast
     from holdfast.recovery.history import Moment
 
+_MAX_BYTES = 64 << 20
 Outcome = Literal["good", "bad", "skip"]
 _SKIP = 125  # as with git bisect run
 _NOT_RUN = (126, 127)
@@ -172,8 +174,10 @@ class _Known:
         self._file: Path | None = folder / f"bisect-{name}.json" if folder is not None else None
         self._outcomes: dict[str, Outcome] = {}
         if self._file is not None:
-            with suppress(OSError, msgspec.DecodeError):
-                self._outcomes = msgspec.json.decode(self._file.read_bytes(), type=dict[str, Outcome])
+            with suppress(OSError, DocumentInvalid, msgspec.DecodeError):
+                self._outcomes = msgspec.json.decode(
+                    read_own(self._file, limit=_MAX_BYTES).data, type=dict[str, Outcome]
+                )
 
     def get(self, root: str) -> Outcome | None:
         return self._outcomes.get(root)

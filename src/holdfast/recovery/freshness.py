@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from holdfast.errors import IntegrityError, SubjectUnavailable, UsageError
+from holdfast.encode.documents import read_regular
+from holdfast.errors import DocumentInvalid, IntegrityError, SubjectUnavailable, UsageError
 from holdfast.model.checkpoint import FORMAT_VERSION
 from holdfast.model.sections import WORKSPACE, Subject
 from holdfast.model.verdicts import DEFAULT_VERDICTS, VERDICTS, Verdict, check_verdicts
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 OF_POSITION = frozenset({"branch-gone", "branch-switched", "head-moved", "moved-by-run", "repository-gone"})
 """What a recovery puts back that takes the git position, too."""
+_MAX_SMALL = 64 * 1024
 _MOST_NAMED = 10
 _COMMIT = re.compile(r"[0-9a-f]{40,64}\Z")
 
@@ -259,9 +261,9 @@ def _is_unmoved(worktree: str, then: Facts) -> bool:
         return False
     name = f"refs/heads/{then.branch}"
     try:
-        is_there = (folder / "HEAD").read_bytes().strip() == f"ref: {name}".encode()
-        return is_there and (folder / name).read_bytes().strip() == then.commit.encode()
-    except (OSError, ValueError):
+        is_there = read_regular(folder / "HEAD", limit=_MAX_SMALL).strip() == f"ref: {name}".encode()
+        return is_there and read_regular(folder / name, limit=_MAX_SMALL).strip() == then.commit.encode()
+    except (OSError, ValueError, DocumentInvalid):
         return False
 
 
@@ -270,9 +272,9 @@ def _head_moved_ns(worktree: Path) -> int:
     folder = worktree / ".git"
     try:
         if folder.is_file():  # of a linked worktree: it names the folder
-            folder = worktree / os.fsdecode(folder.read_bytes().removeprefix(b"gitdir:").strip())
+            folder = worktree / os.fsdecode(read_regular(folder, limit=_MAX_SMALL).removeprefix(b"gitdir:").strip())
         return (folder / "HEAD").lstat().st_ctime_ns
-    except (OSError, ValueError):
+    except (OSError, ValueError, DocumentInvalid):
         return 2**63
 
 

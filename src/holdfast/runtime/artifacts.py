@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from holdfast.errors import UsageError
+from holdfast.encode.documents import open_regular
+from holdfast.errors import DocumentInvalid, UsageError
 from holdfast.model.sections import Artifact
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterable
+
+_MAX_BYTES = 16 << 30
 
 
 class ArtifactChange(msgspec.Struct, frozen=True):
@@ -34,8 +37,8 @@ def artifact_of(
     given = Path(path)
     place = given if root is None else root / given
     try:
-        checksum = checksum_of(place)
-    except (OSError, ValueError) as error:
+        checksum = checksum_of(place, follow=True)
+    except (OSError, ValueError, DocumentInvalid) as error:
         raise UsageError(f"{str(given)!r} cannot become an artifact: {error}; write the file first") from error
     if root is not None and place.is_absolute() and place.is_relative_to(root):
         place = place.relative_to(root)
@@ -43,9 +46,12 @@ def artifact_of(
     return Artifact(id=id or shown, type=type, path=shown, checksum=checksum)
 
 
-def checksum_of(path: Path) -> str:
-    """Return a file's checksum, as `sha256sum` would show it behind the colon."""
-    with path.open("rb") as file:
+def checksum_of(path: Path, *, follow: bool = False) -> str:
+    """Return a file's checksum, as `sha256sum` would show it behind the colon; DocumentInvalid if it is no file."""
+    stream = open_regular(path, follow=follow)
+    with os.fdopen(stream.descriptor, "rb") as file:
+        if stream.status.st_size > _MAX_BYTES:
+            raise DocumentInvalid(f"has {stream.status.st_size:,} bytes; the limit is {_MAX_BYTES:,}", str(path))
         return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
 
 
@@ -57,7 +63,7 @@ def changed(artifacts: Iterable[Artifact], root: Path | None = None) -> list[Art
             continue
         try:
             now = checksum_of(Path(artifact.path) if root is None else root / artifact.path)
-        except OSError:
+        except (OSError, ValueError, DocumentInvalid):  # the path comes from the store: a link or pipe is not a file
             found.append(ArtifactChange(artifact, "missing"))
             continue
         if now != artifact.checksum:

@@ -122,7 +122,7 @@ class Heartbeat:
         )
         with self._lock, suppress(OSError):
             if life == self._written and self._file.exists():
-                os.utime(self._file)
+                os.utime(self._file, follow_symlinks=False)
                 return
             beside = self._file.with_suffix(f".{os.getpid()}")
             self._file.parent.mkdir(mode=0o700, exist_ok=True)

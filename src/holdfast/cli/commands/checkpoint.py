@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli import script
@@ -14,7 +13,8 @@ from holdfast.cli.ids import Short
 from holdfast.cli.output import Paint
 from holdfast.cli.times import number, size
 from holdfast.documents import checkpoint_document
-from holdfast.errors import NotFound, UsageError
+from holdfast.encode.documents import read_regular
+from holdfast.errors import DocumentInvalid, NotFound, UsageError
 from holdfast.model.triggers import Trigger
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from holdfast.cli.parser import CommandParser
     from holdfast.cli.session import Session
     from holdfast.model.checkpoint import CheckpointRecord
+
+_MAX_BYTES = 1 << 30
 
 
 def configure(parser: CommandParser) -> None:
@@ -126,10 +128,12 @@ def read_json(file: str) -> Any:
     if file == "-" and sys.stdin is None:
         raise UsageError("standard input is closed: give a file")
     try:
-        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        data = sys.stdin.buffer.read() if file == "-" else read_regular(file, limit=_MAX_BYTES, follow=True)
         return json.loads(data, parse_constant=_no_number, parse_float=_finite)
     except FileNotFoundError:
         raise NotFound("file", file) from None
+    except DocumentInvalid as error:
+        raise UsageError(f"{file!r} {error.detail}: give a plain file, or - for standard input") from None
     except (ValueError, RecursionError) as error:
         place = "standard input" if file == "-" else repr(file)
         raise UsageError(f"{place} is no JSON ({error})") from None

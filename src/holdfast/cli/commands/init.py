@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.cli.output import Paint
+from holdfast.encode.documents import read_regular
+from holdfast.errors import DocumentInvalid, UsageError
 from holdfast.store.open import FOLDER
 
 if TYPE_CHECKING:
@@ -35,6 +38,8 @@ SETTINGS = """\
 # encryption:
 #   key_file: null                 # `holdfast store key new FILE`, then `holdfast trust`; for a new store
 """
+
+_MAX_BYTES = 1 << 20
 
 
 def configure(parser: CommandParser) -> None:
@@ -81,9 +86,13 @@ def _repository(folder: Path) -> Path | None:
 def _ignore_store(folder: Path) -> bool:
     """Add the store's folder to .gitignore unless it is there; tell whether anything was written."""
     file = folder / ".gitignore"
-    text = file.read_text(errors="surrogateescape") if file.exists() else ""
+    try:
+        text = os.fsdecode(read_regular(file, limit=_MAX_BYTES)) if os.path.lexists(file) else ""
+    except DocumentInvalid as error:  # a repository may have a link there, which would be written through
+        raise UsageError(f"{file} {error.detail}: put that right, or add {FOLDER}/ to it yourself") from None
     if any(line.strip().strip("/") == FOLDER for line in text.splitlines()):
         return False
-    with file.open("a", errors="surrogateescape") as stream:
-        stream.write(f"{'' if not text or text.endswith(chr(10)) else chr(10)}{FOLDER}/\n")
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with os.fdopen(os.open(file, flags, 0o666), "ab") as stream:
+        stream.write(f"{'' if not text or text.endswith(chr(10)) else chr(10)}{FOLDER}/\n".encode())
     return True

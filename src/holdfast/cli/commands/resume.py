@@ -318,7 +318,8 @@ def _flow_freshness(checkpoint: Checkpoint, session: Session) -> Freshness:
     try:
         record = msgspec.convert(checkpoint.section(_FLOW), FlowRecord)
         file = session.root / (record.file or "")
-        if file.suffix not in (".yaml", ".yml", ".json") or not file.is_file():
+        is_inside = file.resolve().is_relative_to(session.root.resolve())  # a store may name any file
+        if file.suffix not in (".yaml", ".yml", ".json") or not is_inside or not file.is_file():
             return Freshness()
         now = rows_of(flow_digests(load_flow(file), record.params))
     except (FlowInvalid, msgspec.ValidationError):
