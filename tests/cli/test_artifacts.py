@@ -66,3 +66,19 @@ def test_what_runs_again_by_hand_is_asked_about_again(hf, made, option):
     hf("approve", "made")
     assert hf("run", "made.yaml", "--resume", "--no-wait").code == 0
     assert log(made).count("ship") == 2
+
+
+@pytest.mark.parametrize(("file", "again"), [("plan.md", ["plan", "build"]), ("out.txt", ["build"]), ("notes.md", [])])
+@pytest.mark.parametrize("change", ["edited", "deleted"])
+def test_the_preview_names_what_runs_again_for_a_lost_artifact(hf, made, file, again, change):
+    """Proves F2: `run -n` foresees what `run` does, and says which file it is about."""
+    if change == "edited":
+        (made / file).write_text("by hand\n")
+    else:
+        (made / file).unlink()
+    shown, phases = hf("run", "made.yaml", "-n").out, hf("run", "made.yaml", "-n", "--json").json["phases"]
+    assert [one["phase"] for one in phases if one["will"] == "again" and one["phase"] != "ship"] == again
+    assert (file in shown) == bool(again)
+    assert log(made) == ["plan", "build"]
+    assert hf("run", "made.yaml", "--no-wait", "--resume").code == 9
+    assert log(made) == ["plan", "build", *again]

@@ -148,3 +148,29 @@ def test_a_secret_of_several_lines_is_known_as_a_whole(printed, tmp_path):
     printed.files.close()
     (found,) = outputs_in(tmp_path / "out")
     assert found.path.read_text() == "<key>\nafter\n"
+
+
+def test_status_shows_limits_and_what_a_checkpoint_protects(hf, project):
+    """Proves F6: used and limit of each budget, and what could be put back."""
+    (project / "kept.txt").write_text("x\n")
+    (project / ".holdfastignore").write_text("left.txt\n")
+    (project / "left.txt").write_text("x\n")
+    (project.parent / "said").write_text('{"result": "ok", "cost_usd": 0.25, "usage": {"input_tokens": 40}}')
+    (project / "f.yaml").write_text(
+        "flow: f\nagents: {a: cat ../said}\nbudget: {tokens: 100, money: 0.5, time: 1h}\n"
+        "phases:\n  p: {agent: a, input: x, budget: {tokens: 50}}\n"
+    )
+    assert hf("run", "f.yaml").code == 0
+    told = hf("status", "f", "--json").json
+    assert told["budget"]["tokens"] == {"used": 40, "limit": 100}
+    assert told["budget"]["money"] == {"used": 0.25, "limit": 0.5}
+    assert told["budget"]["time_s"]["limit"] == 3600
+    assert told["budget"]["phase:p/tokens"] == {"used": 40, "limit": 50}
+    assert told["protection"]["files"] == 3
+    assert told["protection"]["not_captured"] == {"ignored by .holdfastignore": 1}
+    assert told["protection"]["age_s"] >= 0
+    shown = hf("status", "f").out
+    assert "40 of 100" in shown
+    assert "0.25 of 0.5" in shown
+    assert "3 files" in shown
+    assert "ignored by .holdfastignore" in shown

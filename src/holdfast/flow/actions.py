@@ -116,9 +116,11 @@ class Actions:
 
         def work() -> AgentOutput:
             done, spent, tokens = self._do(action, place, facts, given, stream)
-            self._count(spent._replace(tokens=0))  # the tokens are counted with the agent's answer
+            self._count(spent)  # in the budget of the phase, if it has one
             done = {**done, "tokens": spent.tokens} if spent.tokens else done
-            return AgentOutput(output=without_summary(done), summary=done.get("summary", ""), tokens=tokens)
+            return AgentOutput(
+                output=without_summary(done), summary=done.get("summary", ""), tokens=tokens, is_counted=True
+            )
 
         path = self._run.calls.path_of(call_name(agent, place.name))
         self._answers.setdefault((place.phase, place.task), set()).add(path)

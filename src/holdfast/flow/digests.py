@@ -61,6 +61,8 @@ class PhaseChange(msgspec.Struct, frozen=True):
     will: Will | None = None
     """What carrying the run on does with it, if that was looked at; `task_wills`, with the tasks of a changed one."""
     task_wills: dict[str, Will] = {}
+    reason: str = ""
+    """Why it runs again although the flow did not change."""
 
     @property
     def is_changed(self) -> bool:
@@ -69,7 +71,8 @@ class PhaseChange(msgspec.Struct, frozen=True):
 
     def line(self) -> str:
         """Say it for people."""
-        return f"{self.phase}: {_said(self.change, self.will)}"
+        why = f" ({self.reason})" if self.reason else ""
+        return f"{self.phase}: {_said(self.change, self.will)}{why}"
 
 
 class FlowChanges(msgspec.Struct, frozen=True):
@@ -91,7 +94,7 @@ class FlowChanges(msgspec.Struct, frozen=True):
         said: list[str] = []
         for one in self.phases:
             said.append(one.line())
-            if one.is_changed and list(one.tasks) != [one.phase]:
+            if (one.is_changed or one.task_wills) and list(one.tasks) != [one.phase]:
                 said += [f"  {task}: {_said(change, one.task_wills.get(task))}" for task, change in one.tasks.items()]
         return said
 

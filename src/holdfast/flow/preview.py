@@ -6,19 +6,29 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from holdfast.errors import HoldfastError
 from holdfast.flow.digests import FlowChanges, compare_flows
 from holdfast.flow.position import POSITION, Position, place_name
 from holdfast.flow.tasks import is_worked
-from holdfast.model.sections import PhaseState
+from holdfast.model.sections import WORKSPACE, PhaseState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from holdfast.checkpoint import Checkpoint
     from holdfast.flow.digests import Change, FlowDigests, PhaseChange, Will
     from holdfast.flow.model import Flow
 
 _SETTLED = ("completed", "skipped")
+_STAYS = (
+    "kept",
+    "gates",
+    "conditions",
+    "goes_on",
+    "failed",
+    "again",
+)  # of a phase that was begun
 
 
 def preview_changes(head: Checkpoint | None, flow: Flow, old: FlowDigests, new: FlowDigests) -> FlowChanges:
@@ -76,6 +86,37 @@ class _Preview:
         if change == "changed" and is_same_work and (event == "done" or (gated is not None and is_worked(gated))):
             return "gates" if self._flow.phases[phase].work(phase)[task].gates else "kept"
         return "runs" if event is None and gated is None else "again"
+
+
+def is_edited_since(head: Checkpoint, root: Path, path: str) -> bool:
+    """Tell whether a file is there and not as a checkpoint has it; one that it does not have cannot be told."""
+    try:
+        return WORKSPACE in head.sections and head.read(path) != (root / path).read_bytes()
+    except (HoldfastError, OSError):
+        return False
+
+
+def with_lost_artifacts(changes: FlowChanges, lost: Mapping[tuple[str, str], str], root: Path) -> FlowChanges:
+    """Return a preview with what runs again because files of kept tasks are gone or changed, and what follows it."""
+    if not lost:
+        return changes
+    phases: list[PhaseChange] = []
+    first = ""
+    for one in changes.phases:
+        files = {task: name for (phase, task), name in lost.items() if phase == one.phase}
+        if one.will not in _STAYS or not (files or first):
+            phases.append(one)
+            continue
+        if files:
+            states = {name: "was changed" if (root / name).is_file() else "is gone" for name in files.values()}
+            reason = ", ".join(f"its file {name} {state}" for name, state in states.items())
+        else:
+            reason = f"{first} runs again before it"
+        stays = set() if first else one.tasks.keys() - files.keys()
+        wills: dict[str, Will] = {task: "kept" if task in stays else "again" for task in one.tasks}
+        phases.append(msgspec.structs.replace(one, will="again", task_wills=wills, reason=reason))
+        first = first or one.phase
+    return FlowChanges(tuple(phases))
 
 
 def _of_all(changes: Mapping[str, Change], wills: Mapping[str, Will]) -> Will:

@@ -14,7 +14,7 @@ from holdfast.model.sections import PhaseState
 from holdfast.workspace.ownership import EDITS, read_edits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from holdfast.flow.digests import FlowChanges, FlowDigests, PhaseChange
@@ -138,10 +138,15 @@ def _void(run: Run, path: str) -> None:
         run.calls.void(path)
 
 
-def lost_artifacts(run: Run, flow: Flow, position: Kept, root: Path) -> dict[tuple[str, str], str]:
-    """Return the tasks that are kept and whose files are gone or not as the run left them, each with the first."""
+def lost_artifacts(
+    run: Run, flow: Flow, position: Kept, root: Path, is_edited: Callable[[str], bool] | None = None
+) -> dict[tuple[str, str], str]:
+    """Return the tasks that are kept and whose files are gone or not as the run left them, each with the first.
+
+    Whether somebody edited a file is known of a run that was entered; `is_edited` tells it of another.
+    """
     found: dict[tuple[str, str], str] = {}
-    edited = _edited(run)
+    is_edited = is_edited or _edited(run).__contains__
     for phase, definition in flow.phases.items():
         number = position.value.rounds.get(phase, 1)
         for task, one in definition.work(phase).items():
@@ -151,7 +156,7 @@ def lost_artifacts(run: Run, flow: Flow, position: Kept, root: Path) -> dict[tup
             record = run.calls.record(path) or {}
             done = record.get("result") if record.get("event") == "done" else None
             made = done.get("artifacts", ()) if isinstance(done, dict) else ()
-            lost = next((name for name in made if name in edited or not (root / name).is_file()), None)
+            lost = next((name for name in made if is_edited(name) or not (root / name).is_file()), None)
             if lost is not None:
                 found[phase, task] = lost
     return found

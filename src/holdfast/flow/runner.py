@@ -45,7 +45,7 @@ from holdfast.flow.position import (
     rows_of,
     start_mark,
 )
-from holdfast.flow.preview import preview_changes
+from holdfast.flow.preview import is_edited_since, preview_changes, with_lost_artifacts
 from holdfast.flow.reporter import Reporter
 from holdfast.flow.result import FlowResult
 from holdfast.flow.resume import lost_artifacts, run_again, take_changes
@@ -220,7 +220,15 @@ def preview(
     new = flow_digests(flow, values, root)
     if hf is None or known is None:
         return preview_changes(None, flow, FlowDigests(), new)
-    return preview_changes(hf.latest(name, required=True), flow, digests_of(known.digests), new)
+    head = hf.latest(name, required=True)
+    changes = preview_changes(head, flow, digests_of(known.digests), new)
+    position = Kept(msgspec.convert(head.section(POSITION), Position))
+    folder = root or Path.cwd()
+    is_over = head.summary.status == "completed" and changes.is_same  # what somebody did to its files since is theirs
+    lost = lost_artifacts(
+        hf.run(name), flow, position, folder, lambda path: not is_over and is_edited_since(head, folder, path)
+    )
+    return with_lost_artifacts(changes, lost, folder)
 
 
 class KeptBefore(NamedTuple):

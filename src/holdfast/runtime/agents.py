@@ -47,6 +47,8 @@ class AgentOutput(msgspec.Struct, frozen=True, kw_only=True):
     tokens: TokenUsage = TokenUsage()
     money: int | float | Decimal | str = 0
     tool_calls: int = 0
+    is_counted: bool = False
+    """Whether the caller counted the cost in a budget of its own."""
 
 
 class TaskOutput(NamedTuple):
@@ -162,7 +164,7 @@ class Agents:
             if isinstance(what, Command):
                 return _run_command(what, given, registered.timeout_s, self._host)
             output = _read_output(_call(agent, what, given), self._host)
-            spent = spent_by(output)
+            spent = Spent() if output.is_counted else spent_by(output)
             self._host.charge(money=spent.money, tool_calls=spent.tool_calls)  # tokens count with the answer
             return output
 
@@ -369,7 +371,8 @@ class _Shown:
             location=kept_output["location"],
             tokens=added(agents.task(self._agent, self.name).tokens, tokens),
         )
-        agents._host.charge(tokens=tokens.input + tokens.output)  # noqa: SLF001
+        if not kept_output.get("is_counted"):
+            agents._host.charge(tokens=tokens.input + tokens.output)  # noqa: SLF001
         if agents.team is not None and self._agent in agents.team:
             agents.team.done(self._agent, self.name)
 
@@ -387,6 +390,7 @@ def _plain(store: Callable[[Any], Any] | None, output: AgentOutput) -> dict[str,
         "summary": None if output.summary == summary_of(output.output) else output.summary,
         "location": None if output.location is None else str(output.location),  # a Path is meant well
         "tokens": [output.tokens.input, output.tokens.output],
+        **({"is_counted": True} if output.is_counted else {}),
     }
 
 

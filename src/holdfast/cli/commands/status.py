@@ -8,9 +8,10 @@ from holdfast.cli import phase_book, script
 from holdfast.cli.commands.begin import status_document
 from holdfast.cli.describe import status, trigger
 from holdfast.cli.output import Cell, Paint
-from holdfast.cli.times import age, duration
+from holdfast.cli.times import age, duration, number
 from holdfast.documents import checkpoint_document, is_moving, plain
-from holdfast.model.sections import PhaseState
+from holdfast.model.sections import WORKSPACE, PhaseState
+from holdfast.runtime.ledger import TIME
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -56,10 +57,14 @@ def execute(arguments: Namespace, session: Session) -> int:
     document["waits"] = [plain(wait) for wait in waits]
     work = _work(head)
     document |= work
+    document["budget"] = _budget(head)
+    document["protection"] = protection = _protection(head, session)
     if book.order or book.phases:
         document |= status_document(book)
     out.document(document)
     _facts(head, session, moving=moving)
+    _budget_facts(document["budget"], session)
+    _protection_facts(protection, head, session)
     _work_facts(work, session)
     for wait in waits:
         out.fact("waits for", Paint(wait.kind, "yellow"), f" {wait.id}: {wait.question}")
@@ -82,10 +87,65 @@ def _facts(head: Checkpoint, session: Session, *, moving: bool) -> None:
         out.fact("steps", f"{summary.steps} recorded")
     if summary.agents:
         out.fact("agents", ", ".join(f"{count} {name}" for name, count in summary.agents.items()))
-    if summary.budget_used:
-        out.fact("used", ", ".join(f"{name} {amount:g}" for name, amount in summary.budget_used.items()))
     if not head.recovery.can_resume:
         out.fact("blocked", Paint("; ".join(head.recovery.blockers), "red"))
+
+
+def _budget(head: Checkpoint) -> dict[str, Any]:
+    """Return what is used of each budget and what its limit is, those of parts by their path."""
+    if "budget" not in head.sections:
+        return {}
+    stored = head.section("budget")
+    parts = {"": stored.spending} | {f"{path}/": part.spending for path, part in stored.nested.items()}
+    return {
+        f"{path}{name}": {"used": one.used, "limit": one.limit}
+        for path, spending in parts.items()
+        for name, one in spending.items()
+        if one.used or one.limit is not None
+    }
+
+
+def _budget_facts(budget: dict[str, Any], session: Session) -> None:
+    for name, one in budget.items():
+        used, limit = (_amount(name, one[part]) for part in ("used", "limit"))
+        if one["limit"] is None:
+            session.out.fact("used", f"{name} {used}, no limit")
+            continue
+        is_full = one["used"] >= one["limit"]
+        share = f" ({one['used'] / one['limit']:.0%})" if one["limit"] else ""
+        session.out.fact("budget", Paint(f"{name} {used} of {limit}{share}", "red" if is_full else ""))
+
+
+def _amount(name: str, amount: float | None) -> str:
+    if amount is None:
+        return ""
+    return duration(amount) if name.endswith(TIME) else f"{amount:,}" if isinstance(amount, int) else f"{amount:,.10g}"
+
+
+def _protection(head: Checkpoint, session: Session) -> dict[str, Any]:
+    """Return what the newest checkpoint could put back, and how old it is."""
+    told: dict[str, Any] = {
+        "checkpoint": head.id,
+        "age_s": round((session.now() - head.created_at).total_seconds(), 3),
+        "files": None,
+        "git": False,
+        "not_captured": {},
+    }
+    if WORKSPACE in head.sections:
+        snapshot = head.workspace
+        has_git = snapshot.git.head != "none"
+        told |= {"files": snapshot.files, "git": has_git, "not_captured": dict(snapshot.skips.counts)}
+    return told
+
+
+def _protection_facts(told: dict[str, Any], head: Checkpoint, session: Session) -> None:
+    what = "state alone: this run captures no files"
+    if told["files"] is not None:
+        git = " and git" if told["git"] else ""
+        what = f"{number(told['files'], 'file')}{git}"
+        left_out = [f"{count} {reason}" for reason, count in told["not_captured"].items()]
+        what += f"; not captured: {', '.join(left_out)}" if left_out else ""
+    session.out.fact("protected", f"{what} (checkpoint {age(head.created_at, session.now())})")
 
 
 def _work(head: Checkpoint) -> dict[str, Any]:
