@@ -42,9 +42,9 @@ export function Compare() {
         {data.a.run && <Link class="button" to={comparePath(`${data.a.run}@1`, data.b ? `${data.b.run}@${data.b.seq}` : data.a.run)}>whole run</Link>}
       </div>
       <p class="overview">
-        {plural(data.sections.length, "section")} differ{data.sections.length === 1 ? "s" : ""}, {plural(fileTotal, "file")} <Files of={data.files_counts} />
-        {tokens && <>, tokens {tokens.spent >= 0 ? "+" : "−"}{count(Math.abs(tokens.spent))}</>}
-        {data.seconds !== null && <>, {duration(Math.abs(data.seconds))} apart</>}
+        {plural(data.sections.length, "section")} differ{data.sections.length === 1 ? "s" : ""}, {plural(fileTotal, "file")}{fileTotal > 0 && <> <Files of={data.files_counts} /></>}
+        {tokens && <> · tokens {tokens.spent >= 0 ? "+" : "−"}{count(Math.abs(tokens.spent))}</>}
+        {data.seconds !== null && <> · {duration(Math.abs(data.seconds))} apart</>}
         {data.ancestor && <> · common ancestor <Link to={checkpointPath(`${data.ancestor.run}@${data.ancestor.seq}`)}>{line(data.ancestor.run)}@{count(data.ancestor.seq)}</Link></>}
       </p>
       <Problem of={error} />
