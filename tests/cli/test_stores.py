@@ -115,7 +115,12 @@ def test_keys_are_made_added_and_removed(hf, project):
     hf("store", "key", "new", "two.key")
     assert len(hf("store", "key", "add", "two.key", "--json").json["keys"]) == 2
     assert hf("store", "key", "remove", made["key"]).code == 12
-    assert hf("store", "key", "remove", made["key"], "--yes").code == 0
+    other = hf("store", "key", "ls", "--json").json["keys"][1]
+    asked = hf("store", "key", "remove", other)
+    assert "settings" not in asked.err, "another key than the one that is used"
+    removed = hf("store", "key", "remove", made["key"], "--yes")
+    assert removed.code == 0
+    assert "Your settings name key" in removed.err
     assert hf("ls").code == 2, "the settings name the key that was removed"
     (project / "holdfast.yaml").write_text("encryption: {key_file: two.key}\n")
     assert hf("trust").code == 0

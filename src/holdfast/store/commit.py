@@ -171,10 +171,11 @@ def prepare(commit: Commit, known: KnownLine, lines: LineReader, leases: Leases)
         consumed=line.consumed if commit.consumed is None else max(line.consumed, commit.consumed),
         chunked=max((one.number for one in records if one.chunks), default=line.chunked),
     )
+    changed = _changed_run(run, known, commit, now)
+    moved = msgspec.structs.replace(moved, run_version=(changed or run).version)
     line_row = codec.close(LINE, moved)
     batch.guards.append((LINE, (commit.run, commit.line), known.line_seal))
     batch.puts.append((LINE, line_row))
-    changed = _changed_run(run, known, commit, now)
     run_seal = known.run_seal
     if changed is not None:
         run_row = codec.close(RUN, changed)
@@ -254,14 +255,14 @@ def _new_line(commit: Commit, now: datetime, lines: LineReader, leases: Leases) 
 def _changed_run(run: RunRow, known: KnownLine, commit: Commit, now: datetime) -> RunRow | None:
     """Return the run's row as it is from now on, None if it stays as it is."""
     wanted = commit.run_changes
-    begun = [account.name for was, account in commit.accounts if was is None]
-    if begun:
-        wanted = {**wanted, "accounts": tuple(sorted({*run.accounts, *begun}))}
+    if commit.accounts:
+        digests = {account.name: account.digest for _, account in commit.accounts}
+        wanted = {**wanted, "accounts": tuple(sorted({**dict(run.accounts), **digests}.items()))}
     if known.run is None:
         return msgspec.structs.replace(run, **wanted)
     changes = wanted and {name: value for name, value in wanted.items() if getattr(run, name) != value}
     if changes or abs((now - run.updated_at).total_seconds()) > MOVED_EVERY_S:
-        return msgspec.structs.replace(run, updated_at=now, **changes)
+        return msgspec.structs.replace(run, updated_at=now, version=run.version + 1, **changes)
     return None
 
 

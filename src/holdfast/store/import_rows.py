@@ -9,7 +9,6 @@ import msgspec
 
 from holdfast.encode.chunks import Chunk
 from holdfast.errors import CheckpointCorrupt, HeadMoved, RunCorrupt, RunDiffers
-from holdfast.store.codec import shown
 from holdfast.store.commit import ClosedChunks
 from holdfast.store.envelopes import open_checkpoint
 from holdfast.store.medium import StaleError
@@ -109,10 +108,14 @@ def import_line(store: Store, transaction: Transaction, given: Import) -> LineRo
         entries.add(entry.number)
     for account in given.accounts:
         transaction.put(ACCOUNT, codec.close(ACCOUNT, msgspec.structs.replace(account, run=run)))
-    names = {shown(row[1]) for row in transaction.scan(ACCOUNT, (run,))}
-    owner = msgspec.structs.replace(owner, accounts=tuple(sorted(names)))
+    accounts = codec.open_sound(ACCOUNT, transaction.scan(ACCOUNT, (run,)))
+    digests = tuple(sorted((one.name, one.digest) for one in accounts))
+    version = max(given.run.version, known.run.version if known.run else 0)
+    owner = msgspec.structs.replace(owner, accounts=digests, version=version)
     consumed = min(given.line.consumed, max(entries, default=0))
-    line = msgspec.structs.replace(line, updated_at=given.line.updated_at, consumed=max(line.consumed, consumed))
+    line = msgspec.structs.replace(
+        line, updated_at=given.line.updated_at, consumed=max(line.consumed, consumed), run_version=version
+    )
     transaction.put(RUN, codec.close(RUN, owner))
     transaction.put(LINE, codec.close(LINE, line))
     transaction.hold(owner.n, ClosedChunks(given.chunks, codec))

@@ -194,6 +194,11 @@ class StoreKeys:
         self._check_witness()  # after: what was seen is in the store by now
         self._check_memory(seen)
 
+    @property
+    def own_id(self) -> str:
+        """The name of the key that this store was opened with."""
+        return key_id(self._user_key)
+
     def ids(self) -> list[str]:
         """Return the names of all keys that open the store."""
         with self.medium.read() as reader:

@@ -18,7 +18,7 @@ from holdfast.store.tables import LEASE, LINE, MAIN, LeaseRow
 if TYPE_CHECKING:
     from holdfast.store.line_reader import LineReader
     from holdfast.store.medium import Reader, Transaction
-    from holdfast.store.tables import Row
+    from holdfast.store.tables import LineRow, Row
 
 LONGEST_LEASE_S = 30 * 86_400.0
 _LONGEST_OWNER = 200
@@ -116,6 +116,11 @@ class Leases:
             return None if row is None else _lease_of(self._codec.open(LEASE, row))
         except IntegrityError:
             return None
+
+    def is_last(self, reader: Reader, line: LineRow) -> bool:
+        """Tell whether the lease that is stored for a line is the last one that was taken, none if there was none."""
+        lease = self.stored(reader, line.run, line.name)
+        return line.fence == (lease.token if lease else 0)
 
     def _put(self, transaction: Transaction, row: LeaseRow) -> Lease:
         transaction.put(LEASE, self._codec.close(LEASE, row))

@@ -65,6 +65,8 @@ class LineReader:
             raise RunCorrupt(f"its journal ends at {number}, and there are later records: it is stale", run)
         if head is not None and owner is None:
             raise RunCorrupt("its record vanished while its checkpoints are there", run)
+        if head is not None and owner is not None and owner.version < head.run_version:
+            raise RunCorrupt(f"its record is version {owner.version}, and was {head.run_version}: it is stale", run)
         if self.heads is not None:
             self._check_tail(self.heads, run, line, head)
         return KnownLine(

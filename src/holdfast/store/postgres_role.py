@@ -65,6 +65,9 @@ def role_problem(connection: psycopg.Connection[Any]) -> str | None:
         return f"{user} is a superuser, or passes row-level security: it reads every tenant"
     if is_owner:
         return f"{user} owns the tables: it can switch row-level security off"
+    other = _row(connection, "acts_as", role=user)
+    if other is not None:
+        return f"{user} can act as {other[0]}, who {other[1]}"
     return None if is_bound else f"{user} is bound to no tenant: it can name any"
 
 
@@ -82,8 +85,11 @@ def _check(connection: psycopg.Connection[Any], role: str, owner: str, tenant: s
     (found,) = _row(connection, "role_rights", role=role)
     if found:
         raise UsageError(f"role {role} {found}, so no policy would bind it: use another")
-    if _row(connection, "is_member", role=role, owner=owner)[0]:
-        raise UsageError(f"role {role} can act as {owner}, who owns the tables: use another, or revoke that")
+    if role == owner:
+        raise UsageError(f"role {role} owns the tables, so no policy would bind it: use another")
+    other = _row(connection, "acts_as", role=role)
+    if other is not None:
+        raise UsageError(f"role {role} can act as {other[0]}, who {other[1]}: use another, or revoke that")
     bound = _row(connection, "bound_to", policy=f"bound_{role}")
     wanted = _row(connection, "as_policy", tenant=tenant)[0]
     if bound is not None and bound[0] != wanted:

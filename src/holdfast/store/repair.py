@@ -77,7 +77,9 @@ class Repair:
             for run in dict.fromkeys(run for table in (LINE, CHECKPOINT) for run in first_cells(reader, table)):
                 try:
                     for line in self._lines.names(reader, run):
-                        self._lines.existing(reader, run, line)
+                        head = self._lines.existing(reader, run, line)[1]
+                        if not self._store.leases.is_last(reader, head):
+                            names[shown(run)] = None
                 except (IntegrityError, NotFound):
                     into = names if reader.scan(RUN, (run,), limit=1) else lost
                     into[shown(run)] = None
@@ -108,13 +110,13 @@ class Repair:
             if self._lines.heads is not None:
                 self._lines.heads.clear(run)  # what is missing is missing: the run continues from what is there
             self._return_strays(transaction)
-            self._free_damaged_lease(transaction, run)
+            self._drop_damaged_leases(transaction, run)
             owner: RunRow | None = None
             lines: dict[str, LineRow] = {}
             for name in dict.fromkeys([MAIN, *self._lines.names(transaction, run)]):
                 settled = self._settled(transaction, run, name)
                 if settled is not None:
-                    owner, lines[name] = settled
+                    owner, lines[name] = settled[0], self._with_lease(transaction, settled[1])
             if owner is None:
                 self._drop_remains(transaction, run)
                 return None
@@ -133,19 +135,23 @@ class Repair:
         return run_record(owner, lines[MAIN]) if MAIN in lines else None
 
     def _lacks_accounts(self, reader: Reader, owner: RunRow) -> bool:
-        """Tell whether budgets that a run's row names are lost, or cannot be read."""
+        """Tell whether budgets that a run's row names are lost, are others, or cannot be read."""
         try:
-            return not set(owner.accounts) <= {row[1] for row in reader.scan(ACCOUNT, (owner.id,))}
+            names = {row[1] for row in reader.scan(ACCOUNT, (owner.id,))}
+            return not set(dict(owner.accounts)) <= names or not set(self._digests(reader, owner)) <= {*owner.accounts}
         except IntegrityError:
             return True
 
+    def _digests(self, reader: Reader, owner: RunRow) -> tuple[tuple[str, bytes], ...]:
+        found = self._codec.open_sound(ACCOUNT, reader.scan(ACCOUNT, (owner.id,)))
+        return tuple(sorted((account.name, account.digest) for account in found))
+
     def _with_accounts(self, transaction: Transaction, owner: RunRow) -> RunRow:
         """Let a run's row name the budgets that are there: one that is lost is missed no longer."""
-        found = self._codec.open_sound(ACCOUNT, transaction.scan(ACCOUNT, (owner.id,)))
-        names = tuple(sorted(account.name for account in found))
-        if names == owner.accounts:
+        digests = self._digests(transaction, owner)
+        if digests == owner.accounts:
             return owner
-        named = msgspec.structs.replace(owner, accounts=names)
+        named = msgspec.structs.replace(owner, accounts=digests, version=owner.version + 1)
         transaction.put(RUN, self._codec.close(RUN, named))
         return named
 
@@ -199,21 +205,20 @@ class Repair:
         last = max([head.last_seq, *taken]) if head is not None else max(taken, default=0) + 1
         return sorted(set(range(1, last + 1)) - taken)
 
-    def _free_damaged_lease(self, transaction: Transaction, run: str) -> None:
-        """Let a damaged lease be nobody's, under a token that was never given: whoever has it is refused by now."""
+    def _drop_damaged_leases(self, transaction: Transaction, run: str) -> None:
         for row in transaction.scan(LEASE):
             if shown(row[0]) == run and self._codec.open_if_sound(LEASE, row) is None:
                 transaction.drop(LEASE, row[:2])
-                if row[0] == run:
-                    self._put_nobodys_lease(transaction, run, shown(row[1]))
 
-    def _put_nobodys_lease(self, transaction: Transaction, run: str, line: str) -> None:
-        head: LineRow | None = self._codec.open_if_sound(LINE, _row(transaction, LINE, (run, line)))
-        token = head.fence + 1 if head else self._later_token()
-        lease = LeaseRow(run=run, line=line, owner="nobody", token=token, expires_at=0.0)
+    def _with_lease(self, transaction: Transaction, line: LineRow) -> LineRow:
+        """Let a lease that is lost or not the last one be nobody's, under a token that was never given."""
+        if self._store.leases.is_last(transaction, line):
+            return line
+        fenced = msgspec.structs.replace(line, fence=line.fence + 1)
+        lease = LeaseRow(run=line.run, line=line.name, owner="nobody", token=fenced.fence, expires_at=0.0)
         transaction.put(LEASE, self._codec.close(LEASE, lease))
-        if head is not None:
-            transaction.put(LINE, self._codec.close(LINE, msgspec.structs.replace(head, fence=token)))
+        transaction.put(LINE, self._codec.close(LINE, fenced))
+        return fenced
 
     def _later_token(self) -> int:
         """Return a token above any that was given by counting, and above those returned here before."""
@@ -262,7 +267,8 @@ class Repair:
         if owner is None:
             n = self._same_n(transaction, RUN, run_row, 1)
             owner = RunRow(id=run, n=n, created_at=created, updated_at=updated)
-        return owner, rebuilt
+        version = max(owner.version, line.run_version if line else 0)
+        return msgspec.structs.replace(owner, version=version), msgspec.structs.replace(rebuilt, run_version=version)
 
     def _same_n(self, reader: Reader, table: Table, row: Row | None, place: int) -> int:
         """Return the number that a damaged row shows, if it can be its own; another one if not."""

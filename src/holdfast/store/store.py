@@ -686,15 +686,17 @@ class Store:
     # Accounts and inbox
 
     def accounts(self, run: str) -> dict[str, AccountRow]:
-        """Return a run's budgets by name; RunCorrupt if one vanished."""
+        """Return a run's budgets by name; RunCorrupt if one vanished, or is not as it was written last."""
         with self.medium.read() as reader:
             rows = [self.codec.open(ACCOUNT, row) for row in reader.scan(ACCOUNT, (run,))]
             owner = reader.get(RUN, (run,))
-            names = self.codec.open(RUN, owner).accounts if owner is not None else ()
+            digests = dict(self.codec.open(RUN, owner).accounts) if owner is not None else {}
         found: dict[str, AccountRow] = {row.name: row for row in rows}
-        for name in names:
+        for name in {**digests, **found}:
             if name not in found:
                 raise RunCorrupt(f"its budget {name!r} vanished", run)
+            if found[name].digest != digests.get(name):
+                raise RunCorrupt(f"its budget {name!r} is not as it was written last: an older one was put back", run)
         return found
 
     def post(self, run: str, kind: str, body: bytes, *, key: str | None = None) -> InboxRow:
@@ -731,7 +733,12 @@ class Store:
     def inbox(self, run: str, *, after: int = 0) -> list[InboxRow]:
         """Return the entries of a run's inbox after a number, in order; RunCorrupt if one vanished."""
         with self.medium.read() as reader:
-            return self._entries(reader, run, after)
+            found = self._entries(reader, run, after)
+            lines = self.codec.open_sound(LINE, reader.scan(LINE, (run,)))
+            consumed = max((line.consumed for line in lines), default=0)
+        if consumed > (found[-1].number if found else after):
+            raise RunCorrupt(f"entry {consumed} of its inbox vanished", run)
+        return found
 
     def unread(self, run: str, *, after: int = 0, line: str = MAIN) -> list[InboxRow]:
         """Return the entries of a run's inbox that it has not taken in, after a number; RunCorrupt if one vanished."""

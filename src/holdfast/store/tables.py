@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias
 
 import msgspec
+from blake3 import blake3
 
 from holdfast.model.checkpoint import Marks
 
@@ -49,8 +50,10 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     status: str | None = None
     attributes: dict[str, Scalar] = {}
     forked_from: str | None = None
-    accounts: tuple[str, ...] = ()
-    """The names of its budgets, so that one whose row vanished is missed."""
+    accounts: tuple[tuple[str, bytes], ...] = ()
+    """The names and digests of its budgets, so that one whose row vanished or was put back is missed."""
+    version: Number = 0
+    """How often the row was changed; each line notes what it saw, so that an older row put back is noticed."""
 
 
 class LineRow(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -76,6 +79,8 @@ class LineRow(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     consumed: Number = 0
     chunked: Position = 0
     """The number of the last record that is kept in chunks: a sweep must not overlook one that comes meanwhile."""
+    run_version: Number = 0
+    """The version of the run's row when this one was last written."""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -161,6 +166,11 @@ class AccountRow(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     lost: Amount = "0"
     limit: Amount | None = None
     raised: Amount = "0"
+
+    @property
+    def digest(self) -> bytes:
+        """What its run's row has of it."""
+        return blake3(msgspec.msgpack.encode(self)).digest(16)
 
 
 class MetaRow(msgspec.Struct, frozen=True, kw_only=True, array_like=True):

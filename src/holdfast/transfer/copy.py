@@ -268,7 +268,7 @@ class _LineCopy:
         if self._there is None:
             return False
         run = self._target.row_of(self._run.id)
-        said = msgspec.structs.replace(self._run, n=run.n, created_at=run.created_at)
+        said = msgspec.structs.replace(self._run, n=run.n, created_at=run.created_at, version=run.version)
         known = self._target.accounts(self._run.id)
         mine, theirs = self._line, self._there
         return (

@@ -7,7 +7,8 @@ time in proportion to the store.
 
 Without a key, seals find damage. With one they find forgery, for every row alike. A store or run that was put back as
 it once was is sound in itself: `remembered.rolled_back` compares it with a head that was noted outside, by number and
-ancestry. Older marks, accounts, leases or states that were put back alone are not found; docs/CAPTURE.md has the table.
+ancestry. Older states, accounts and leases that were put back alone are found by the line's row, older marks are not:
+docs/CAPTURE.md has the table.
 
 `rebuild.rebuild` makes the row, lines, leases and holds of a run again from its sound checkpoints and records. It
 deletes nothing but a damaged lease, and what is damaged in a journal stays, and stays named.

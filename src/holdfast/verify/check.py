@@ -247,7 +247,12 @@ class _Check:
             roots += [section.root for section in record.envelope.sections]
             self._checkpoints += 1
             self._progress("checkpoints", self._checkpoints)
-        head = self._store.line(run, line=line)
+        with self._store.medium.read() as reader:
+            head = self._store.line_reader.read(reader, run, line).line
+            is_leased = head is None or self._store.leases.is_last(reader, head)
+        if head is not None and not is_leased:
+            detail = f"the lease of line {line!r} is not the last one that was taken (number {head.fence})"
+            yield Fault(kind="lease", detail=detail, run=run)
         for step in self._store.journal.walk(head) if head is not None else ():
             if step.fault is not None:
                 yield Fault(kind="journal", detail=str(step.fault), run=run, number=step.first)

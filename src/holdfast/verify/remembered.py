@@ -34,7 +34,7 @@ def rolled_back(store: Store, run: str, head: str | tuple[int, str]) -> str | No
             return f"the remembered head {checkpoint} was number {number}, and is number {found}: history was rewritten"
         if found > last:
             return f"the remembered head {checkpoint} is number {found}, and history ends at {last}: it was rolled back"
-        return None if there is None else _departure(store, there, last, deleted)
+        return _departure(store, checkpoint, there, run=run, last=last, known=deleted)
     except NotFound:
         return _gone(checkpoint)
     except IntegrityError as error:
@@ -49,18 +49,36 @@ def _present(store: Store, run: str, checkpoint: str) -> CheckpointRecord | None
     return record if record.envelope.run == run else None
 
 
-def _departure(store: Store, head: CheckpointRecord, last: int, known: dict[str, tuple[int, bytes]]) -> str | None:
-    """Return the first checkpoint after a head that does not descend from it, None if all do."""
-    found = head.envelope.seq
-    known[head.envelope.id] = found, head.checksum
+def _departure(
+    store: Store,
+    head: str,
+    there: CheckpointRecord | None,
+    *,
+    run: str,
+    last: int,
+    known: dict[str, tuple[int, bytes]],
+) -> str | None:
+    """Return the first checkpoint after a head that does not descend from it, None if all do.
+
+    If the head was deleted, the next one may have been taken on the last one that was left before it.
+    """
+    if there is not None:
+        known[head] = there.envelope.seq, there.checksum
+    found = known[head][0]
+    deleted = {seq for seq, _ in known.values()} if there is None else set()
+    lowest = next(seq for seq in range(found, -1, -1) if seq not in deleted)
+    if lowest and (left := store.checkpoint_at(run, lowest)) is not None:
+        known[left.envelope.id] = lowest, left.checksum
     for seq in range(found + 1, last + 1):
-        record = store.checkpoint_at(head.envelope.run, seq)
+        record = store.checkpoint_at(run, seq)
         if record is None:
             continue
         envelope = record.envelope
-        before, checksum = known.get(envelope.parent or "", (0, b""))
-        if before < found or checksum != envelope.parent_checksum:
-            return f"checkpoint {envelope.id} does not descend from the remembered head {head.envelope.id}"
+        before, checksum = known.get(envelope.parent or "", (-1, b""))
+        if before < lowest or checksum != envelope.parent_checksum:
+            if there is None and lowest == 0 and envelope.parent is None:
+                continue  # all before it was deleted
+            return f"checkpoint {envelope.id} does not descend from the remembered head {head}"
         known[envelope.id] = seq, record.checksum
     return None
 

@@ -1,4 +1,4 @@
-"""Attacks on the keys of a store by somebody who can write it, on SQLite, files and PostgreSQL."""
+"""Attacks on a store with a key by somebody who can write it, on SQLite, files and PostgreSQL."""
 
 import os
 from contextlib import closing, contextmanager
@@ -8,12 +8,13 @@ import msgspec
 import pytest
 
 import holdfast
-from holdfast import KeyRefused, Settings, StoreCorrupt, UsageError, generate_key
+from holdfast import KeyRefused, LeaseLost, RunCorrupt, Settings, StoreCorrupt, UsageError, generate_key
 from holdfast.encode.encrypt import KeySlots, Vault, key_id, lock_slots, parse_key, slot_key
 from holdfast.store.codec import RowCodec
+from holdfast.store.commit import Commit
 from holdfast.store.keys import KEYS, WITNESS, keys_of, seal_store
 from holdfast.store.open import open_store
-from holdfast.store.tables import INBOX, META, TABLES, InboxRow, MetaRow
+from holdfast.store.tables import ACCOUNT, INBOX, LEASE, META, RUN, TABLES, AccountRow, InboxRow, MetaRow
 from postgres_server import shared_server
 
 OWNER, SECOND, LEAVER = generate_key(), generate_key(), generate_key()
@@ -246,3 +247,75 @@ def test_a_files_store_says_how_a_key_is_retired_there(tmp_path, sign):
             hf.remove_key(SECOND)
         assert len(hf.key_ids()) == 2
         assert hf.verify().sound
+
+
+# Single rows put back as they once were, or deleted
+
+
+@pytest.fixture
+def filled(place, sign):
+    """Return the rows of a store, and change each of them once more."""
+    budget = AccountRow(run="run", name="tokens", used="7")
+    with opened(place, OWNER, sign) as hf:
+        hf.run("run").checkpoint(state=1)
+        hf.signal("run", "go", "one")
+        hf.store.leases.end(hf.store.leases.take("run", owner="me", ttl_s=60))
+        hf.store.write(Commit(run="run", accounts=[(None, budget)], consumed=1, run_changes={"status": "running"}))
+    before = rows_of(place)
+    with opened(place, OWNER, sign) as hf:
+        more = msgspec.structs.replace(budget, used="99")
+        hf.store.write(Commit(run="run", accounts=[(budget, more)], run_changes={"status": "done"}))
+        hf.store.leases.take("run", owner="other", ttl_s=60)
+        assert hf.store.accounts("run") == {"tokens": more}
+        assert hf.verify().faults == ()
+    return before
+
+
+def drop(place, table, key):
+    with raw(place) as medium, medium.write() as transaction:
+        transaction.drop(table, key)
+
+
+@pytest.mark.parametrize("table", [ACCOUNT, RUN, LEASE], ids=lambda table: table.name)
+def test_a_row_put_back_as_it_once_was_is_noticed(place, sign, filled, table):
+    """Issue 18.2: each was sealed with the key, so it was believed."""
+    put(place, [(one, row) for one, row in filled if one is table])
+    with opened(place, OWNER, sign) as hf:
+        assert {"account": "account", "run": "run", "lease": "lease"}[table.name] in {
+            fault.kind for fault in hf.verify().faults
+        }
+        if table is ACCOUNT:
+            with pytest.raises(RunCorrupt, match="put back"):
+                hf.store.accounts("run")
+        if table is RUN:
+            with pytest.raises(RunCorrupt, match="stale"):
+                hf.store.run("run")
+        assert hf.store.leases.running("run") is None or table is not LEASE
+
+
+@pytest.mark.parametrize("table", [ACCOUNT, INBOX, LEASE], ids=lambda table: table.name)
+def test_a_row_that_was_deleted_is_noticed(place, sign, filled, table):
+    assert any(one is table for one, _ in filled)
+    for one, row in rows_of(place):
+        if one is table:
+            drop(place, table, row[: len(table.key)])
+    with opened(place, OWNER, sign) as hf:
+        assert {fault.kind for fault in hf.verify().faults} == {table.name}
+
+
+def test_a_lease_put_back_lets_nobody_write_beside_its_owner(place, sign):
+    """Its number is that of its line, which only grows."""
+    work(place, OWNER, sign)
+    with opened(place, OWNER, sign) as hf:
+        hf.store.leases.take("run", owner="first", ttl_s=3600)
+    before = [(table, row) for table, row in rows_of(place) if table is LEASE]
+    with opened(place, OWNER, sign) as hf:
+        first = hf.store.leases.running("run")
+        hf.store.leases.end(first)
+        second = hf.store.leases.take("run", owner="second", ttl_s=3600)
+    put(place, before)
+    with opened(place, OWNER, sign) as hf:
+        with pytest.raises(LeaseLost):
+            hf.store.write(Commit(run="run", fence=first.token, run_changes={"status": "x"}))
+        hf.store.write(Commit(run="run", fence=second.token, run_changes={"status": "y"}))
+        assert [fault.kind for fault in hf.verify().faults] == ["lease"]

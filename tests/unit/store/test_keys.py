@@ -332,6 +332,29 @@ def test_a_remembered_head_that_was_deleted_is_no_fault_but_a_run_begun_again_is
     assert not verify(store, remembered={"run": first.envelope.id}).sound
 
 
+def test_history_that_leads_past_a_remembered_head_shows_after_its_deletion_too(medium, sign):
+    """Rows of two pasts of one store, each written with the key."""
+    store = seal_store(medium, KEY, sign=sign)
+    line = Line(store)
+    for _ in range(2):
+        line.commit()
+    fork = snapshot(medium)
+    head = line.commit()
+    line.commit()
+    store.delete("run", [head.envelope.id])
+    assert verify(store, remembered={"run": head.envelope.id}).sound
+    tombstone = rows(medium, TOMBSTONE)[("run", "main", 3)]
+    put_back(medium, fork)
+    store = seal_store(medium, KEY, sign=sign)
+    line = Line(store)
+    line.follow()
+    for _ in range(3):
+        line.commit()
+    drop_row(medium, CHECKPOINT, ("run", "main", 3))
+    put_row(medium, TOMBSTONE, tombstone)
+    assert "head" in {fault.kind for fault in verify(store, remembered={"run": head.envelope.id}).faults}
+
+
 def test_a_forged_deletion_of_a_remembered_head_shows(medium):
     """Issue 18.2: a tombstone and a head moved back, sealed without the key, passed for a deletion."""
     store = seal_store(medium, KEY, sign=True)

@@ -160,6 +160,26 @@ def test_a_member_of_the_owner_is_refused(superuser, database, role):
         bind(superuser, "app")
 
 
+@pytest.mark.parametrize("rights", ["SUPERUSER", "BYPASSRLS", "CREATEROLE", "bound"])
+def test_a_member_of_a_role_that_reads_more_is_refused_and_doctor_sees_one_that_became_it(superuser, role, rights):
+    """SET ROLE leaves a role's own policy behind."""
+    other = f"{role}_other"
+    with admin(superuser) as connection:
+        connection.execute(f"CREATE ROLE {role} LOGIN")
+        connection.execute(f"CREATE ROLE {other} {'LOGIN' if rights == 'bound' else rights}")
+    if rights == "bound":
+        fill(superuser, "theirs", "their words")
+        bind(superuser, other, "theirs")
+    bind(superuser, role)
+    with closing(PostgresMedium(as_role(superuser, role))) as medium:
+        assert medium.role_problem() is None
+        with admin(superuser) as connection:
+            connection.execute(f"GRANT {other} TO {role}")
+        assert f"can act as {other}" in medium.role_problem()
+    with pytest.raises(UsageError, match=f"can act as {other}"):
+        bind(superuser, role)
+
+
 def test_a_role_is_for_one_tenant_and_only_the_owner_binds(superuser, role):
     bind(superuser, role)
     with pytest.raises(UsageError, match="another tenant"):

@@ -118,12 +118,20 @@ def _let_in(arguments: Namespace, session: Session) -> int:
 
 def _remove(arguments: Namespace, session: Session) -> int:
     from holdfast.encode.encrypt import key_id, parse_key  # noqa: PLC0415
+    from holdfast.store.keys import keys_of  # noqa: PLC0415
 
     known = session.hf.key_ids()
     is_file = arguments.key not in known and Path(arguments.key).is_file()
     name = key_id(parse_key(read_key_file(arguments.key))) if is_file else arguments.key
     if name not in known:
         raise NotFound("key", arguments.key, f"those of this store are {', '.join(known) or 'none'}")
+    keys = keys_of(session.hf.store)
+    is_own = keys is not None and keys.own_id == name
+    if is_own and len(known) > 1:
+        session.out.note(
+            f"Your settings name key {name}. Once it is removed they open this store no longer: name another of its "
+            "keys there (encryption.key_file or encryption.key_env)."
+        )
     question = f"Let key {name} open this store no longer, one of {number(len(known), 'key')}?"
     if len(known) > 1 and not session.ask.agreed(question):
         raise Declined

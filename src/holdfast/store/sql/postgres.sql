@@ -75,8 +75,33 @@ END
 FROM pg_roles
 WHERE rolname = %(role)s
 
--- name: is_member
-SELECT pg_has_role(%(role)s::text::regrole, %(owner)s::text::regrole, 'MEMBER')
+-- name: acts_as
+SELECT r.rolname, CASE
+    WHEN r.rolsuper THEN 'is a superuser'
+    WHEN r.rolbypassrls THEN 'passes row-level security'
+    WHEN r.rolcreaterole THEN 'may give itself other roles'
+    WHEN r.rolreplication THEN 'may copy the whole server'
+    WHEN EXISTS (
+        SELECT FROM pg_class c WHERE c.relnamespace = current_schema()::regnamespace AND c.relowner = r.oid
+    ) THEN 'owns the tables'
+    WHEN EXISTS (SELECT FROM pg_namespace n WHERE n.oid = current_schema()::regnamespace AND n.nspowner = r.oid)
+        THEN 'owns the schema'
+    ELSE 'may use the tables itself'
+END
+FROM pg_roles r
+WHERE
+    r.rolname <> %(role)s
+    AND pg_has_role(%(role)s::text, r.oid, 'MEMBER')
+    AND (
+        r.rolsuper OR r.rolbypassrls OR r.rolcreaterole OR r.rolreplication
+        OR EXISTS (
+            SELECT FROM pg_class c, aclexplode(coalesce(c.relacl, acldefault('r', c.relowner))) a
+            WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r' AND r.oid IN (c.relowner, a.grantee)
+        )
+        OR EXISTS (SELECT FROM pg_namespace n WHERE n.oid = current_schema()::regnamespace AND n.nspowner = r.oid)
+    )
+ORDER BY 1
+LIMIT 1
 
 -- name: bound_to
 SELECT qual FROM pg_policies
