@@ -136,3 +136,13 @@ def test_python_gives_the_same(hf, repository):
         found = store.patch("two", "first/first")
     assert found.patch.decode() == hf("patch", "first/first", "two").out
     assert "text" in found.paths
+
+
+def test_without_a_commit_the_branch_gets_none_and_the_message_says_what_to_do(hf, project):
+    subprocess.run(["git", "init", "-q"], cwd=project, check=True)
+    (project / "f.yaml").write_text("flow: f\nphases:\n  p: echo x > new\n")
+    assert hf("run", "f.yaml").code == 0
+    said = hf("patch", "p/p", "f", "--commit")
+    assert said.code == 2
+    assert "restored" not in said.err
+    assert "git apply" in said.err

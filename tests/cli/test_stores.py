@@ -298,3 +298,11 @@ def test_a_key_that_is_not_there_is_not_asked_about(hf, project):
     done = hf("store", "key", "remove", "nope", terminal=True, stdin=b"y\n")
     assert done.code == 3
     assert "?" not in done.err
+
+
+@pytest.mark.parametrize("content", [b"", b"hello\n", bytes(range(256)) * 20])
+def test_a_file_that_is_no_export_is_named_as_that(hf, project, content):
+    (project / "junk").write_bytes(content)
+    said = hf("import", "junk")
+    assert said.code == 5
+    assert "holdfast export" in said.err

@@ -124,11 +124,15 @@ def import_runs(
 
 
 def _refuse_more(place: Path) -> None:
-    """Refuse a file with bytes after its end: SQLite would not look at them, and whoever forwards it might."""
+    """Refuse a file that is no bundle, or has bytes after its end: whoever forwards it might look at them."""
     with os.fdopen(open_regular(place, follow=True).descriptor, "rb") as file:
         header = file.read(_HEADER_BYTES)
         size = file.seek(0, os.SEEK_END)
+    if not header.startswith(b"SQLite format 3\0"):
+        raise StoreCorrupt(
+            "it is not a file that `holdfast export` wrote: name one, or export the runs again", str(place)
+        )
     page, pages = int.from_bytes(header[16:18], "big"), int.from_bytes(header[28:32], "big")
     expected = (_LARGEST_PAGE if page == 1 else page) * pages
-    if header.startswith(b"SQLite format 3\0") and size > expected:
+    if size > expected:
         raise StoreCorrupt(f"it has {size - expected:,} bytes after its end: export the runs again", str(place))

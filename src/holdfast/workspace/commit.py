@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from holdfast.errors import RestoreRefused
+from holdfast.errors import UsageError
 from holdfast.workspace import git, position
 from holdfast.workspace.checkout import put_commit
 from holdfast.workspace.git import GitFailed
@@ -28,7 +28,7 @@ _NOBODY = {
 
 
 def commit_patch(root: str, patch: bytes, paths: Sequence[str], message: str) -> str:
-    """Add a commit with exactly this patch to the present branch; return its id. RestoreRefused if that cannot be.
+    """Add a commit with exactly this patch to the present branch; return its id. UsageError if that cannot be.
 
     The files stay as they are, and so does what is staged of other paths. Killed in between, nothing has happened, or
     only the index is behind: `git status` then shows the paths as staged for their old content.
@@ -42,11 +42,14 @@ def commit_patch(root: str, patch: bytes, paths: Sequence[str], message: str) ->
         with GitDirectory.open(str(top)) as directory, Objects(directory) as objects:
             now = position.read(directory, "", Sink(Scratch()))
             if now.commit is None:
-                why = now.problem or "the branch has no commit yet"
-                raise RestoreRefused(f"no commit is made: {why}")
+                why = now.problem or (
+                    "the branch has no commit yet, so make the first one yourself, or leave --commit out and hand the "
+                    "patch to `git apply`"
+                )
+                raise UsageError(f"no commit is made: {why}")
             staged = next((entry.path for entry in now.index if entry.path in named), None)
             if staged is not None:
-                raise RestoreRefused(f"no commit is made: {staged!r} has staged changes: commit them first")
+                raise UsageError(f"no commit is made: {staged!r} has staged changes: commit them first")
             with git.shadow(directory) as ask, TemporaryDirectory(prefix="holdfast-git-") as folder:
                 index = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
                 ask("read-tree", now.commit, variables=index)
@@ -56,11 +59,9 @@ def commit_patch(root: str, patch: bytes, paths: Sequence[str], message: str) ->
                 commit = _commit(ask, line, message.encode(), dict(directory.facts.settings))
             put_commit(directory, objects, now, commit)
     except GitFailed as error:
-        raise RestoreRefused(
-            f"no commit is made: the patch does not fit where the branch stands now ({error})"
-        ) from error
+        raise UsageError(f"no commit is made: the patch does not fit where the branch stands now ({error})") from error
     except OSError as error:
-        raise RestoreRefused(f"no commit is made: {os.strerror(error.errno or 0)} in {str(top)!r}") from error
+        raise UsageError(f"no commit is made: {os.strerror(error.errno or 0)} in {str(top)!r}") from error
     return commit
 
 
