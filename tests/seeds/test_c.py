@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter
 from contextlib import closing
+from datetime import datetime
 
 import msgspec
 import pytest
@@ -114,6 +115,14 @@ def test_a_checkpoint_is_known_by_issue_session_phase_and_attempt(interrupted, h
     with opened(interrupted) as store:
         for spec in (name, name.removesuffix(".yaml"), f"{RUN}:{name}", f"readable/{RUN}/{name}"):
             assert store.find(spec).id == head.id, spec
+    short_name = name.removesuffix(".yaml")
+    for words in (("show", short_name), ("files", short_name), ("resume", short_name, "--dry-run"),
+                  ("replay", short_name, "--list"), ("diff", short_name, short_name)):  # fmt: skip
+        said = interrupted.hf(*words)
+        assert said.code in (0, 9), (words, said.err)
+        assert "there is no" not in said.err, words
+    log = interrupted.hf("log", RUN, "--json").json
+    assert short_name in [one["readable_id"] for one in log["checkpoints"]]
     with hf.run("issue-7") as run:
         run.subject.update(id="7", session="session-1")
         with run.phase("enrich", label="state:enrich"):
@@ -305,6 +314,14 @@ def test_a_person_can_read_the_store_an_index_a_yaml_file_a_checkpoint_and_the_l
     assert latest["id"] == checkpoints[0].id
     assert latest["sections"]["subject"]["title"] == "Refresh tokens for the login"
     assert latest["sections"]["graph"]["current_batch"] == 3
+    assert index["latest"]["id"] == checkpoints[0].id
+    assert [(one["trigger"], one["phase"], one["can_resume"]) for one in index["checkpoints"]] == [
+        (one.trigger, one.summary.phase, one.recovery.can_resume) for one in checkpoints
+    ]
+    login = latest["sections"]["graph"]["tasks"]["login"]
+    assert login["status"] == "completed"
+    assert datetime.fromisoformat(str(login["started_at"])).tzinfo is not None
+    assert "$datetime" not in (folder / "latest").read_text()
     documents = [path for path in folder.glob("*.yaml") if path.name != "index.yaml"]
     assert {path.name for path in documents} == {one["file"] for one in index["checkpoints"]}
     assert all(yaml.safe_load(path.read_text())["run"] == RUN for path in documents[:3])
@@ -337,8 +354,15 @@ def test_a_run_resumes_by_id_or_from_its_latest_and_says_clearly_when_it_cannot(
         assert store.plan("latest", run=RUN, workspace=repo).checkpoint == head.id
         with pytest.raises(NotFound, match="issue-43"):
             store.plan("issue-43")
-    with hf.run("blocked") as run:
-        run.checkpoint(sections={"agents": [{"id": "coder", "status": "failed", "attempts": 3}]})
+    calls = []
+
+    def coder():
+        calls.append("coder")
+        raise ValueError("no such file")
+
+    for _ in range(3):
+        with pytest.raises(ValueError, match="no such file"), hf.run("blocked") as run:
+            run.agents.call("coder", task="t", using=coder)
     plan = hf.plan("blocked")
     assert not plan.can_resume
     assert plan.blockers == ("agent coder failed 3 times",)
@@ -347,17 +371,59 @@ def test_a_run_resumes_by_id_or_from_its_latest_and_says_clearly_when_it_cannot(
     assert not result.success
     with pytest.raises(CannotResume, match="coder failed 3 times"), hf.run("blocked"):
         pytest.fail("it was entered")
+    assert len(calls) == 3
+    said = interrupted.hf("resume", "issue-43")
+    assert (said.code, "issue-43" in said.err, "Traceback" in said.err) == (NotFound.exit_code, True, False)
 
 
-def test_what_stays_depends_on_trigger_and_phase_and_defaults_to_milestones(interrupted):
-    """Proves C13: phase transition all, batch 3 and agent 1 a phase, conflict resolved all, interrupt 1, manual all."""
-    with opened(interrupted) as hf:
-        hf.prune(RUN)
-        kept = Counter((one.trigger, one.summary.phase) for one in hf.checkpoints(RUN, archived=True))
-    assert kept["phase_transition", "implementing"] == kept["phase_transition", "ready"] == 1
-    assert kept["batch_complete", "implementing"] == 2
-    assert {kept["agent_complete", phase] for phase in ("enrich", "ready", "implementing")} == {1}
-    assert kept["conflict_resolved", "ready"] == 1
+@pytest.mark.parametrize("form", ["sqlite", "files"])
+def test_what_stays_depends_on_trigger_and_phase_and_defaults_to_milestones(form, tmp_path):
+    """Proves C13: batches 3 and agents 1 a phase, interrupts 1; phases, resolutions, manual ones all."""
+    now = [time.time()]
+    place = (tmp_path / "store").as_uri() if form == "files" else tmp_path / "store"
+    store = holdfast.open(place, settings=holdfast.Settings()).store
+    with holdfast.Holdfast(store, settings=holdfast.Settings(), clock=lambda: now[0]) as hf:
+        for phase in ("ready", "implementing"):
+            with pytest.raises(KeyboardInterrupt), hf.run("r") as run:  # noqa: PT012 - it ends as by Ctrl+C
+                with run.phase(phase):
+                    graph = run.graph(phase)
+                    for number in range(5):
+                        needs = [f"t{number - 1}"] if number else []
+                        graph.add(f"t{number}", lambda: None, needs=needs)
+                    graph.run()
+                    for number in range(3):
+                        run.agents.call("coder", task=f"{phase} {number}", using=lambda: "done")
+                        run.mailbox.conflicts.start(f"{phase} {number}", ["a", "b"]).resolve("so")
+                        run.checkpoint(reason=f"by hand {number}")
+                raise KeyboardInterrupt
+        hf.prune("r")
+
+        def kept():
+            return Counter((one.trigger, one.summary.phase) for one in hf.checkpoints("r", archived=True))
+
+        first = kept()
+        for phase in ("ready", "implementing"):
+            assert first["batch_complete", phase] == 3
+            assert first["agent_complete", phase] == 1
+            assert first["conflict_resolved", phase] == first["manual", phase] == 3
+            assert first["conflict_start", phase] == 1
+        total = Counter(trigger for trigger, _ in first.elements())
+        assert total["user_interrupt"] == 1
+        assert total["phase_transition"] >= 2
+        now[0] += 400 * 86_400
+        hf.prune("r")
+        later = Counter(trigger for trigger, _ in kept().elements())
+        for trigger in ("phase_transition", "conflict_resolved", "manual"):
+            assert later[trigger] == total[trigger]
+        assert later["batch_complete"] == 0
+        for number in range(60):
+            hf.run("r").checkpoint(reason=f"more {number}")
+        listed = [one for one in hf.checkpoints("r") if one.status == "valid"]
+        everything = hf.checkpoints("r", archived=True)
+        assert len(listed) == 50
+        assert sum(one.trigger == "manual" for one in everything) == total["manual"] + 60
+        assert everything[-1].status == "archived"
+        assert hf.verify().sound
 
 
 def test_the_settings_file_is_yaml_with_switches_retention_location_and_limits(interrupted, tmp_path):
@@ -378,6 +444,76 @@ def test_the_settings_file_is_yaml_with_switches_retention_location_and_limits(i
     for wrong in ({"label-changed": "warn"}, {"labels-changed": "shout"}):
         with pytest.raises(SettingsInvalid):
             make_settings({"recovery": {"verdicts": wrong}})
+
+
+def test_the_phase_follows_the_state_label_and_new_labels_are_the_runs(tmp_path):
+    """Proves C15, C2: entered again or recovered; forwards what is left is skipped, backwards it is due again."""
+    issue = tmp_path / "42.json"
+    known = {"id": "42", "title": "Log in", "body": "Use OAuth.", "assignees": ["ann"], "branch": "feature/42"}
+
+    def write(*labels):
+        issue.write_text(json.dumps({**known, "labels": labels}))
+
+    def stands():
+        phases = hf.latest("r").section("phases").phases
+        return {name: phases[name].status for name in ("enrich", "ready", "implementing") if name in phases}
+
+    def program(*done):
+        with hf.run("r", subject=str(issue)) as run:
+            run.declare_phases("enrich", "ready", "implementing")
+            for name in done:
+                with run.phase(name, label=f"state:{name}"):
+                    pass
+            return run.phases.next
+
+    with holdfast.open(tmp_path / "store", settings=holdfast.Settings()) as hf:
+        write("state:enrich", "bug")
+        assert program("enrich") == "ready"
+        subject = hf.latest("r").section("subject")
+        assert {name: getattr(subject, name) for name in (*known, "labels")} == {
+            **known,
+            "labels": ["state:enrich", "bug"],
+        }
+        write("state:implementing")
+        assert program() == "implementing"
+        assert stands() == {"enrich": "completed", "ready": "skipped"}
+        assert hf.latest("r").section("subject").labels == ["state:implementing"]
+        write("state:enrich")
+        assert hf.recover("r", subject=str(issue)).success
+        assert stands() == {"enrich": "pending", "ready": "pending"}
+        assert program("enrich", "ready") == "implementing"
+        write("state:enrich", "urgent")  # what did not move says nothing new of the phase
+        assert program() == "enrich"
+
+
+@pytest.mark.parametrize("verdict", ["ask", "warn"])
+def test_files_that_others_changed_are_asked_about_however_an_issue_is_resumed(verdict, tmp_path):
+    """Proves C15: by the library, where the settings ask; the answer holds until something else moves."""
+    repo = tmp_path / "repo"
+    repo.mkdir()
+    (repo / "a.txt").write_text("one\n")
+    with holdfast.open(
+        tmp_path / "store", settings=make_settings({"recovery": {"verdicts": {"files-changed": verdict}}})
+    ) as hf:
+        with hf.run("r", workspace=repo) as run:
+            run.step("one", lambda: 1)
+        (repo / "a.txt").write_text("theirs\n")
+        if verdict == "warn":
+            with hf.run("r", workspace=repo, waiting="leave") as run:
+                assert any("1 file is not as captured" in line["what"] for line in run.journal())
+            return
+        for resume in (lambda: hf.recover("r", workspace=repo), hf.run("r", workspace=repo, waiting="leave").__enter__):
+            with pytest.raises(RunWaiting, match=r"1 file is not as captured: 'a\.txt'"):
+                resume()
+        [shown] = hf.plan("r", workspace=repo).findings
+        assert (shown.kind, shown.verdict) == ("files-changed", "ask")
+        [wait] = hf.waiting("r")
+        hf.answer("r", "resume", wait=wait.id)
+        with hf.run("r", workspace=repo, waiting="leave") as run:
+            assert run.step("one", lambda: 2) == 1
+        assert (repo / "a.txt").read_text() == "theirs\n"
+        with hf.run("r", workspace=repo, waiting="leave"):
+            pass
 
 
 def test_changed_labels_are_a_warning_and_the_run_goes_on(resumed):
@@ -477,6 +613,24 @@ def test_there_is_a_checkpoint_before_each_batch_a_retry_starts_from_it_and_repo
         assert {name: node.status for name, node in graph.tasks.items() if node.batch == 3} == dict.fromkeys(
             ("refresh", "limits"), "pending"
         )
+
+
+def test_a_report_shows_batch_task_messages_and_conflicts_while_the_run_is_killed(quick, tmp_path):
+    """Proves C16: `status` of a run that died in the middle, for people and for programs."""
+    system = quick.copy(tmp_path / "system")
+    hold = system.folder / "hold-coder-login"
+    hold.touch()
+    assert kill_when([*ISSUE, "--yes"], system.folder, lambda: "coder login" in system.lines())
+    said = system.hf("status", RUN, "--json")
+    assert said.code == 0, said.err
+    batch = said.json["batch"]
+    assert (batch["graph"], batch["current"], batch["completed"]) == ("implementing", 2, [1])
+    assert "login" in batch["running"]
+    assert "join" in batch["pending"]
+    assert set(said.json["messages"]) == {"pending", "awaiting_response"}
+    assert said.json["conflicts"] == []
+    told = system.hf("status", RUN).out
+    assert "batch 2: " in told
 
 
 def end_of(system: System) -> dict[str, object]:

@@ -40,6 +40,7 @@ from holdfast.recovery.record import INTENT, SECTION, RecoveryRecord, intent_val
 from holdfast.recovery.result import RecoveryResult
 from holdfast.recovery.sections import Restoring, restored
 from holdfast.recovery.verdict import enforce
+from holdfast.runtime.phases import following_label
 from holdfast.verify.check import faults_in
 
 if TYPE_CHECKING:
@@ -320,7 +321,11 @@ class Recovery:
         if now is None or known is None:
             return {}
         taken = {name: getattr(now, name) for name in ("title", "body", "labels", "assignees", "branch", "url")}
-        return {"subject": msgspec.structs.replace(known, **taken, seen_at=at)}
+        told = {"subject": msgspec.structs.replace(known, **taken, seen_at=at)}
+        if known.labels == now.labels or "phases" not in source.sections or "flow" in source.sections:
+            return told
+        moved = following_label(source.section("phases"), now.labels, at)
+        return told if moved is None else {**told, "phases": moved[1]}
 
     def _spent(self, source: Checkpoint) -> dict[str, Any]:
         """Return the budgets as they are now: going back gives back neither what was spent nor what was raised.

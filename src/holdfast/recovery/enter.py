@@ -51,11 +51,25 @@ class OpenRun:
                 self._directory.bring()
                 changes = self._directory.changes()
         found = self._inspect(changes, is_new=is_new) if self._hf.enabled else ()
+        self._follow_label(found, save)
         if self._directory is not None:
             if is_looked_at:
                 moved = [one.detail for one in found if one.verdict != "resume"]
                 self._directory.take_over(changes, save, why=moved)
             self._directory.heartbeat.start()
+
+    def _follow_label(self, found: tuple[Finding, ...], save: Callable[[str, dict[str, Any]], object]) -> None:
+        """Let the phase follow the state label of the issue, if its labels changed; a flow says itself what is next."""
+        head = self._run.head
+        if head is None or "phases" not in head.sections or "flow" in head.sections:
+            return
+        if not any(one.kind == "labels-changed" for one in found):
+            return
+        from holdfast.runtime.phases import following_label  # noqa: PLC0415 - few runs have an issue
+
+        moved = following_label(head.section("phases"), self._run.subject.value.labels, self._run.host.now())
+        if moved is not None:
+            save(f"its labels say {moved[0]}", {"phases": moved[1]})
 
     def leave(self) -> None:
         """Say that this process is no longer at work."""

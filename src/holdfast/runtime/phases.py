@@ -26,6 +26,7 @@ from holdfast.runtime.replans import LIMIT, Replans
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Mapping
+    from datetime import datetime
 
     from holdfast.model.sections import Artifact, Replan
     from holdfast.runtime.host import Host
@@ -297,3 +298,32 @@ class Phases:
 
     def _changed(self) -> None:
         self.changes += 1
+
+
+def following_label(section: PhasesSection, labels: Iterable[str], now: datetime) -> tuple[str, PhasesSection] | None:
+    """Return the phase that the state label of an issue names, and the phases as they stand then; None if they do.
+
+    A phase's label is the one that it was begun with, or `state:NAME`. What comes before it and is not settled is
+    skipped; it and what comes after are due again.
+    """
+    known = set(labels)
+    states = {name: section.phases.get(name, PhaseState()) for name in section.order}
+    named = [name for name, state in states.items() if (state.label or f"state:{name}") in known]
+    if len(named) != 1:
+        return None
+    (name,) = named
+    place = section.order.index(name)
+    reason = f"the label {states[name].label or f'state:{name}'!r} says {name}"
+    for one in section.order[:place]:
+        if states[one].status not in ("completed", "skipped"):
+            states[one] = msgspec.structs.replace(states[one], status="skipped", reason=reason, completed_at=now)
+    for one in section.order[place:]:
+        if states[one].status in ("completed", "skipped"):
+            states[one] = msgspec.structs.replace(
+                states[one], status="pending", reason=reason, result=None, completed_at=None
+            )
+    changed = {one: state for one, state in states.items() if state != section.phases.get(one, PhaseState())}
+    if not changed:
+        return None
+    current = section.current if section.current not in changed else None
+    return name, msgspec.structs.replace(section, current=current, phases={**section.phases, **changed})
