@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _SETTLED = ("done", "failed", "skipped")
+_EVENTS = frozenset({"state_transition", "phase_transition", "waits", "answered", "replan"})
 
 
 class ReplayedStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +43,8 @@ class ReplayedStep(msgspec.Struct, frozen=True, kw_only=True):
     phase: str | None = None
     place: str = ""
     """The position in the journal where it had just ended: RUN#812."""
+    events: tuple[str, ...] = ()
+    """Transitions, questions, answers and replans since the step before it; with the last step, those after it, too."""
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,13 +98,19 @@ class Replay:
     """A run's record, at a position between two of its steps: 0 is before the first."""
 
     def __init__(
-        self, run: str, records: Sequence[dict[str, Any]], source: Source, numbers: Sequence[int] = ()
+        self,
+        run: str,
+        records: Sequence[dict[str, Any]],
+        source: Source,
+        numbers: Sequence[int] = (),
+        journal: Sequence[dict[str, Any]] = (),
     ) -> None:
         self.run_id = run
         self._records = list(records)
         self._numbers = numbers
         self._source = source
         self._ends = [i + 1 for i, record in enumerate(self._records) if record.get("event") in _SETTLED]
+        self._journal = [line for line in journal if line["kind"] in _EVENTS]
         self.position = 0
 
     def __len__(self) -> int:
@@ -205,7 +214,16 @@ class Replay:
             duration_s=record.get("duration_s", 0.0),
             phase=record.get("phase"),
             place=f"{self.run_id}#{self._numbers[end]}" if end < len(self._numbers) else "",
+            events=tuple(map(_told, self._between(number))),
         )
+
+    def _between(self, number: int) -> list[dict[str, Any]]:
+        """Return the lines of the journal that belong to a step."""
+        times = [self._records[end - 1].get("at") for end in self._ends]
+        after = times[number - 2] if number > 1 else None
+        until = times[number - 1] if number < len(times) else None
+        lines = self._journal
+        return [one for one in lines if (after is None or one["at"] > after) and (until is None or one["at"] <= until)]
 
 
 class ReplayRun:
@@ -237,6 +255,11 @@ class ReplayRun:
         return result
 
 
+def _told(line: dict[str, Any]) -> str:
+    choice = f": {line['choice']}" if line.get("choice") else ""
+    return f"{line['kind']} {line.get('what', '')}{choice}"
+
+
 _STEP = signature(Run.step).parameters.values()
 _OPTIONS = frozenset(each.name for each in _STEP if each.kind is Parameter.KEYWORD_ONLY)
 
@@ -252,7 +275,13 @@ def replay(hf: Holdfast, spec: str) -> Replay:
     checkpoint = opened(hf, locate(hf.store, spec))
     record = checkpoint.record
     records = [each for each in steps_of(checkpoint) if isinstance(each, dict) and "step" in each]
-    return Replay(record.envelope.run, records, _Recorded(hf, checkpoint, records), checkpoint.call_numbers)
+    return Replay(
+        record.envelope.run,
+        records,
+        _Recorded(hf, checkpoint, records),
+        checkpoint.call_numbers,
+        checkpoint.log("journal"),
+    )
 
 
 class _Recorded:

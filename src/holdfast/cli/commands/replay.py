@@ -42,7 +42,8 @@ def execute(arguments: Namespace, session: Session) -> int:
     if out.json or arguments.list or not (out.interactive and session.ask.can_ask):
         steps = [replay.next() for _ in range(len(replay))]
         out.document({"run": replay.run_id, "steps": [plain(one) for one in steps]})
-        out.table([_row(one) for one in steps], ("STEP", "", "TOOK", "POSITION", "RESULT"))
+        rows = [row for one in steps for row in (*map(_event_row, one.events), _row(one))]
+        out.table(rows, ("STEP", "", "TOOK", "POSITION", "RESULT"))
         if not steps:
             out.note("No steps are recorded.")
         return 0
@@ -100,6 +101,8 @@ def _show(step: ReplayedStep | None, session: Session) -> None:
     if step is None:
         session.out.line("Before the first step.")
         return
+    for event in step.events:
+        session.out.line("   ", Paint(event, "dim"))
     session.out.line(
         f"{step.number}. ",
         Paint(step.step, "bold"),
@@ -117,6 +120,11 @@ def _show(step: ReplayedStep | None, session: Session) -> None:
 def _note(replay: Replay, session: Session) -> None:
     if replay.note:
         session.out.line(Paint(replay.note, "yellow"))
+
+
+def _event_row(event: str) -> list[Cell]:
+    kind, _, what = event.partition(" ")
+    return [Cell.of(Paint(kind, "dim")), *map(Cell.of, ("", "", "", what))]
 
 
 def _row(one: ReplayedStep) -> list[Cell]:
