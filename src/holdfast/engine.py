@@ -639,7 +639,8 @@ class Holdfast(RecoveryFacade):
         """Return what resuming a run saved: work that was neither done nor paid for again."""
         head = self._present_of(run)
         agents = head.section("agents") if "agents" in head.sections else ()
-        return audit.savings(head.log("journal"), head.log("steps"), agents)
+        phases = head.section("phases").phases.values() if "phases" in head.sections else ()
+        return audit.savings(head.log("journal"), head.log("steps"), agents, phases)
 
     def cost(self, run: str) -> RunCost:
         """Return what a run cost, by call, agent and phase: on its present path, and in all that it ever did."""

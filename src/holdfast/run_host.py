@@ -136,7 +136,10 @@ class RunHost:
         something rests on it (`required`): that is RunStopped.
         """
         self.check_open(f"{reason or trigger} was not saved")
-        if self._is_over and trigger is not Trigger.SHUTDOWN:
+        if getattr(self._parts.get("workflow"), "is_complete", False):
+            if not self._is_over:  # in the same commit: killed right after, the run is complete
+                self.status.set("completed", "its state machine is complete")
+        elif self._is_over and trigger is not Trigger.SHUTDOWN:
             self.status.set("running", "after it was completed")
         if trigger not in _UNNOTED:
             self.note(trigger.value, reason, phase=phase or self.current_phase)
@@ -255,6 +258,13 @@ class RunHost:
                 self._boundary()
                 if is_given_up():
                     return
+
+    def _tell_wait(self, wait: Wait, reply: Reply | None) -> None:
+        """Tell who watches what is waited for; a program that nobody watches says it, or it would seem to hang."""
+        if self.on_wait is not None:
+            self.on_wait(wait, reply)
+        elif reply is None and self._waiting != "leave":
+            _log.warning("run %s waits (%s %r): %s", self.id, wait.kind, wait.id, wait.question)
 
     def wait_for(self, wait: Wait) -> Reply:
         """Wait for a person, a signal or a time; one that was answered in an earlier life returns at once."""
@@ -472,7 +482,7 @@ class RunHost:
                 self.status,
                 read=self._services.read_inbox,
                 listen=self._services.listen,
-                tell=lambda wait, reply: self.on_wait(wait, reply) if self.on_wait is not None else None,
+                tell=self._tell_wait,
                 idle=self._idle,
                 raise_budget=lambda item: self.budget.raise_labelled(
                     item.value, by=item.by, is_total=item.choice == "limit"

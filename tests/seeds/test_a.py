@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import errno
 import shutil
+import subprocess
+import sys
 import time
 from datetime import UTC, datetime, timedelta
 
 import apsw
+import psycopg
 import pytest
 
 import holdfast
@@ -18,6 +21,7 @@ from holdfast.model.checkpoint import FORMAT_VERSION
 from holdfast.model.triggers import Trigger
 from holdfast.store.sqlite import SQLiteStore
 from holdfast.testing.faults import Fault, FaultyDisk
+from postgres_server import shared_server
 from seeds.killing import KILLS, kill_and_resume, kill_when, pace, resumes
 
 RUN = "orchestrator"
@@ -342,6 +346,46 @@ def test_the_envelope_says_what_when_why_how_and_seals_it(complete, tmp_path):
     assert max(sizes[codec] for codec in ("gzip", "lz4", "zstd")) < sizes["none"] / 10
 
 
+def stored(form, place):
+    """Return how many bytes the chunks of a store have, past the store."""
+    if form == "files":
+        return sum(path.stat().st_size - 5 for path in (place / "chunks").rglob("*") if path.is_file())  # 5: a header
+    query = "SELECT coalesce(sum(length(data)), 0) FROM "
+    if form == "sqlite":
+        database = apsw.Connection(str(place / "holdfast.db"))
+        (((found,),), _) = (list(database.execute(query + "chunk")), database.close())
+        return found
+    with psycopg.connect(place.partition("&tenant")[0]) as database:
+        tenant = place.partition("&tenant=")[2]
+        database.execute("SELECT set_config('holdfast.tenant', %s, false)", (tenant,))
+        return int(database.execute(query + "holdfast.chunk").fetchone()[0])
+
+
+@pytest.mark.parametrize("form", ["sqlite", "files", "postgres"])
+def test_size_and_codec_are_those_of_the_stored_bytes_on_every_store(form, tmp_path):
+    """Proves A7: counted past the store, for each codec; one that there is not is refused."""
+    text = [f"line {number} of a text that compresses well" for number in range(9_000)]
+    server = shared_server() if form == "postgres" else None
+    url = server.database() if server is not None else ""
+    sizes = {}
+    for codec in ("none", "gzip", "lz4", "zstd"):
+        place = f"{url}&tenant={codec}" if url else tmp_path / codec
+        opened = place.as_uri() if form == "files" else place
+        with holdfast.open(opened, settings=holdfast.Settings(), compression=codec) as hf:
+            hf.run("r").checkpoint(state=0)
+            before = stored(form, place)
+            made = hf.run("r").checkpoint(state=text)
+            sizes[codec] = made.stored_bytes
+            assert made.stored_bytes == stored(form, place) - before
+            assert made.record.envelope.codec == codec
+            assert hf.latest("r").section("state") == text
+    assert max(sizes[codec] for codec in ("gzip", "lz4", "zstd")) < sizes["none"] / 3
+    with pytest.raises(holdfast.UsageError, match="brotli"):
+        holdfast.open(tmp_path / "other", settings=holdfast.Settings(), compression="brotli")
+    if server is not None:
+        server.drop(url)
+
+
 def test_every_checkpoint_says_where_to_resume_and_what_keeps_it_from_it(complete, failed):
     """Proves A8, A11."""
     with complete.open() as hf:
@@ -430,6 +474,28 @@ def test_the_analysis_knows_what_can_go_on(hf, sections, can_resume, said):
     assert said in " ".join((*info.blockers, *info.warnings))
     if "agents" in sections and sections["agents"][0]["status"] == "running":
         assert info.resume_agent == "coder"
+
+
+DIES = """
+import os, holdfast
+hf = holdfast.open("store", settings=holdfast.Settings())
+run = hf.run("r").__enter__()
+run.step("work", lambda: 1)
+run.machine(states=["PLANNING"]).to("COMPLETE")
+os._exit(9)
+"""
+
+
+def test_a_run_that_was_killed_right_after_complete_has_nothing_to_resume(tmp_path):
+    """Proves A11, A13."""
+    assert subprocess.run([sys.executable, "-c", DIES], cwd=tmp_path, check=False).returncode == 9
+    with holdfast.open(tmp_path / "store", settings=holdfast.Settings()) as hf:
+        status = hf.recovery_status("r")
+        assert (status.is_complete, status.can_resume, hf.recover_all()) == (True, False, [])
+        assert [run.status for run in hf.runs()] == ["completed"]
+        with hf.run("r") as run:  # its program is run once more
+            assert run.step("work", lambda: 2) == 1
+        assert hf.latest("r").summary.status == "completed"
 
 
 @pytest.mark.parametrize("form", ["sqlite", "files"])
@@ -588,6 +654,39 @@ def test_a_run_is_replayed_step_by_step_and_nothing_is_called(complete, tmp_path
     assert copy.lines() == ONCE
     said = copy.hf("replay", RUN, "--list", "--json")
     assert (said.code, len(said.json["steps"])) == (0, len(names))
+
+
+def test_a_replay_shows_transitions_agents_gates_questions_and_answers(tmp_path):
+    """Proves A16: of a run in Python, in the order in which they came, and on the command line."""
+
+    def program():
+        with hf.run("r", waiting="leave") as run:
+            machine = run.machine(states=["PLANNING", "BUILDING"])
+            run.agents.call("coder", "x", task="t", using=str)
+            if machine.current == "PLANNING":
+                machine.to("BUILDING")
+            run.gates.task("g", lambda: "written", ["true"]).run()
+            run.approve("Push?")
+            run.step("push", lambda: "pushed")
+            machine.to("COMPLETE")
+
+    with holdfast.open(tmp_path / "store", settings=holdfast.Settings()) as hf:
+        with pytest.raises(holdfast.RunWaiting):
+            program()
+        hf.answer("r", "approve")
+        program()
+        steps = list(hf.replay("r"))
+        assert [step.step for step in steps] == ["agent:coder/t", "g/work", "g/gate:1", "push"]
+        assert [step.events for step in steps] == [
+            (),
+            ("state_transition PLANNING -> BUILDING",),
+            (),
+            ("waits Push?", "answered Push?: approve", "state_transition BUILDING -> COMPLETE"),
+        ]
+        assert hf.latest("r").summary.status == "completed"
+    words = [sys.executable, "-m", "holdfast", "--store", "store", "replay", "r", "--list"]
+    said = subprocess.run(words, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    assert said.index("PLANNING -> BUILDING") < said.index("g/gate:1") < said.index("Push?: approve")
 
 
 def test_the_status_names_a_way_out_of_each_blocker(failed, hf):

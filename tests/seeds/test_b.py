@@ -224,15 +224,23 @@ def test_a_checkpoint_that_is_damaged_is_found_before_anything_is_resumed(failed
     assert failed.hf("run", "plan.md", "--workspace", "work", "--no-wait").code == 9
 
 
-def test_the_same_plan_finds_its_own_run_however_it_is_named(begun, monkeypatch, tmp_path):
-    """Proves B4."""
-    root = begun.folder
-    monkeypatch.chdir(root / "work")
-    ids = {plan_run_id(path, root=root) for path in ("plan.md", "./plan.md", "work/../plan.md", str(root / "plan.md"))}
-    assert len(ids) == 1
-    assert plan_run_id("other/plan.md", root=root) not in ids
-    moved = tmp_path / "elsewhere"
-    assert plan_run_id(str(moved / "plan.md"), root=moved) in ids
+def test_the_same_plan_finds_its_own_run_and_two_projects_never_share_one(begun, tmp_path):
+    """Proves B4: however the plan is named and wherever its project lies, also where two projects use one store."""
+    projects = [begun.copy(tmp_path / name) for name in ("one", "two")]
+    store = f"--store={tmp_path}/shared"
+    for project in projects:
+        project.sh("mkdir specs && cp plan.md specs/plan.md && git init -q .")
+        for name in ("plan.md", "./plan.md", "specs/../plan.md", project.folder / "plan.md"):
+            assert project.hf("run", name, "--workspace", "work", "-q", store).code == 0
+        assert project.lines() == ["research", "design", "build", "verify"]
+        assert project.hf("run", "specs/plan.md", "--workspace", "work", "-q", store).code == 0
+        assert project.lines() == ["research", "design", "build", "verify"] * 2
+    runs = projects[0].hf("ls", "--all-projects", "--json", store)
+    with holdfast.open(tmp_path / "shared", settings=holdfast.Settings()) as hf:
+        assert len(list(hf.runs())) == 4, runs.err
+    moved = projects[0].copy(tmp_path / "moved")
+    again = moved.hf("run", "plan.md", "--workspace", "work", f"--store={tmp_path}/own")
+    assert (again.code, moved.lines()[8:]) == (0, ["research", "design", "build", "verify"])
 
 
 @pytest.mark.parametrize(
@@ -376,6 +384,32 @@ def test_a_plan_is_followed_from_a_shell_script(plan):
     assert len(found.replans) == 2
 
 
+def test_what_a_script_saved_by_going_on_is_one_figure(plan):
+    """Proves B9, B1: with artifact paths and context metadata, given and read from the shell."""
+    assert plan.hf("begin", "plan.md").code == 0
+    assert plan.hf("save", "-q", "--path", "reports=notes/", "--note", 'research=["a.md"]').code == 0
+    (plan.folder / "a.md").write_text("a")
+    assert plan.hf("phase", "start", "1").code == 0
+    assert plan.hf("phase", "done", "1", "--artifact", "a.md", "--summary", "read").code == 0
+    assert plan.hf("phase", "start", "2").code == 0
+    assert plan.hf("replan", "2", "--reason", "complexity_exceeded").code == 0
+    stands = plan.hf("status", "--json").json
+    first = stands["phases"]["1-research"]
+    assert (stands["plan"].endswith("plan.md"), stands["current_phase"], stands["completed_phases"]) == (True, 2, [1])
+    assert (first["status"], first["summary"], [one["path"] for one in first["artifacts"]]) == (
+        "completed", "read", ["a.md"],
+    )  # fmt: skip
+    assert first["started_at"] < first["completed_at"]
+    assert [(one["phase"], one["reason"]) for one in stands["replans"]] == [("2-design", "complexity_exceeded")]
+    assert (stands["replan_count"], stands["artifact_paths"]) == ({"2": 1}, {"reports": "notes/"})
+    assert stands["context_metadata"]["research"] == ["a.md"]
+    with plan.open() as hf:
+        saved = hf.savings(stands["run"])
+    assert saved.seconds == pytest.approx(first["duration_s"])
+    assert stands["saved_s"] == pytest.approx(saved.seconds)
+    assert plan.hf("begin", "plan.md", "--resume", "--json").json["saved_s"] == pytest.approx(saved.seconds)
+
+
 def sh(system, script, env):
     return subprocess.run(
         ["sh", script], cwd=system.folder, env=environment(env), check=False, capture_output=True
@@ -418,7 +452,14 @@ def test_the_trail_says_what_happened_when_how_long_it_took_and_what_a_resume_sa
     assert {"phase_complete", "error_occurred", "carried on", "completed"} <= set(kinds)
     assert all(found.phases[name].duration_s > 0 for name in PHASES)
     assert (saved.resumes, saved.steps, result.tasks_kept) == (1, 2, 2)
-    assert saved.seconds > 0
+    before = [found.phases[name] for name in PHASES[:2]]
+    assert 0 < saved.seconds <= sum(phase.duration_s for phase in before)
+    everywhere = [
+        result.saved_s,
+        failed.hf("status", RUN, "--json").json["saved_s"],
+        failed.hf("events", RUN, "--json").json["savings"]["seconds"],
+    ]
+    assert everywhere == [pytest.approx(saved.seconds)] * 3
     told = failed.hf("events", RUN)
     assert (told.code, "answered" in told.out) == (0, True)
 

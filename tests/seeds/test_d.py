@@ -271,16 +271,20 @@ def test_when_disabled_saving_does_nothing_and_says_so(begun, tmp_path, caplog):
 
 
 def test_a_task_keeps_five_by_default_and_cleans_up_by_itself(begun, tmp_path):
-    """Proves D6."""
-    settings = holdfast.Settings.preset("task")
-    assert settings.policy.last == 5
-    assert settings.enabled
-    assert settings.retention.enabled
+    """Proves D6: nobody prunes; each of two tasks has its own five, and with the clean-up off all of them stay."""
     made = begun.copy(tmp_path / "system")
-    with holdfast.open(made.store, settings=settings) as hf:
-        run_flow(hf, load_flow(made.folder / "flow.yaml"), workspace=made.folder / "repo")
-        hf.prune(RUN)
-        assert len(hf.checkpoints(RUN, archived=True)) <= 6  # and what a recovery needs
+    counts_of = {}
+    for name, settings in (("on", holdfast.Settings.preset("task")), ("off", KEEP_ALL)):
+        with holdfast.open(tmp_path / name, settings=settings) as hf:
+            run_flow(hf, load_flow(made.folder / "flow.yaml"), workspace=made.folder / "repo")
+            for number in range(9):
+                hf.run("other").checkpoint(state=number)
+            kept = [one.seq for one in hf.checkpoints(RUN, archived=True)]
+            counts_of[name] = len(kept), [one.seq for one in hf.checkpoints("other", archived=True)]
+            assert kept == list(range(hf.latest(RUN).seq, hf.latest(RUN).seq - len(kept), -1))
+    assert counts_of["on"] == (5, [9, 8, 7, 6, 5])
+    assert counts_of["off"][0] > 10
+    assert counts_of["off"][1] == list(range(9, 0, -1))
 
 
 def test_fixes_end_at_their_limit(hf, tmp_path):
@@ -432,8 +436,18 @@ def test_a_malformed_or_hostile_file_is_refused_with_a_sentence_and_nothing_is_l
         f"{chr(98 + n)}: &{chr(98 + n)} [{', '.join(['*' + chr(97 + n)] * 9)}]\n" for n in range(9)
     )
     (made.folder / "bomb.yaml").write_text(bomb)
-    refused = made.hf("run", "bomb.yaml")
-    assert (refused.code, "Traceback" in refused.err) == (2, False)
+    (made.folder / "deep.yaml").write_text("flow: " + "[" * 200_000)
+    (made.folder / "deep.json").write_text('{"a": ' * 200_000)
+    for file in ("bomb.yaml", "deep.yaml", "deep.json"):
+        refused = made.hf("run", file)
+        assert (refused.code, "Traceback" in refused.err) == (2, False), file
+    with holdfast.open(store, settings=KEEP_ALL) as hf:
+        hf.run("beside").checkpoint(state="whole")
+    for index in (tmp_path / "files").rglob("index.*"):
+        index.write_text("[" * 200_000)
+    assert made.hf("show", "beside", "--store", store).code == 0
+    assert made.hf("log", RUN, "--store", store).code == 0
+    assert made.hf("verify", "--store", store).code == 0
 
 
 def end_of(system):

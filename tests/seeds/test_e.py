@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -242,21 +243,38 @@ def test_a_run_knows_its_last_checkpoint_restores_it_shows_its_history_and_begin
 
 
 def test_the_schema_has_indexes_for_the_latest_and_for_age_and_an_episode_takes_its_checkpoints_along(url):
-    """Proves E5."""
+    """Proves E5: neither a checkpoint nor a chunk of a deleted episode is left; its neighbour keeps its own."""
     tenant = f"d{time.monotonic_ns()}"
-    with holdfast.open(f"{url}&tenant={tenant}", settings=KEEP_ALL) as hf:
-        for number in range(3):
-            hf.run("gone").checkpoint(state={"n": number, "text": "x" * 1000})
-        hf.run("stays").checkpoint(state=1)
-        hf.delete_run("gone")
-    with psycopg.connect(url) as database:
+
+    def rows(database):
+        tables = database.execute(
+            "SELECT table_name FROM information_schema.columns c JOIN information_schema.tables t USING "
+            "(table_schema, table_name) WHERE table_schema = 'holdfast' AND column_name = 'tenant' "
+            "AND table_type = 'BASE TABLE' ORDER BY 1"
+        ).fetchall()
+        counted = {}
+        for (table,) in tables:
+            query = psycopg.sql.SQL("SELECT count(*) FROM holdfast.{} WHERE tenant = %s")
+            counted[table] = database.execute(query.format(psycopg.sql.Identifier(table)), (tenant,)).fetchone()[0]
+        return counted
+
+    with holdfast.open(f"{url}&tenant={tenant}", settings=KEEP_ALL) as hf, psycopg.connect(url) as database:
+        database.autocommit = True
         database.execute("SELECT set_config('holdfast.tenant', %s, false)", (tenant,))
-        indexes = {
-            name for (name,) in database.execute("SELECT indexname FROM pg_indexes WHERE schemaname = 'holdfast'")
-        }
-        assert {"checkpoint_pkey", "checkpoint_time"} <= indexes  # (tenant, run, seq): the latest is its end
-        left = database.execute("SELECT run FROM holdfast.checkpoint WHERE tenant = %s", (tenant,)).fetchall()
-        assert len(left) == 1
+        hf.run("stays").checkpoint(state=1)
+        before = rows(database)
+        for number in range(3):
+            hf.run("gone").checkpoint(state={"n": number, "text": f"{number}" * 9000})
+        with_it = rows(database)
+        assert (with_it["checkpoint"], with_it["chunk"] > before["chunk"]) == (before["checkpoint"] + 3, True)
+        found = database.execute("SELECT indexname FROM pg_indexes WHERE schemaname = 'holdfast'").fetchall()
+        assert {"checkpoint_pkey", "checkpoint_time"} <= {name for (name,) in found}
+        hf.delete_run("gone")
+        assert hf.checkpoints("gone") == []
+        hf.prune()
+        left = rows(database)
+        assert (left["checkpoint"], left["chunk"]) == (before["checkpoint"], before["chunk"])
+        assert hf.latest("stays").section("state") == 1
 
 
 def test_a_rate_limit_is_waited_out_over_restarts_and_a_run_that_is_started_too_early_asks_nobody(played):
@@ -310,6 +328,28 @@ def test_an_episode_stops_for_an_approval_and_for_maintenance_and_goes_on(store)
     assert life() == ("approve", 2)
 
 
+WAITS = """
+import sys, holdfast
+with holdfast.open(sys.argv[1], settings=holdfast.Settings()) as hf, hf.run("ep") as run:
+    print(run.approve("Go on with the shelf?").choice)
+"""
+
+
+def test_a_program_that_waits_says_so_on_standard_error(url):
+    """Proves E6: it blocks, says what for, and goes on when another process answers."""
+    place = f"{url}&tenant=w{time.monotonic_ns()}"
+    waits = subprocess.Popen(
+        [sys.executable, "-c", WAITS, place], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    said = waits.stderr.readline()
+    assert "run ep waits" in said
+    assert "Go on with the shelf?" in said
+    with holdfast.open(place, settings=KEEP_ALL) as hf:
+        hf.answer("ep", "approve")
+    out, _ = waits.communicate(timeout=120)
+    assert (waits.returncode, out) == (0, "approve\n")
+
+
 def test_secrets_stay_out_tenants_are_apart_and_damage_is_named(url):
     """Proves E7."""
     canary = "sk-live-" + "a1B2" * 10
@@ -350,8 +390,11 @@ def test_storage_stays_bounded_while_an_episode_goes_on(url):
     with holdfast.open(f"{url}&tenant=b{time.monotonic_ns()}", settings=settings) as hf:
         with hf.run("ep") as run:
             for number in range(40):
-                run.checkpoint(state={"n": number})
-        assert len(hf.checkpoints("ep", archived=True)) <= 5
+                run.checkpoint(state={"n": number, "text": f"{number}" * 20_000})
+        newest = hf.latest("ep").seq
+        assert newest >= 40
+        assert [one.seq for one in hf.checkpoints("ep", archived=True)] == list(range(newest, newest - 5, -1))
+        assert hf.stats().chunk_bytes < 8 * 40_000  # of five, not of forty
         with pytest.raises(UsageError):
             hf.run("..")
 

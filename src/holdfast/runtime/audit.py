@@ -12,7 +12,7 @@ from holdfast.journal.call_record import is_inside
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from holdfast.model.sections import Agent, AgentTask
+    from holdfast.model.sections import Agent, AgentTask, PhaseState
 
 _KNOWN = frozenset({"at", "kind", "what", "phase", "by", "duration_s"})
 _CARRIED_ON = "carried on"
@@ -74,10 +74,21 @@ def _stepped(record: Mapping[str, Any]) -> Event:
 
 
 def savings(
-    journal: Sequence[Mapping[str, Any]], steps: Iterable[Mapping[str, Any]], agents: Iterable[Agent] = ()
+    journal: Sequence[Mapping[str, Any]],
+    steps: Iterable[Mapping[str, Any]],
+    agents: Iterable[Agent] = (),
+    phases: Iterable[PhaseState] = (),
 ) -> Savings:
-    """Return what stood in the record when the run was last carried on: it was neither done nor paid for again."""
+    """Return what stood in the record when the run was last carried on: it was neither done nor paid for again.
+
+    A run without steps, which a shell script moves, is carried on by every command: its complete phases are the work.
+    """
     resumed = [line["at"] for line in journal if line["kind"] == _CARRIED_ON]
+    steps = list(steps)
+    if not steps:
+        settled = [phase for phase in phases if phase.status == "completed"]
+        seconds = sum(phase.duration_s for phase in settled)
+        return Savings(resumes=len(resumed), steps=len(settled), seconds=seconds)
     if not resumed:
         return Savings()
     last = resumed[-1]

@@ -106,6 +106,11 @@ class StateMachine:
         """Whether nothing can follow."""
         return self.current in FINAL
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether it came to its end well; the run is complete with it."""
+        return self.current == COMPLETE
+
     def to(self, state: str, trigger: str = "") -> None:
         """Go on to a state and save; IllegalTransition lists the legal ones, or says why the guard refuses."""
         with self._host.lock:

@@ -75,7 +75,7 @@ def execute(arguments: Namespace, session: Session) -> int:
     script.remember(session, name)
     if not is_new:
         book = _decided(run, book, session)
-    out.document({"run": name, "new": is_new, **status_document(book)})
+    out.document({"run": name, "new": is_new, **status_document(book, phase_book.saved_s(book))})
     out.line(name)
     _tell(book, name, is_new=is_new, session=session)
     return 0
@@ -177,8 +177,8 @@ def _tell(book: Phases, run: str, *, is_new: bool, session: Session) -> None:
         out.note(f"Next is {left[0]}.{spared}")
 
 
-def status_document(book: Phases) -> dict[str, Any]:
-    """Return where the phases stand, for scripts."""
+def status_document(book: Phases, saved_s: float) -> dict[str, Any]:
+    """Return where the phases stand, and what a resume saved, for scripts."""
     left = phase_book.left(book)
     return {
         "plan": book.plan,
@@ -189,7 +189,7 @@ def status_document(book: Phases) -> dict[str, Any]:
         "current_phase": phase_book.number_of(book, left[0]) if left else None,
         "completed_phases": [phase_book.number_of(book, name) for name in book.order if name not in left],
         "replan_count": dict(Counter(str(phase_book.number_of(book, one.phase)) for one in book.replans)),
-        "saved_s": phase_book.saved_s(book),
+        "saved_s": saved_s,
         "phases": {name: plain(book.phases.get(name, PhaseState())) for name in book.order},
         "replans": [plain(one) for one in book.replans],
     }

@@ -157,5 +157,5 @@ def _say_order(book: Phases, name: str, session: Session) -> None:
 
 
 def _say(run: Run, book: Phases, name: str, text: str, session: Session) -> None:
-    session.out.document({"run": run.id, "phase": name, **status_document(book)})
+    session.out.document({"run": run.id, "phase": name, **status_document(book, phase_book.saved_s(book))})
     session.out.note(text)

@@ -60,7 +60,7 @@ def execute(arguments: Namespace, session: Session) -> int:
     document["budget"] = _budget(head)
     document["protection"] = protection = _protection(head, session)
     if book.order or book.phases:
-        document |= status_document(book)
+        document |= status_document(book, session.hf.savings(run).seconds)
     out.document(document)
     _facts(head, session, moving=moving)
     _budget_facts(document["budget"], session)
