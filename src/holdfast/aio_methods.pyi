@@ -976,6 +976,10 @@ class AsyncStateMachine:
     def is_final(self) -> bool:
         ...
 
+    @property
+    def is_complete(self) -> bool:
+        ...
+
     async def to(self, state: str, trigger: str=...) -> None:
         ...
 
