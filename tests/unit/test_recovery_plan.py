@@ -13,7 +13,7 @@ from holdfast.model.sections import Agent, AgentTask, Graph, StateVisit, TaskNod
 from holdfast.recovery.find import Damage
 from holdfast.recovery.outcomes import decided_records, repeated, settled, unknown_steps
 from holdfast.recovery.plan import Gathered, PlanFinding, RecoveryPlan, Request, from_json, make_plan
-from holdfast.recovery.record import RecoveryRecord, intent_value, read_intent, read_record
+from holdfast.recovery.record import Intent, RecoveryRecord, intent_value, read_intent, read_record
 from holdfast.recovery.sections import Restoring, reset_workflow, restored
 from holdfast.workspace.decide import Decisions
 from holdfast.workspace.plan import PlanItem, RestorePlan
@@ -228,6 +228,7 @@ def test_what_a_recovery_leaves_is_read_back_or_taken_for_nothing():
 
 
 def test_an_intent_is_read_back_or_taken_for_nothing():
-    assert read_intent(intent_value(b"{}")) == b"{}"
+    assert read_intent(intent_value(b"{}")) == Intent(b"{}", is_own=True)
+    assert read_intent({**intent_value(b"{}"), "mark": "somebody else"}) == Intent(b"{}", is_own=False)
     for value in (None, {}, {"plan": "text"}, {"plan": b"no zlib"}):
         assert read_intent(value) is None

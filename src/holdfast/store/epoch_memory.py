@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from blake3 import blake3
 
-from holdfast.encode.documents import read_regular
 from holdfast.errors import DocumentInvalid
+from holdfast.lazy import lazily
+
+with lazily():  # a store without keys does without
+    from holdfast.encode import documents
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,7 +58,7 @@ class EpochMemory:
     def seen(self, place: str) -> list[Seen]:
         """Return what was seen in a place, oldest first; a line that a power cut tore is none."""
         try:
-            text = read_regular(self.file(place), limit=_LARGEST).decode(errors="replace")
+            text = documents.read_regular(self.file(place), limit=_LARGEST).decode(errors="replace")
         except (OSError, DocumentInvalid):
             return []
         parts = [line.split(" ", 3) for line in text.splitlines() if line.count(" ") > 2]  # noqa: PLR2004
