@@ -39,6 +39,7 @@ lint: $(VENV)/ready
 	$(RUN)/ruff check .
 	$(RUN)/ruff format --check .
 	$(RUN)/mypy
+	$(RUN)/python tests/wording.py
 
 docs: $(VENV)/ready
 	$(RUN)/python -m holdfast.cli.reference > docs/CLI.md

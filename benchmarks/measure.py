@@ -84,7 +84,7 @@ def save(make: type[Subject], request: Request) -> Outcome:
 
 
 def load(make: type[Subject], request: Request) -> Outcome:
-    """Load the newest and the middle state and a list, and check what came back."""
+    """Load the newest and the middle state and a list, and check what was restored."""
     directory = Path(request.directory)
     start = time.perf_counter()
     subject = make(directory)

@@ -61,7 +61,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class SkippedError(Exception):
-    """A subject that cannot be measured here, which is no fault of its own."""
+    """A subject that cannot be measured here, which is not a fault of its own."""
 
 
 class Rounds:

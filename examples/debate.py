@@ -4,7 +4,7 @@
 
 The author asks the reviewer about a design, point by point. On one point they differ: that is a conflict, which has a
 start, positions in rounds, and a resolution. Kill it whenever you like and start it again: each message is dealt with
-once, no answer is lost, and the conflict goes on in the round where it stood.
+once, no answer is lost, and the conflict continues in the round where it stood.
 """
 
 from __future__ import annotations

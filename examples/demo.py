@@ -1,7 +1,7 @@
-"""The whole story in seconds: a real flow on a real git repository is killed, loses a file, and goes on.
+"""The whole story in seconds: a real flow on a real git repository is killed, loses a file, and continues.
 
 Run it with `make demo`. A scripted coder must pass four gates (`examples/flows/d_coding`). Its process is killed with
-SIGKILL in the middle of a gate, then somebody ruins a file. The file comes back, the same command goes on where it was,
+SIGKILL in the middle of a gate, then somebody ruins a file. The file is restored, the same command continues there,
 and nothing that was finished is done or paid for again. The exit code is 0 only if all of that really was so.
 """
 

@@ -2,9 +2,9 @@
 
     python examples/episode.py DIRECTORY [--auto]
 
-A robot puts boxes on a shelf. Its tokens do not suffice: there the episode stops, and goes on when somebody has raised
+A robot puts boxes on a shelf. Its tokens do not suffice: there the episode stops, until somebody has raised
 the limit; with --auto the script does that itself, as another process would. Kill it whenever you like and start it
-again: it goes on where it was, and no finished call is made, or paid for, twice.
+again: it continues where it was, and no finished call is made, or paid for, twice.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class Coder:
         """Write the module."""
         return self.draft(0)
 
-    def mend(self, failure: GateFailure) -> str:
+    def fix(self, failure: GateFailure) -> str:
         """Write it again, knowing what failed."""
         print(f"{failure.gate.command} failed: {failure.gate.stderr.strip().splitlines()[-1]}")
         return self.draft(failure.attempt)
@@ -104,7 +104,7 @@ def main(arguments: list[str]) -> int:
     ]
     store = repository.parent / ".holdfast"
     with holdfast.open(store) as hf, hf.run("add-slug", workspace=repository) as run:
-        task = run.gates.task("add-slug", coder.write, gates, fix=coder.mend, max_fixes=3, files=True)
+        task = run.gates.task("add-slug", coder.write, gates, fix=coder.fix, max_fixes=3, files=True)
         outcome = task.run()
         if outcome.success:
             run.step(
@@ -115,7 +115,7 @@ def main(arguments: list[str]) -> int:
                 on_unknown="retry",
                 retries=5,
                 backoff=0.1,
-                retry_on=subprocess.CalledProcessError,  # git of a life before may be at it still
+                retry_on=subprocess.CalledProcessError,  # git of an earlier process may still be at it
             )
         print(f"{outcome.stage} after {outcome.fix_attempts} fixes: {git(repository, 'log', '--format=%s')}")
         run.complete()

@@ -3,8 +3,8 @@
     python examples/task_graph.py DIRECTORY
 
 Nine packages are fetched, built, tested and published, four at a time. Two tests fail: they hold back what needs them
-and nothing else. Somebody mends the cause, and only what failed or was held back is done again. Kill it whenever you
-like and start it again: it goes on at the exact task.
+and nothing else. Somebody fixes the cause, and only what failed or was held back is done again. Kill it whenever you
+like and start it again: it continues at the exact task.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class World:
     def test(self, package: str, results: dict[str, str]) -> str:
         """Test a package."""
         self.log(f"test {package}")
-        if package in BROKEN and not (self.directory / f"mended {package}").exists():
+        if package in BROKEN and not (self.directory / f"fixed {package}").exists():
             raise ValueError(f"{package} is broken")
         return f"tested {results[f'build {package}']}"
 
@@ -58,11 +58,11 @@ class World:
         (self.directory / f"{package}.published").touch()
         return f"{package} is out"
 
-    def mend(self, failed: list[str]) -> list[str]:
+    def fix(self, failed: list[str]) -> list[str]:
         """Do what a person would do about failed tests."""
-        self.log("mend")
+        self.log("fix")
         for task in failed:
-            (self.directory / f"mended {task.removeprefix('test ')}").touch()
+            (self.directory / f"fixed {task.removeprefix('test ')}").touch()
         return failed
 
 
@@ -109,7 +109,7 @@ def main(arguments: list[str]) -> int:
         result = graph.run(limit=4, progress=show)
         if not result.is_whole:
             print(f"failed: {', '.join(result.failed)}; held back: {', '.join(result.blocked)}")
-            run.step("mend", world.mend, list(result.failed))
+            run.step("fix", world.fix, list(result.failed))
             graph.retry_failed()
             result = graph.run(limit=4, progress=show)
         print(f"{len(result.completed)} tasks done, {len(result.failed)} failed, {len(result.blocked)} held back")

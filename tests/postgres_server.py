@@ -130,7 +130,7 @@ class Server:
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """Stop every process of it where it stands, as a machine does that hangs; let it go on afterwards."""
+        """Stop every process of it where it stands, as a machine does that hangs; let it continue afterwards."""
         postmaster = psutil.Process(self.pid)
         family = [postmaster, *postmaster.children(recursive=True)]
         for process in family:

@@ -1,6 +1,6 @@
 """The screens of the documents, made by running their commands: `python tests/screens.py PAGE` rewrites a page's.
 
-In a ```console block a line that begins with `$ ` is typed (lines that begin with `> ` go on with it), and what follows
+In a ```console block a line that begins with `$ ` is typed (lines that begin with `> ` continue it), and what follows
 is what it showed. `^C` as a line presses Ctrl+C when the line above it has come, `Killed` is kill -9. A block such as
 ```yaml file=story.yaml is written to that file first. A page is one session in an empty directory.
 """
@@ -41,8 +41,13 @@ class Typed(NamedTuple):
 
 
 def comparable(page: str) -> list[str]:
-    """Return the lines of a page without widths and without running time, events that follow each other sorted."""
+    """Return the lines of a page without widths and without running time, events that follow each other sorted.
+
+    How many checkpoints a killed run has depends on the moment: tasks that ran at once may have ended before it.
+    """
     lines = [re.sub(r" {2,}|-{3,}", "  ", line) for line in page.splitlines() if not line.startswith("~ budget ")]
+    counts = r"(?<=@)\d+|(?<=Deleted )\d+|(?<=completed  just now  )\d+"
+    lines = [re.sub(counts, "N", line) for line in lines]
     sorted_lines: list[str] = []
     for is_event, group in groupby(lines, key=lambda line: line.startswith("10:00:00 ")):
         together = list(group)
@@ -73,8 +78,6 @@ class Names:
         line = re.sub(r"\b\d+\.\d s\b", "0.0 s", line)
         line = re.sub(r"\b[\d.,]+ (B|[kKMG]i?B)\b", r"1.0 \1", line)
         line = re.sub(r"\b\d+ chunks\b", "40 chunks", line)
-        line = re.sub(r"(begins at \S+@)\d+", r"\g<1>21", line)  # how many were taken depends on the running time
-        line = re.sub(r"(completed +just now +)\d+", r"\g<1>30", line)
         line = re.sub(r"^bash: line \d+: +\d+ Killed +", "Killed: ", line)
         return re.sub(r"\b(pid|process) \d+", r"\1 4321", line)
 

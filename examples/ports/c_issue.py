@@ -273,7 +273,7 @@ def a_stale_checkpoint_is_noticed(path: Path) -> None:
         (path / "issue.json").write_text(json.dumps(ISSUE))
         subprocess.run(["git", "-C", path / "repo", "checkout", "-q", "main"], check=True)
         subprocess.run(["git", "-C", path / "repo", "branch", "-qD", "feature/42"], check=True)
-        assert verdicts()["branch-gone"] == "afresh"
+        assert verdicts()["branch-gone"] == "fresh"
         try:
             hf.recover(RUN, workspace=path / "repo", subject=subject)
         except holdfast.CannotResume as error:

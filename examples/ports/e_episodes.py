@@ -259,7 +259,7 @@ def restore_of_none_is_none(world: World) -> None:
 
 
 def one_checkpoint_is_deleted(world: World) -> None:
-    """Delete: again is no error."""
+    """Delete: again is not an error."""
     service = world.service()
     first, second = (service.create("ep_1", phase="plan", progress={}, loop_count=n) for n in range(2))
     for _ in range(2):
@@ -268,7 +268,7 @@ def one_checkpoint_is_deleted(world: World) -> None:
 
 
 def all_of_an_episode_are_deleted(world: World) -> None:
-    """Delete: again, or of an unknown episode, is no error."""
+    """Delete: again, or of an unknown episode, is not an error."""
     service = world.service()
     for episode in ("ep_1", "ep_2"):
         service.create(episode, phase="plan", progress={}, loop_count=0)

@@ -264,7 +264,7 @@ class HoldfastMethods:
     async def lineage(self, run: str) -> list[Origin]:
         ...
 
-    async def start_afresh(self, run: str) -> Checkpoint:
+    async def start_fresh(self, run: str) -> Checkpoint:
         ...
 
     async def replay(self, spec: str) -> Replay:

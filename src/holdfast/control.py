@@ -84,7 +84,7 @@ class Control:
             raise UsageError(f"run {run!r} does not wait {what}: it waits for {known}")
         options = chosen[0].options
         if options and choice not in options:
-            raise UsageError(f"{choice!r} is no answer to {chosen[0].question!r}: use {' or '.join(options)}")
+            raise UsageError(f"{choice!r} is not an answer to {chosen[0].question!r}: use {' or '.join(options)}")
         if chosen[0].kind == "budget":
             value = self._amounts(run, chosen[0], choice, value)
         self._post(run, "answer", target=chosen[0].id, choice=choice, by=by, note=note, value=value)
@@ -101,7 +101,7 @@ class Control:
         self._post(run, "pause", by=by, note=note)
 
     def unpause(self, run: str, *, by: str = "", note: str = "") -> None:
-        """Let a paused run go on, or take a pause back that it has not taken yet."""
+        """Let a paused run continue, or take a pause back that it has not taken yet."""
         self._check_alive(run)
         self._post(run, "resume", choice="resume", by=by, note=note)
 

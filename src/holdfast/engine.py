@@ -534,7 +534,7 @@ class Holdfast(RecoveryFacade):
         while True:
             listing = self.store.checkpoints(run, limit=wanted, before_seq=before_seq)
             if wanted is not None and listing.damaged and not listing:
-                wanted = None  # a page of nothing but damage has no number to go on from: all the rest is read
+                wanted = None  # a page of nothing but damage has no number to continue from: all the rest is read
                 continue
             found += [record for record in listing if archived or record.marks.status != "archived"]
             damaged += listing.damaged
@@ -716,7 +716,7 @@ class Holdfast(RecoveryFacade):
             raise
 
     def delete_run(self, run: str) -> None:
-        """Delete a run, all its checkpoints and every chunk that no other run holds; an unknown one is no error."""
+        """Delete a run, all its checkpoints and every chunk that no other run holds; an unknown one is not an error."""
         if not self._is_stored(check_run_id(run)):
             return
         self.store.delete_run(run)
@@ -856,7 +856,7 @@ class Holdfast(RecoveryFacade):
         return keys
 
     def stats(self) -> StoreStats:
-        """Count what is stored, and say what stores it; inboxes are no runs of their own."""
+        """Count what is stored, and say what stores it; inboxes are not runs of their own."""
         stats = self.store.stats()
         hidden = sum(is_reserved(record.id) for record in self.store.runs())
         return msgspec.structs.replace(stats, runs=stats.runs - hidden)

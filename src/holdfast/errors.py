@@ -3,7 +3,7 @@
 HoldfastError
 ├── UsageError            the call or the value is at fault: change it
 │   ├── InvalidId         an id outside the grammar
-│   ├── ValueRefused      a value that could not come back equal
+│   ├── ValueRefused      a value that could not be restored equal
 │   ├── SectionInvalid    a typed section that does not fit its type
 │   ├── UnknownType       stored data names a type that the caller did not register
 │   ├── LimitExceeded     larger than a limit that the caller may raise
@@ -32,21 +32,21 @@ HoldfastError
 │   ├── StoreCorrupt
 │   ├── DocumentInvalid   a JSON or YAML file that cannot be read, or is larger than it may be
 │   └── FormatTooNew
-├── StoreError            the medium refused: mend it, then repeat
+├── StoreError            the medium refused: fix it, then repeat
 │   ├── StoreUnavailable
 │   ├── StoreFull
 │   └── StoreBusy
-├── Unprotected           a checkpoint failed, and the settings say not to go on like that
-│   ├── RunPaused         mend the cause, then go on
+├── Unprotected           a checkpoint failed, and the settings say not to continue like that
+│   ├── RunPaused         fix the cause, then continue
 │   └── RunStopped
-├── RecoveryError         a run cannot go on as asked: decide, then ask again
-│   ├── CannotResume      a checkpoint that blocks going on from it
+├── RecoveryError         a run cannot continue as asked: decide, then ask again
+│   ├── CannotResume      a checkpoint that blocks continuing from it
 │   ├── EffectUncertain   a step may or may not have taken effect
 │   ├── Divergence        the program does another thing than the record says
 │   └── ReplayEnded       the record has no more steps
 ├── RunWaiting            the run waits for a person, a signal or a time, and its position is saved
 ├── RunCancelled          somebody ended the run
-├── ReplanLimit           a phase was planned anew too often
+├── ReplanLimit           a phase was replanned too often
 ├── BudgetExhausted       a budget is used up, and nobody can be asked to raise it
 ├── StepTimeout           a step took longer than it may
 ├── CommandFailed         a command of an agent or a gate did not succeed
@@ -105,21 +105,23 @@ class InvalidId(UsageError):
         """Quote the id, with what cannot be printed escaped, and state the grammar."""
         shown = self.detail if len(self.detail) <= 80 else self.detail[:77] + "..."  # noqa: PLR2004
         if self.kind == "checkpoint":
-            return f"{shown!r} is no checkpoint id: that is cp_ and 32 digits of 0-9a-f; hf.checkpoints(run) lists them"
+            return (
+                f"{shown!r} is not a checkpoint id: that is cp_ and 32 digits of 0-9a-f; hf.checkpoints(run) lists them"
+            )
         if self.kind == "run" and self.detail.startswith("_holdfast."):
-            return f"{shown!r} is no run id: names that begin with _holdfast. are Holdfast's own; choose another"
+            return f"{shown!r} is not a run id: names that begin with _holdfast. are Holdfast's own; choose another"
         if self.kind == "run" and re.fullmatch(r"latest|before|cp_[0-9a-f]{32}", self.detail):
-            return f"{shown!r} is no run id: it means a checkpoint; choose another"
+            return f"{shown!r} is not a run id: it means a checkpoint; choose another"
         signs = "_ . + = -" if self.kind == "run" else "_ . : @ + = -"
         return (
-            f"{shown!r} is no {self.kind} id: use 1 to 200 ASCII letters, digits and {signs} , "
+            f"{shown!r} is not a {self.kind} id: use 1 to 200 ASCII letters, digits and {signs} , "
             "beginning with a letter, a digit or _"
         )
 
 
 @dataclass(eq=False)
 class ValueRefused(UsageError):
-    """A value that could not come back equal to what went in."""
+    """A value that could not be restored equal to what went in."""
 
     path: str
 
@@ -218,7 +220,7 @@ class HeadMoved(Conflict):
         """Name both heads."""
         return (
             f"run {self.run!r}: another writer moved its head from {self.expected} to {self.actual}; nothing was "
-            "written. Open the run again with hf.run(...) to go on from the new head"
+            "written. Open the run again with hf.run(...) to continue from the new head"
         )
 
 
@@ -233,7 +235,7 @@ class RunDiffers(Conflict):
     def sentence(self) -> str:
         """Name the run and the store."""
         return (
-            f"run {self.run!r}: {self.store} has another run of this id, or went on from it; nothing of it was copied. "
+            f"run {self.run!r}: {self.store} has another run of this id, or continued it; nothing of it was copied. "
             "Copy into another store or tenant, or delete one of the two"
         )
 
@@ -320,7 +322,7 @@ class RunCorrupt(IntegrityError):
 
     def sentence(self) -> str:
         """Name the run."""
-        return f"run {self.run!r}: {self.detail}. hf.verify() lists the damage, `holdfast repair` mends what can be"
+        return f"run {self.run!r}: {self.detail}. hf.verify() lists the damage, `holdfast repair` repairs what it can"
 
 
 @dataclass(eq=False)
@@ -476,7 +478,7 @@ class KeyRefused(UsageError):
 
 @dataclass(eq=False)
 class Unprotected(HoldfastError):
-    """A checkpoint failed, and the settings say not to go on without one."""
+    """A checkpoint failed, and the settings say not to continue without one."""
 
     exit_code: ClassVar[int] = 7
 
@@ -496,8 +498,8 @@ class RunPaused(Unprotected):
     retryable: ClassVar[bool] = True
 
     def sentence(self) -> str:
-        """Say how to go on."""
-        return f"{Unprotected.sentence(self)}. It is paused: fix the cause, then call run.checkpoint() to go on"
+        """Say how to continue."""
+        return f"{Unprotected.sentence(self)}. It is paused: fix the cause, then call run.checkpoint() to continue"
 
 
 @dataclass(eq=False)
@@ -505,7 +507,7 @@ class RunStopped(Unprotected):
     """The run ends here."""
 
     def sentence(self) -> str:
-        """Say from where to go on."""
+        """Say from where to continue."""
         return f"{Unprotected.sentence(self)}. It is stopped: fix the cause, then open the run again"
 
 
@@ -517,8 +519,8 @@ class SessionOver(HoldfastError):
     detail: str
 
     def sentence(self) -> str:
-        """Say how to go on in the next session."""
-        return f"run {self.run!r}: the session is over, {self.detail}. Open the run again in a new session to go on"
+        """Say how to continue in the next session."""
+        return f"run {self.run!r}: the session is over, {self.detail}. Open the run again in a new session to continue"
 
 
 @dataclass(eq=False)
@@ -559,7 +561,7 @@ class RunClosed(UsageError):
     run: str
 
     def sentence(self) -> str:
-        """Say how to go on."""
+        """Say how to continue."""
         return f"run {self.run!r} is closed, so {self.detail}: open it again with hf.run({self.run!r})"
 
 
@@ -591,7 +593,7 @@ class PlanOutdated(Conflict):
 
 @dataclass(eq=False)
 class RecoveryError(HoldfastError):
-    """A run cannot go on as asked; nothing was touched."""
+    """A run cannot continue as asked; nothing was touched."""
 
     exit_code: ClassVar[int] = 8
 
@@ -599,12 +601,12 @@ class RecoveryError(HoldfastError):
 
     def sentence(self) -> str:
         """Name the run."""
-        return f"run {self.run!r} cannot go on as asked"
+        return f"run {self.run!r} cannot continue as asked"
 
 
 @dataclass(eq=False)
 class CannotResume(RecoveryError):
-    """A checkpoint that blocks going on from it."""
+    """A checkpoint that blocks continuing from it."""
 
     checkpoint: str
     blockers: tuple[str, ...]
@@ -613,7 +615,7 @@ class CannotResume(RecoveryError):
     def sentence(self) -> str:
         """Give every blocker, and what can be typed against it."""
         advice = f" Try {' or '.join(self.suggestions)}" if self.suggestions else ""
-        return f"run {self.run!r} cannot go on from {self.checkpoint}: {'; '.join(self.blockers)}.{advice}"
+        return f"run {self.run!r} cannot continue from {self.checkpoint}: {'; '.join(self.blockers)}.{advice}"
 
 
 @dataclass(eq=False)
@@ -652,8 +654,8 @@ class ReplayEnded(RecoveryError):
     """The record has no more steps."""
 
     def sentence(self) -> str:
-        """Say how to go on."""
-        return f"run {self.run!r}: its record ends here. Go on live from here with replay.fork(new_run)"
+        """Say how to continue."""
+        return f"run {self.run!r}: its record ends here. Continue live from here with replay.fork(new_run)"
 
 
 @dataclass(eq=False)
@@ -690,7 +692,7 @@ class RunCancelled(HoldfastError):
 
 @dataclass(eq=False)
 class ReplanLimit(HoldfastError):
-    """A phase was planned anew too often."""
+    """A phase was replanned too often."""
 
     exit_code: ClassVar[int] = 11
 
@@ -703,7 +705,7 @@ class ReplanLimit(HoldfastError):
         """Give the reasons so far."""
         return (
             f"run {self.run!r}: phase {self.phase!r} was replanned {self.limit:,} times already "
-            f"({'; '.join(self.history)}). Mend the cause by hand, or raise the limit"
+            f"({'; '.join(self.history)}). Fix the cause by hand, or raise the limit"
         )
 
 
@@ -720,7 +722,7 @@ class BudgetExhausted(HoldfastError):
 
     def sentence(self) -> str:
         """Give both numbers."""
-        return f"run {self.run!r}: {self.budget} used {self.used:,} of {self.limit:,}. Raise the limit to go on"
+        return f"run {self.run!r}: {self.budget} used {self.used:,} of {self.limit:,}. Raise the limit to continue"
 
 
 @dataclass(eq=False)

@@ -282,7 +282,7 @@ class Run:
         return self.phases.phase(name, label=label)
 
     def replan(self, phase: str, reason: str) -> Replan:
-        """Count that a phase is planned anew; ReplanLimit when that was done too often."""
+        """Count that a phase is replanned; ReplanLimit when that was done too often."""
         return self.phases.replan(phase, reason)
 
     def machine(self, **declared: Any) -> StateMachine:

@@ -18,7 +18,7 @@ from holdfast.workspace.compare import changes
 from holdfast.workspace.decide import Decisions
 from holdfast.workspace.diff import diff
 from holdfast.workspace.git_create import Asked, announce, has_repository, hide_own_folder, plan_git, put_git
-from holdfast.workspace.heartbeat import last_life
+from holdfast.workspace.heartbeat import last_sign
 from holdfast.workspace.options import WorkspaceOptions
 from holdfast.workspace.ownership import EDITS, Ownership, read_edits
 from holdfast.workspace.paths import text
@@ -119,7 +119,7 @@ def side_lock(store: Store) -> SideLock:
     return SideLock(lambda blob: keys.lock_beside(blob, b"life"), lambda blob: keys.unlock_beside(blob, b"life"))
 
 
-def life_file(store: Store, run: str, root: str) -> Path:
+def heartbeat_file(store: Store, run: str, root: str) -> Path:
     """Return where the process that moves a run in a directory gives its signs of life; never captured."""
     name = blake3(os.fsencode(root) + b"\0" + run.encode()).hexdigest()[:16]
     return _cache_folder(store, root) / f"workspace-{name}.alive"
@@ -154,7 +154,7 @@ def link_fork(store: Store, run: str, root: str) -> None:
 def ownership_of(store: Store, run: str, root: str, known: Checkpoint | None) -> Ownership:
     """Return who works in a run's directory, and what people left there by the time of a checkpoint."""
     edits = read_edits(known.section(EDITS)) if known is not None and EDITS in known.sections else {}
-    return Ownership(last_life(life_file(store, run, root), run, root, unlock=side_lock(store).unlock), edits)
+    return Ownership(last_sign(heartbeat_file(store, run, root), run, root, unlock=side_lock(store).unlock), edits)
 
 
 def _store_paths(store: Store, root: Path) -> tuple[str, ...]:
@@ -219,7 +219,7 @@ class RunFiles:
     ) -> RestorePlan:
         """Return exactly what a restore would do, here or into another directory; nothing is touched.
 
-        Files that are missing come back. What a person changed since the head is kept; what is named in `paths` is
+        Files that are missing are restored. What a person changed since the head is kept; what is named in `paths` is
         taken from the checkpoint, and `Decisions(edits="take")` takes everything.
         """
         if decisions is None:

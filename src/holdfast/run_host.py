@@ -267,7 +267,7 @@ class RunHost:
             _log.warning("run %s waits (%s %r): %s", self.id, wait.kind, wait.id, wait.question)
 
     def wait_for(self, wait: Wait) -> Reply:
-        """Wait for a person, a signal or a time; one that was answered in an earlier life returns at once."""
+        """Wait for a person, a signal or a time; one that was answered in an earlier process returns at once."""
         self.check_open(f"{wait.question or wait.id!r} cannot be waited for")
         return self.waits.wait_for(wait)
 
@@ -277,7 +277,7 @@ class RunHost:
         return self.waits.steps(wait)
 
     def is_waiting_for(self, wait: str) -> bool:
-        """Tell whether something is waited for, in this life or since an earlier one."""
+        """Tell whether something is waited for, in this process or since an earlier one."""
         return ("waits" in self._parts or self._has("waits")) and any(one.id == wait for one in self.waits.open)
 
     def _idle(self) -> AbstractContextManager[None]:
@@ -291,7 +291,7 @@ class RunHost:
             self._services.wake()
 
     def keep(self, value: Any, what: str) -> Any:
-        """Return a copy of a value, as it will come back from the store; ValueRefused if it cannot be stored."""
+        """Return a copy of a value, as it will be restored from the store; ValueRefused if it cannot be stored."""
         return value if isinstance(value, ATOMS) else self._services.unpack(self._services.pack(value, what), what)
 
     def check_open(self, lost: str) -> None:
@@ -368,8 +368,8 @@ class RunHost:
         return status is not None and status.status == "completed"
 
     def begin(self) -> None:
-        """Begin to move the run: new, or carried on from where it stood."""
-        self._cancel_watch = CancelWatch(self._is_cancelled)  # what was noticed in another life is of that one
+        """Begin to move the run: new, or resumed from where it stood."""
+        self._cancel_watch = CancelWatch(self._is_cancelled)  # what was noticed in another process is of that one
         before = self.status.status
         if before == "cancelled":
             raise RunCancelled(self.id, "", self.status.detail)
@@ -378,7 +378,7 @@ class RunHost:
         self.status.set("running")
         if before is not None:
             head = self._recorder.writer.head
-            self.note("carried on", f"it was {before}", checkpoint=head.envelope.id if head else None)
+            self.note("resumed", f"it was {before}", checkpoint=head.envelope.id if head else None)
         if self._has("budget"):
             self.budget  # noqa: B018 - its clock counts from here
         if self._has("waits") or self._services.read_inbox(0):
@@ -386,7 +386,7 @@ class RunHost:
             self.waits.sit_out()
 
     def end(self, error: BaseException | None) -> None:
-        """Say how this life of the run ended; stored with the last checkpoint."""
+        """Say how this process of the run ended; stored with the last checkpoint."""
         status = self.status
         budget: Budget | None = self._parts.get("budget")
         if budget is not None:

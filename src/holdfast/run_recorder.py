@@ -300,7 +300,7 @@ class Recorder:
         self.is_ended = False
 
     def _failed(self, error: Exception) -> None:
-        """Note what could not be stored; another writer's move is no failure of the store, and its caller is told."""
+        """Note what could not be stored; another writer's move is not a failure of the store."""
         if isinstance(error, Conflict):
             return
         clean = getattr(self.packer, "text", str)

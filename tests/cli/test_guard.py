@@ -41,7 +41,7 @@ def git(place, *words):
 
 
 def state_of(place):
-    """Return what must come back: files, branch, commit and index."""
+    """Return what must be restored: files, branch, commit and index."""
     files = {
         str(path.relative_to(place)): path.read_bytes()
         for path in place.rglob("*")

@@ -104,8 +104,8 @@ def test_a_question_takes_yes_no_and_silence():
     assert not asked(b"n\n")[0].agreed("Sure?")
     assert asked(b"what\ny\n")[0].agreed("Sure?")
     assert asked(b"", yes=True)[0].agreed("Sure?")
-    assert asked(b"\n")[0].confirmed("Go on?", unasked="it goes on")
-    assert not asked(b"no\n")[0].confirmed("Go on?", unasked="it goes on")
+    assert asked(b"\n")[0].confirmed("Continue?", unasked="it continues")
+    assert not asked(b"no\n")[0].confirmed("Continue?", unasked="it continues")
 
 
 def test_a_choice_takes_a_name_its_beginning_or_the_safe_one():

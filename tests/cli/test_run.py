@@ -1,4 +1,4 @@
-"""`holdfast run`: a flow is begun, carried on, waits, fails, starts afresh; lines, a live view, events for machines."""
+"""`holdfast run`: a flow is begun, resumed, waits, fails, starts fresh; lines, a live view, events for machines."""
 
 from __future__ import annotations
 
@@ -107,14 +107,14 @@ def test_a_failed_flow_is_carried_on_by_the_same_line(hf, flow):
         pass
     failed = hf("run", "three.yaml", "--no-wait")
     assert (failed.code, "waiting three" in failed.out) == (9, True)
-    (flow / "from").write_text("mended\n")
+    (flow / "from").write_text("fixed\n")
     assert hf("answer", "retry", "three").code == 0
     done = hf("run", "three.yaml")
     assert done.code == 0
     assert "Found a checkpoint" in done.err
     assert "2 of 3 phases done (one, two)" in done.err
     assert "2 kept from before" in done.err
-    assert log(flow) == ["one", "two", "three", "three", "mended"]
+    assert log(flow) == ["one", "two", "three", "three", "fixed"]
 
 
 def test_a_flow_that_aborts_says_so_by_its_exit_code(hf, flow):
@@ -143,7 +143,7 @@ def test_a_person_is_asked_for_the_amount_that_a_used_up_budget_is_raised_by(hf,
     assert (left.code, "Raise tokens by how much?" in left.err) == (9, True)
     done = hf("run", "spends.yaml", "--resume", terminal=True, stdin=b"raise\nmuch\n50\nlimit\n1_000\n")
     assert done.code == 0
-    assert "'much' is no amount" in done.err
+    assert "'much' is not an amount" in done.err
     assert "The new limit of tokens?" in done.err
 
 
@@ -200,7 +200,7 @@ def test_a_run_that_is_told_to_wait_says_the_command_that_answers_it(hf, flow):
          "`holdfast budget r tokens+=MORE` raises it."),
         ({"wait": "step:p/t:1", "wait_kind": "uncertain", "options": ["retry", "skip", "stop"]},
          "`holdfast answer retry r --wait step:p/t:1` answers, or with skip or stop."),
-        ({"wait": "pause:1", "wait_kind": "pause", "options": []}, "`holdfast resume r` lets it go on."),
+        ({"wait": "pause:1", "wait_kind": "pause", "options": []}, "`holdfast resume r` lets it continue."),
         ({"wait": "cooldown:1", "wait_kind": "cooldown", "options": []}, ""),
     ],
 )  # fmt: skip
@@ -218,7 +218,7 @@ def test_a_person_who_declines_starts_afresh_and_the_old_line_is_archived(hf, fl
     """Proves B3: and is told so beforehand."""
     hf("run", "asks.yaml", "--no-wait")
     done = hf("run", "asks.yaml", terminal=True, stdin=b"n\napprove\n")
-    assert "Resume it (n sets it aside and begins anew)? [Y/n]" in done.err
+    assert "Resume it (n sets it aside and starts over)? [Y/n]" in done.err
     assert done.code == 0
     assert log(flow) == ["build", "build", "push"]
     with holdfast.open() as store:
@@ -284,7 +284,7 @@ def test_a_finished_run_has_nothing_left_to_do(hf, flow):
     assert log(flow) == ["one", "two", "three", "file"]
 
 
-def test_a_cancelled_run_stays_so_until_it_starts_afresh(hf, flow):
+def test_a_cancelled_run_stays_so_until_it_starts_fresh(hf, flow):
     hf("run", "asks.yaml", "--no-wait")
     assert hf("cancel", "asks", "--yes").code == 0
     assert hf("run", "asks.yaml", "--no-wait").code == 10

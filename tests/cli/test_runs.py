@@ -112,7 +112,7 @@ def test_resume_asks_a_person_about_conflicts_and_names_the_options_elsewhere(hf
 
 def test_a_dry_run_of_resume_sets_nothing_aside_and_lets_nothing_go_on(hf, crashed):
     before = hf("log", "r", "--archived", "--json").json
-    assert hf("resume", "r", "--afresh", "--dry-run", "--yes").code == 0
+    assert hf("resume", "r", "--fresh", "--dry-run", "--yes").code == 0
     assert hf("log", "r", "--archived", "--json").json == before
     assert hf("pause", "r").code == 0
     with holdfast.open() as store, pytest.raises(holdfast.RunWaiting), store.run("r", waiting="leave") as run:
@@ -138,13 +138,13 @@ def test_resume_lets_a_person_look_before_going_on(hf, crashed):
 
 def test_resume_can_start_afresh_and_be_undone(hf, crashed):
     before = hf("show", "r", "--json").json["steps"]
-    assert hf("resume", "r", "--afresh").code == 12
+    assert hf("resume", "r", "--fresh").code == 12
     (crashed / "a.txt").write_text("mine\n")
-    assert hf("resume", "r", stdin=b"afresh\n", terminal=True).code == 0
+    assert hf("resume", "r", stdin=b"fresh\n", terminal=True).code == 0
     assert hf("show", "r", "--json").json["steps"] == 0
     assert hf("undo", "r", "--yes").code == 0
     assert hf("show", "r", "--json").json["steps"] == before
-    assert hf("resume", "r", "--afresh", "--yes", "--json").json["afresh"] is True
+    assert hf("resume", "r", "--fresh", "--yes", "--json").json["fresh"] is True
 
 
 def test_a_run_that_nobody_moves_is_open(hf, crashed):
@@ -166,7 +166,7 @@ def test_resume_of_a_complete_run_says_so(hf, project):
     assert done.code == 0
     assert "nothing to resume" in done.out
     assert hf("resume").code == 3
-    assert hf("resume", "r", "--afresh", "--yes").code == 0
+    assert hf("resume", "r", "--fresh", "--yes").code == 0
 
 
 def test_resume_of_a_blocked_run_says_what_to_type(hf, project):
@@ -191,7 +191,7 @@ def test_resume_of_a_paused_run_lets_it_go_on(hf, project):
     with pytest.raises(holdfast.RunWaiting), store.run("r", waiting="leave") as run:
         run.step("one", lambda: 1)
     done = hf("resume", "r")
-    assert "may go on now" in done.out
+    assert "may continue now" in done.out
     with store.run("r", waiting="leave") as run:
         assert run.step("one", lambda: 1) == 1
     store.close()
@@ -462,7 +462,7 @@ def test_answer_gives_any_of_the_options(hf, project):
         ("checkpoint", "_holdfast.keys"),
         ("fork", "issue-42", "_holdfast.keys"),
         ("begin", "_holdfast.keys"),
-        ("resume", "_holdfast.keys", "--afresh", "-y"),
+        ("resume", "_holdfast.keys", "--fresh", "-y"),
     ],
 )
 def test_a_name_of_the_engines_own_is_refused_and_the_store_goes_on(hf, story, words):
@@ -677,12 +677,12 @@ def test_repair_says_that_nobody_knows_how_far_a_run_went_whose_record_is_made_a
     assert "as it should be again" not in done.out
     assert "Whether issue-42 had later checkpoints than 3, nobody can tell" in done.err
     damage(story, "DELETE FROM run")
-    assert hf("repair", "-y", "--json").json["made_anew"] == {"issue-42": 3}
+    assert hf("repair", "-y", "--json").json["rebuilt_records"] == {"issue-42": 3}
     for mendable in ("DELETE FROM hold", "UPDATE run SET id = 'q'"):
         damage(story, mendable)
-        mended = hf("repair", "-y")
-        assert "all is as it should be again" in mended.out
-        assert "nobody can tell" not in mended.err
+        fixed = hf("repair", "-y")
+        assert "all is as it should be again" in fixed.out
+        assert "nobody can tell" not in fixed.err
 
 
 def test_repair_rebuilds_a_run_of_an_encrypted_store(hf, project):
@@ -724,7 +724,7 @@ def test_a_checkpoint_that_carries_damage_over_says_so(hf, project):
 
 
 def test_undoing_a_start_afresh_warns_of_no_damage(hf, story):
-    assert hf("resume", "issue-42", "--afresh", "-y").code == 0
+    assert hf("resume", "issue-42", "--fresh", "-y").code == 0
     (story / "a.txt").write_text("mine\n")
     done = hf("undo", "issue-42", "-y")
     assert done.code == 0

@@ -109,11 +109,11 @@ def test_a_phase_that_is_done_is_not_started_again(hf, plan):
 
 
 def test_a_person_is_asked_whether_to_resume(hf, plan):
-    """Proves B3: yes goes on, no sets the old run aside with its time and starts afresh."""
+    """Proves B3: yes continues, no sets the old run aside with its time and starts fresh."""
     hf("begin", "PLAN.md")
     hf("phase", "done", "1")
     yes = hf("begin", "PLAN.md", stdin=b"\n", terminal=True)
-    assert "Resume it (n sets it aside and begins anew)? [Y/n]" in yes.err
+    assert "Resume it (n sets it aside and starts over)? [Y/n]" in yes.err
     assert hf("status", "--left").out.startswith("2-implement")
     no = hf("begin", "PLAN.md", stdin=b"n\n", terminal=True)
     assert "set aside" in no.err

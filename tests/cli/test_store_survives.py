@@ -15,7 +15,7 @@ flow: work
 phases:
   one: echo one >> ../paid; echo one > one.txt
   agent: {run: sh ../agent.sh}
-  three: {run: echo three >> ../paid, approve: "go on?"}
+  three: {run: echo three >> ../paid, approve: "continue?"}
 """
 
 
@@ -71,7 +71,7 @@ def test_an_agents_command_neither_deletes_commits_nor_rolls_back_the_store(repo
 def test_a_store_that_another_took_the_place_of_is_refused_and_never_completed(repository):
     """Proves F8."""
     (repository.parent / "agent.sh").write_text("cp -r .holdfast x; rm -rf .holdfast; mv x .holdfast")
-    (repository / "work.yaml").write_text(FLOW.replace(', approve: "go on?"', ""))
+    (repository / "work.yaml").write_text(FLOW.replace(', approve: "continue?"', ""))
     done = holdfast(repository, "run", "work.yaml", "--no-wait")
     assert done.returncode == 7
     assert "deleted or replaced while it was open" in done.stderr

@@ -40,7 +40,7 @@ def test_a_run_is_not_called_what_a_checkpoint_is_called(hf, project, name):
     assert hf("checkpoint", "a", "--label", "label").code == 0
     done = hf("checkpoint", name)
     assert done.code == 2
-    assert "is no run id" in done.err
+    assert "is not a run id" in done.err
     assert len(hf("ls", "--json").json["runs"]) == 1
 
 

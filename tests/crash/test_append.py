@@ -59,7 +59,7 @@ def _play(store: Store) -> Iterator[int]:
 
 
 def _check(path: Path) -> int:
-    """Check that a store holds appends 1 to some number, each once and whole, and goes on; return that number."""
+    """Check that a store holds appends 1 to some number, each once and whole, and continues; return that number."""
     with closing(SQLiteStore(path)) as store:
         report = verify(store)
         assert report.sound, report.faults

@@ -1,4 +1,4 @@
-"""A disk that is full, really: the work goes on, says that it is unprotected, and is protected again with room."""
+"""A disk that is full, really: the work continues, says that it is unprotected, and is protected again with room."""
 
 import errno
 import resource

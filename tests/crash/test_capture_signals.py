@@ -28,7 +28,7 @@ counter = Counter()
 with hf.run("r") as run:
     run.register("state", counter)
     {body}
-print("went on", flush=True)
+print("continued", flush=True)
 """
 WORK = """
     print("ready", flush=True)
@@ -87,7 +87,7 @@ def test_a_signal_saves_at_once_and_ends_cleanly(tmp_path, number, trigger, code
     child.send_signal(number)
     output, errors = child.communicate(timeout=30)
     assert child.returncode == code, errors
-    assert "went on" not in output
+    assert "continued" not in output
     with open_holdfast(tmp_path, settings=Settings()) as hf:
         saved = hf.latest("r")
         assert hf.verify().sound
@@ -136,7 +136,7 @@ def test_an_ignored_signal_stays_ignored(tmp_path):
     assert child.stdout.readline().strip() == "ready"
     child.send_signal(signal.SIGHUP)
     output, _ = child.communicate(timeout=30)
-    assert (child.returncode, output.strip()) == (0, "went on")
+    assert (child.returncode, output.strip()) == (0, "continued")
 
 
 def test_handlers_are_given_back(tmp_path):
@@ -154,7 +154,7 @@ def test_an_interrupt_inside_the_block_is_saved_and_raised_here(tmp_path, reques
         with pytest.raises(KeyboardInterrupt), hf.run("r") as run:  # noqa: PT012 - what happens in the block is the test
             run.checkpoint(state=1)
             os.kill(os.getpid(), signal.SIGINT)
-            pytest.fail("went on after the signal")
+            pytest.fail("continued after the signal")
         assert [cp.trigger for cp in hf.checkpoints("r")] == ["user_interrupt", "manual", "state_transition"]
 
 
@@ -214,7 +214,7 @@ def test_after_a_caught_interrupt_the_last_state_is_saved(tmp_path, between, seq
     child = begin(tmp_path, CAUGHT.format(between=between))
     with child:  # not communicate(), which does not see what came together with the first line
         output, errors = child.stdout.read(), child.stderr.read()
-    assert (child.returncode, output.strip()) == (0, "went on"), errors
+    assert (child.returncode, output.strip()) == (0, "continued"), errors
     with open_holdfast(tmp_path, settings=Settings()) as hf:
         last = hf.latest("r")
         assert (last.trigger, last.section("state"), last.seq) == ("shutdown", 22, seq)

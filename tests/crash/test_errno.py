@@ -1,4 +1,4 @@
-"""An errno at every storage call: a typed error, nothing lost, nothing half written, and the same object goes on."""
+"""An errno at every storage call: a typed error, nothing lost, nothing half written, and the same object continues."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _finish(play: Play, start: int) -> None:
         play.do(number)
 
 
-def _goes_on(point: _Point) -> str | None:
+def _continues(point: _Point) -> str | None:
     """Play the workload with one fault in it, repeating the step that it hit; return the error's name."""
     met = None
     with scratch() as folder:
@@ -122,7 +122,7 @@ def test_an_errno_at_any_storage_call_is_typed_and_the_same_object_goes_on() -> 
     """Proves D11, A10."""
     models()
     points = _points()
-    found = spread(points, _goes_on)
+    found = spread(points, _continues)
     assert len(found) == len(points) > 600
     assert {"StoreFull", "StoreUnavailable"} <= set(found)
     assert found.count(None) < len(points) / 3, "most faults reach the caller; those in a fold of the log need not"
@@ -132,7 +132,7 @@ def test_an_errno_while_another_connection_keeps_the_log_alive_leaves_no_refused
     """Proves D10, D11: the refused frames stay in the log, and are overwritten, not replayed."""
     models()
     points = _points(neighbour=True)
-    assert len(spread(points, _goes_on)) == len(points)
+    assert len(spread(points, _continues)) == len(points)
 
 
 def test_a_read_that_fails_is_typed_and_the_same_object_goes_on() -> None:
@@ -140,7 +140,7 @@ def test_a_read_that_fails_is_typed_and_the_same_object_goes_on() -> None:
     models()
     points = [point for point in _points(reads=True) if point.operation == "read"]
     points = points if TORTURE else random.Random(3).sample(points, min(300, len(points)))
-    assert len(spread(points, _goes_on)) == len(points)
+    assert len(spread(points, _continues)) == len(points)
 
 
 def test_a_disk_that_stays_broken_loses_nothing_and_is_usable_once_mended() -> None:

@@ -199,7 +199,7 @@ def test_readers_take_no_writer_at_work_for_damage():
 
 
 def test_a_process_that_is_stopped_inside_the_lock_makes_others_wait_no_longer_than_they_will():
-    """Proves D11: readers are not kept waiting at all, and all goes on when it is killed."""
+    """Proves D11: readers are not kept waiting at all, and all continues when it is killed."""
     with scratch() as folder:
         with closing(open_files(folder)) as store:
             Line(store).commit(chunk_of("one"))

@@ -226,7 +226,7 @@ def test_a_server_that_no_longer_answers_ends_in_a_typed_error_and_not_in_waitin
         line.commit(chunk_of("one"))
         with server.frozen(), pytest.raises((StoreUnavailable, StoreBusy), match=r"may or may not|in time"):
             line.commit(chunk_of("two"))
-        while True:  # the refused commit may still land when the server goes on: the head tells
+        while True:  # the refused commit may still land when the server continues: the head tells
             line.follow()
             try:
                 line.commit(chunk_of("three"))

@@ -328,7 +328,7 @@ def test_files_are_0600_and_folders_0700_whatever_the_umask(mask: int) -> None:
 
 
 def test_a_process_that_is_stopped_inside_a_transaction_is_named_to_those_who_wait(monkeypatch) -> None:
-    """Proves D11: who waits is told whom to end, and all goes on when it is."""
+    """Proves D11: who waits is told whom to end, and all continues when it is."""
     monkeypatch.setattr("holdfast.store.sqlite_file.BUSY_TIMEOUT_MS", 200)
     with scratch() as folder:
         path = folder / "holdfast.db"

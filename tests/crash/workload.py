@@ -132,7 +132,7 @@ def models() -> tuple[dict[str, list[Any]], ...]:
 
 
 def check_whole(path: Path) -> dict[str, list[Any]]:
-    """Open a store after a crash, check that it is sound, goes on and keeps no rest; return what it held."""
+    """Open a store after a crash, check that it is sound, continues and keeps no rest; return what it held."""
     with _unredacted(Holdfast(SQLiteStore(path))) as hf:
         held = everything(hf)
         report = hf.verify()

@@ -157,7 +157,7 @@ def corrupt_chunk(medium, chance):
 
 
 def looked_at(store, world):  # noqa: C901 - a list of calls
-    """Call everything that reads; yield what came back as (table, key, value); no error but a typed one gets out."""
+    """Call everything that reads; yield what was returned as (table, key, value); no error but a typed one gets out."""
 
     def calls():
         yield lambda: [

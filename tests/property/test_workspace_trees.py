@@ -1,4 +1,4 @@
-"""Random trees come back equal, wherever and from whatever they are restored."""
+"""Random trees are restored equal, wherever and from whatever they are restored."""
 
 # ruff: noqa: PTH101, PTH103, PTH118, PTH123, PTH211 - names are bytes here
 

@@ -32,7 +32,7 @@ EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 _HANGS_S = 120
 _DEATHS = 60
 
-# What differs between two lives of the same work: when, how long, how often it was tried, and in which batch.
+# What differs between two processes of the same work: when, how long, how often it was tried, and in which batch.
 _PASSING = {
     "at", "since", "started_at", "completed_at", "entered_at", "exited_at", "updated_at", "sent_at", "made_at",
     "resolved_at", "duration_s", "attempts", "batch", "completed_batches", "stack", "time_s",
@@ -74,7 +74,7 @@ class Example(NamedTuple):
 
 
 class Death(NamedTuple):
-    """When a life ends: before or after its n-th commit, or after a while."""
+    """When a process ends: before or after its n-th commit, or after a while."""
 
     signal: int
     commit: int | None = None
@@ -87,7 +87,7 @@ class Death(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a store and a directory hold after a life."""
+    """What a store and a directory hold after a process."""
 
     finished: set[str]
     calls: Counter[str]
@@ -95,7 +95,7 @@ class Found(NamedTuple):
 
 
 class Unbroken(NamedTuple):
-    """A life that nothing interrupted."""
+    """A process that nothing interrupted."""
 
     end: Any
     calls: Counter[str]
@@ -105,7 +105,7 @@ class Unbroken(NamedTuple):
 
 def unbroken(example: Example) -> Unbroken:
     """Run an example to its end, with nothing in its way."""
-    for module in pkgutil.walk_packages(holdfast.__path__, "holdfast."):  # once, not in every life
+    for module in pkgutil.walk_packages(holdfast.__path__, "holdfast."):  # once, not in every process
         if module.name.startswith(
             ("holdfast.runtime.", "holdfast.capture.", "holdfast.workspace.", "holdfast.retain.")
         ):
@@ -214,7 +214,7 @@ def _count_commits(death: Death | None) -> Callable[[], int]:
 
 
 def _lasting(value: Any, directory: str = "\0") -> Any:
-    """Return a value without what differs between two lives of the same work."""
+    """Return a value without what differs between two processes of the same work."""
     if isinstance(value, dict):
         return {name: _lasting(item, directory) for name, item in value.items() if name not in _PASSING}
     if isinstance(value, list):

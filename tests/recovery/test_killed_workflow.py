@@ -62,7 +62,7 @@ def opened(folder: Path) -> Holdfast:
 
 
 def live(folder: Path) -> None:
-    """One life of the program: put back what the last one left, then go on."""
+    """One process of the program: put back what the last one left, then continue."""
     project, effects = folder / "project", folder / "effects"
     with opened(folder) as hf:
         if hf.has("w"):
@@ -100,12 +100,12 @@ def unbroken() -> tuple[Any, Any, Any]:
     with scratch() as folder:
         prepare(folder)
         live(folder)
-        live(folder)  # carries on where nothing is left to do: loads what a recovery needs
+        live(folder)  # resumes where nothing is left to do: loads what a recovery needs
         return ending(folder)
 
 
 def check_no_step_twice(effects: Path, *, are_all_kept: bool) -> int:
-    """Look through all lives: what a life found done is not done in it; return how often it was carried on."""
+    """Look through all processes: what one found done is not done in it; return how often it was resumed."""
     acknowledged: set[str] = set()
     kept: set[str] = set()
     lives = 0
@@ -126,7 +126,7 @@ def check_no_step_twice(effects: Path, *, are_all_kept: bool) -> int:
 
 
 def strike(child: Life, effects: Path, random_: random.Random) -> None:
-    """Kill a life while it is put back, or so many lines of work later; and then at any moment of a step."""
+    """Kill a process while it is put back, or so many lines of work later; and then at any moment of a step."""
     lines = 0 if random_.random() < 0.25 else random_.randrange(1, 50)
     size = effects.stat().st_size
     while lines and effects.stat().st_size < size + lines * len("done 10\n") and not child.is_over():

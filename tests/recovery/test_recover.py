@@ -360,7 +360,7 @@ def test_the_status_says_where_a_run_can_go_on_and_what_helps(hf, place):
     assert status.checkpoint == hf.latest("r").id
     assert len(status.blockers) == 2
     assert any("--skip-failed" in each for each in status.suggestions)
-    assert "cannot go on" in str(status)
+    assert "cannot continue" in str(status)
     hf.recover("r", skip_failed=True, reset_to="planning")
     status = hf.recovery_status("r")
     assert (status.can_resume, status.state) == (True, "planning")

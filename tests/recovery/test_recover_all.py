@@ -1,4 +1,4 @@
-"""Automatic recovery: runs whose process is gone go on, each once, whoever else is at it."""
+"""Automatic recovery: runs whose process is gone continue, each once, whoever else is at it."""
 
 from __future__ import annotations
 

@@ -243,7 +243,7 @@ def test_a_content_that_is_damaged_in_the_store_and_whole_on_disk_is_not_missed(
     assert plan.checkpoint == first.id
     assert hf.recover(plan).success
     assert (project / "notes.txt").read_text() == "a\nb\nc\n"
-    assert hf.verify().sound  # the file that is whole was captured again, and mended what was stored of it
+    assert hf.verify().sound  # the file that is whole was captured again, and fixed what was stored of it
 
 
 def test_a_content_that_would_be_written_and_is_damaged_sends_the_plan_further_back(hf, project, place):
@@ -419,7 +419,7 @@ def test_what_moved_outside_the_run_is_found_and_says_what_follows(hf, project):
     assert hf.plan("r", workspace=project, freshness=mild).verdict == "resume"
 
 
-def test_a_branch_that_is_gone_says_to_start_afresh(hf, project):
+def test_a_branch_that_is_gone_says_to_start_fresh(hf, project):
     """Proves C15."""
 
     def git(*arguments):
@@ -434,7 +434,7 @@ def test_a_branch_that_is_gone_says_to_start_afresh(hf, project):
     git("checkout", "-q", "main")
     git("branch", "-D", "work")
     plan = hf.plan("r", workspace=project)
-    assert plan.verdict == "afresh"
+    assert plan.verdict == "fresh"
     assert any("work" in found.detail for found in plan.findings)
 
 

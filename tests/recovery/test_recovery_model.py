@@ -73,9 +73,9 @@ class Walk:
         assert self.now() == self.before
         self.before = was
 
-    def afresh(self) -> None:
+    def fresh(self) -> None:
         was = self.now()
-        root = self.hf.start_afresh("r")
+        root = self.hf.start_fresh("r")
         assert self.now() == (None, was[1])
         if self.hf.latest("r").id == root.id and was[0] is not None:
             self.before = was
@@ -105,7 +105,7 @@ def test_any_order_of_recoveries_gives_the_chosen_moment(seed) -> None:
         walk.edit()
         for _ in range(OPERATIONS):
             operation = walk.random.choices(
-                [walk.edit, walk.recover, walk.undo, walk.afresh, walk.fork, walk.reopen], [6, 4, 3, 1, 1, 1]
+                [walk.edit, walk.recover, walk.undo, walk.fresh, walk.fork, walk.reopen], [6, 4, 3, 1, 1, 1]
             )[0]
             operation()
         assert walk.hf.verify().sound

@@ -1,4 +1,4 @@
-"""`resume` continues: a flow goes on in the run's own directory, a program's run says what to start."""
+"""`resume` continues: a flow continues in the run's own directory, a program's run says what to start."""
 
 from __future__ import annotations
 

@@ -199,7 +199,7 @@ def test_files_can_be_left_out_and_a_run_without_a_workspace_says_so(hf, project
         hf.run("plain").checkpoint(state=1).files()
     with pytest.raises(holdfast.UsageError, match="does not exist"):
         hf.run("q", workspace=project / "missing")
-    with pytest.raises(holdfast.UsageError, match="is no directory"):
+    with pytest.raises(holdfast.UsageError, match="is not a directory"):
         hf.run("q", workspace=project / "readme.txt")
 
 

@@ -137,7 +137,7 @@ def test_marks_that_were_set_since_travel_with_the_next_copy(source, target):
 
 
 def test_a_fork_is_copied_and_verified_with_or_without_the_run_it_came_from(source, target):
-    """Proves X5: what is missing is said, and is no damage."""
+    """Proves X5: what is missing is said, and is not damage."""
     trunk, branch = Line(source, "trunk"), Line(source, "branch")
     for text in ("one", "two"):
         trunk.commit(chunk_of(text))
@@ -369,7 +369,7 @@ def test_a_copy_takes_everything_along_that_a_run_has(source, target):
         target.journal.newest(target.line("run"), "path/1").number
         == source.journal.newest(source.line("run"), "path/1").number
     )
-    target.write(Commit(run="run", records=[Draft("step", "goes on", 9.0)], after=source.line("run").number))
+    target.write(Commit(run="run", records=[Draft("step", "continues", 9.0)], after=source.line("run").number))
     assert verify(target).sound
 
 

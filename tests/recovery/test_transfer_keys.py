@@ -84,7 +84,7 @@ def test_a_copy_under_another_key_is_sealed_again_and_verifies(tmp_path, sign):
         assert (again.checkpoints, again.present, again.marked) == (1, 2, 1)
         assert target.get(made[2].id).pinned
         assert target.verify().sound
-        assert target.run("run").checkpoint(state="goes on").seq == 7
+        assert target.run("run").checkpoint(state="continues").seq == 7
         assert target.verify().sound
 
 
@@ -178,7 +178,7 @@ def test_a_second_copy_to_a_path_goes_on_under_the_key_that_went_along(locked, t
 
 
 def test_a_fork_under_another_key_travels_with_or_without_the_run_it_was_forked_from():
-    """Proves X5: what is missing is said, and is no damage."""
+    """Proves X5: what is missing is said, and is not damage."""
     source = seal_store(MemoryMedium(), KEY)
     trunk, branch = Line(source, "trunk"), Line(source, "branch")
     trunk.commit(chunk_of("one"))

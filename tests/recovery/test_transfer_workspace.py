@@ -1,4 +1,4 @@
-"""A run with its files: captured in one place, mailed as one file, carried on in another."""
+"""A run with its files: captured in one place, mailed as one file, resumed in another."""
 
 from __future__ import annotations
 

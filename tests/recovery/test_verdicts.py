@@ -58,7 +58,7 @@ def cli(tmp_path, *words):
 
 
 def test_a_branch_that_is_gone_refuses_however_the_run_is_resumed(hf, project):
-    """Proves C15: branch gone, start afresh, unless told otherwise."""
+    """Proves C15: branch gone, start fresh, unless told otherwise."""
     begun(hf, workspace=project)
     git(project, "checkout", "-q", "main")
     git(project, "branch", "-D", "work")

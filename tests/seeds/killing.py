@@ -32,7 +32,7 @@ class Lives(NamedTuple):
     out: str
     err: str
     took_s: float
-    """How long its last life took."""
+    """How long its last process took."""
 
 
 def live(command: Sequence[str], cwd: Path, *, env: Mapping[str, str] | None = None) -> Lives:
@@ -52,7 +52,7 @@ def kill_and_resume(
 ) -> Lives:
     """Start a command and kill it after a random while, at most so many times, until it ends by itself.
 
-    `within_s` is how long a life that nobody breaks takes, `startup_s` one that has nothing to do: most kills come
+    `within_s` is how long a process that nobody breaks takes, `startup_s` one that has nothing to do: most kills come
     after that, where they hurt. Each time, nothing that it started may be left behind.
     """
     chance = Random(str(seed))
@@ -62,7 +62,7 @@ def kill_and_resume(
         ended = _life(command, cwd, None if is_last else chance.uniform(earliest, within_s), env)
         if ended is not None:
             return ended._replace(kills=killed)
-    raise AssertionError("unreachable: the last life is not killed")
+    raise AssertionError("unreachable: the last process is not killed")
 
 
 def pace(command: Sequence[str], cwd: Path) -> dict[str, float]:
@@ -72,8 +72,8 @@ def pace(command: Sequence[str], cwd: Path) -> dict[str, float]:
 
 
 def resumes(hf: Holdfast, run: str) -> int:
-    """Return how often a run was carried on after it had begun: what a kill before that interrupted was nothing."""
-    return sum(event.kind == "carried on" for event in hf.events(run))
+    """Return how often a run was resumed after it had begun: what a kill before that interrupted was nothing."""
+    return sum(event.kind == "resumed" for event in hf.events(run))
 
 
 def kill_when(command: Sequence[str], cwd: Path, is_time: Callable[[], bool]) -> bool:

@@ -133,7 +133,7 @@ def test_the_system_sets_valid_corrupted_archived_and_expired_by_itself(form, tm
     with holdfast.open(url, settings=holdfast.Settings()) as hf:
         made = [hf.run("r").checkpoint(state=text * 9000) for text in "abc"]
         assert {one.status for one in hf.checkpoints("r")} == {"valid"}
-        hf.start_afresh("r")
+        hf.start_fresh("r")
         assert {hf.get(one.id).status for one in made} == {"archived"}
         assert not {one.id for one in hf.checkpoints("r")} & {one.id for one in made}
         lost, _ = (hf.run("s").checkpoint(state=text * 9000) for text in "de")
@@ -230,7 +230,7 @@ def test_an_agent_under_way_is_running_in_the_checkpoint(hf):
     """Proves A3, A8: what is taken while an agent is at work says so."""
     with hf.run("r") as run:
         run.agents.register("coder", lambda _: run.checkpoint(reason="in the middle"))
-        with pytest.raises(holdfast.HoldfastError):  # what it returns is no result; the checkpoint counts
+        with pytest.raises(holdfast.HoldfastError):  # what it returns is not a result; the checkpoint counts
             run.agents.call("coder", {"file": "a"}, task="t")
     middle = next(one for one in hf.checkpoints("r") if one.reason == "in the middle")
     (coder,) = middle.section("agents")

@@ -139,10 +139,10 @@ def test_resuming_skips_what_is_done_and_a_finished_plan_says_so(failed):
 
 
 def test_a_person_at_a_terminal_is_offered_to_resume_and_may_decline(failed):
-    """Proves B3: Y/n; no archives what is there under the time, and starts afresh."""
+    """Proves B3: Y/n; no archives what is there under the time, and starts fresh."""
     (failed.folder / "network-is-down").unlink()
     code, said = at_a_terminal(
-        failed, ["run", "plan.md", "--workspace", "work"], {"Resume it (n sets it aside and begins anew)? [Y/n]": "n\n"}
+        failed, ["run", "plan.md", "--workspace", "work"], {"Resume it (n sets it aside and starts over)? [Y/n]": "n\n"}
     )
     assert code == 0, said
     assert failed.lines() == ["research", "design", "build", "research", "design", "build", "verify"]
@@ -156,7 +156,7 @@ def test_a_person_at_a_terminal_is_offered_to_resume_and_may_decline(failed):
 
 def test_a_person_at_a_terminal_decides_on_a_failed_phase(failed):
     """Proves B3, B5: yes to resume, skip to the question of the run."""
-    answers = {"Resume it (n sets it aside and begins anew)? [Y/n]": "y\n", "[later]": "skip\n"}
+    answers = {"Resume it (n sets it aside and starts over)? [Y/n]": "y\n", "[later]": "skip\n"}
     code, said = at_a_terminal(failed, ["run", "plan.md", "--workspace", "work"], answers, until="[later]")
     assert code == 9, said  # the next phase fails, too, for there is nothing to verify; later is the safe answer
     assert book(failed).phases["3-build"].status == "skipped"
@@ -196,17 +196,17 @@ def at_a_terminal(system, words, answers, until=None):
     return process.wait(10), said
 
 
-def test_an_old_approval_does_not_count_for_a_plan_that_starts_afresh(hf):
+def test_an_old_approval_does_not_count_for_a_plan_that_starts_fresh(hf):
     """Proves B3: what was said to the line before is not for the new one."""
     flow = flow_from({"flow": "f", "phases": {"push": {"run": "true", "approve": "push?"}}})
     assert run_flow(hf, flow, waiting="leave").status == "waiting"
     hf.answer("f", "approve", by="ann")
     assert run_flow(hf, flow, waiting="leave").status == "completed"
-    hf.start_afresh("f")
+    hf.start_fresh("f")
     assert run_flow(hf, flow, waiting="leave").status == "waiting"
     hf.cancel("f")
     assert run_flow(hf, flow, waiting="leave").status == "cancelled"
-    hf.start_afresh("f")
+    hf.start_fresh("f")
     assert run_flow(hf, flow, waiting="leave").status == "waiting"
 
 
@@ -366,7 +366,7 @@ def test_a_phase_that_is_planned_anew_in_time_goes_on(plan):
 
 
 def test_a_plan_is_followed_from_a_shell_script(plan):
-    """Proves B7: begin, phase done and failed, replan, status, resume; killed anywhere, the same line goes on."""
+    """Proves B7: begin, phase done and failed, replan, status, resume; killed anywhere, the same line continues."""
     environment_of_script = {"HOLDFAST": f"{sys.executable} -m holdfast", "FAILS": "3-build"}
     assert sh(plan, "by_hand.sh", environment_of_script) == 1
     assert plan.lines() == PHASES[:3]
@@ -417,7 +417,7 @@ def sh(system, script, env):
 
 
 def test_a_transient_failure_is_retried_by_itself(hf, tmp_path):
-    """Proves B8: a network that comes back at the third try."""
+    """Proves B8: a network that is there again at the third try."""
     command = "echo x >> tries; test $(wc -l < tries) -ge 3 || exit 1; echo fetched"
     data = {"flow": "f", "phases": {"fetch": {"run": command, "retries": 3, "backoff": 0.01}}}
     result = run_flow(hf, flow_from(data), workspace=tmp_path)
@@ -426,7 +426,7 @@ def test_a_transient_failure_is_retried_by_itself(hf, tmp_path):
 
 
 def test_a_session_that_was_interrupted_resumes_the_next_time(plan):
-    """Proves B8: killed in the middle of a phase, the same line goes on with that phase."""
+    """Proves B8: killed in the middle of a phase, the same line continues with that phase."""
     plan.sh("sed -i 's/^echo design .*/&; test -e ..\\/once || { touch ..\\/once; sleep 60; }/' plan.md")
     command = plan.command("run", "plan.md", "--workspace", "work", "-q")
     assert kill_when(command, plan.folder, (plan.folder / "once").exists)
@@ -449,7 +449,7 @@ def test_the_trail_says_what_happened_when_how_long_it_took_and_what_a_resume_sa
     assert [event.at for event in events] == sorted(event.at for event in events)
     assert kinds.index("waits") < kinds.index("answered")
     assert next(event.by for event in events if event.kind == "answered") == "ann"
-    assert {"phase_complete", "error_occurred", "carried on", "completed"} <= set(kinds)
+    assert {"phase_complete", "error_occurred", "resumed", "completed"} <= set(kinds)
     assert all(found.phases[name].duration_s > 0 for name in PHASES)
     assert (saved.resumes, saved.steps, result.tasks_kept) == (1, 2, 2)
     before = [found.phases[name] for name in PHASES[:2]]

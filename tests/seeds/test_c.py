@@ -91,7 +91,7 @@ def interrupted(system):
 
 @pytest.fixture(scope="module")
 def resumed(interrupted, tmp_path_factory):
-    """The same issue after its labels were changed, carried on to its end; not to be changed."""
+    """The same issue after its labels were changed, resumed to its end; not to be changed."""
     made = interrupted.copy(tmp_path_factory.mktemp("c-resumed") / "system")
     change_issue(made, labels=["state:implementing", "urgent"])
     done = carried_on(made)
@@ -196,7 +196,7 @@ def test_what_each_agent_made_of_each_task_is_kept_with_summary_and_place(interr
 
 @pytest.fixture(scope="module")
 def talked(quick, tmp_path_factory):
-    """An issue that was killed before an answer, then in the first round of a conflict, and carried on to its end."""
+    """An issue that was killed before an answer, then in the first round of a conflict, and resumed to its end."""
     made = quick.copy(tmp_path_factory.mktemp("c-talked") / "system")
     at_each: list[holdfast.Checkpoint] = []
     for held, call in (("architect-answer", "architect answer m2"), ("tester-position", "tester position 1")):
@@ -333,7 +333,7 @@ def test_a_run_resumes_at_the_exact_task_with_batches_made_from_what_is_pending(
     assert [calls[f"coder {part}"] for part in PARTS] == [1, 1, 1, 2, 1, 1]
     assert [calls[line] for line in SPOKEN] == [1] * 5
     said = (resumed.folder / "said").read_text()
-    assert "goes on at phase implementing, batch 3, task refresh" in said
+    assert "continues at phase implementing, batch 3, task refresh" in said
     kept = [line.split()[1] for line in said.splitlines() if line.startswith("  task_kept")]
     assert sorted(kept) == [f"implementing/{name}" for name in ("limits", "login", "logout", "skeleton")]
     with opened(resumed) as hf:
@@ -517,7 +517,7 @@ def test_files_that_others_changed_are_asked_about_however_an_issue_is_resumed(v
 
 
 def test_changed_labels_are_a_warning_and_the_run_goes_on(resumed):
-    """Proves C15: labels changed, go on with a warning."""
+    """Proves C15: labels changed, continue with a warning."""
     said = (resumed.folder / "said").read_text()
     assert "warn: labels of '42': added 'state:implementing', 'urgent'" in said
     assert "phase_done     docs" in said
@@ -544,15 +544,15 @@ def test_a_changed_body_asks_and_nothing_is_done_before_the_answer(interrupted, 
 
 
 def test_a_branch_that_is_gone_means_to_start_afresh_and_the_old_line_is_kept(interrupted, tmp_path):
-    """Proves C15: branch gone, start afresh."""
+    """Proves C15: branch gone, start fresh."""
     system = interrupted.copy(tmp_path / "system")
     git(system, "branch", "-m", "elsewhere")
     plan = plan_of(system)
-    assert [(finding.kind, finding.verdict) for finding in plan.findings] == [("branch-gone", "afresh")]
-    assert plan.verdict == overall(plan.findings) == "afresh"
+    assert [(finding.kind, finding.verdict) for finding in plan.findings] == [("branch-gone", "fresh")]
+    assert plan.verdict == overall(plan.findings) == "fresh"
     with opened(system) as hf:
         before = hf.latest(RUN)
-        root = hf.start_afresh(RUN)
+        root = hf.start_fresh(RUN)
         assert hf.latest(RUN).id == root.id
         assert "graph" not in root.sections
         assert hf.get(before.id).status == "archived"
@@ -605,7 +605,7 @@ def test_there_is_a_checkpoint_before_each_batch_a_retry_starts_from_it_and_repo
         assert sorted(before) == ["before batch 1", "before batch 2", "before batch 3"]
         third = before["before batch 3"]
         plan = hf.plan(third.id, workspace=system.folder / "repo")
-        assert "  goes on at phase implementing, batch 3, task refresh" in str(plan)
+        assert "  continues at phase implementing, batch 3, task refresh" in str(plan)
         done = set(plan.rerun) - {"implementing/logout"}  # of the second batch, and maybe still under way then
         assert done == {"implementing/limits"}  # of the third batch this was done already
         assert hf.recover(plan).success

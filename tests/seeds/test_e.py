@@ -59,7 +59,7 @@ def store(url):
 
 
 class Stop(NamedTuple):
-    """Where a life of the episode ended."""
+    """Where a process of the episode ended."""
 
     status: str
     kind: str
@@ -83,7 +83,7 @@ def played(system, url):
         life(hf)
         life(hf)  # too early
         life(Holdfast(hf.store, settings=KEEP_ALL, clock=lambda: time.time() + 91))  # a minute and a half later
-        assert made.hf("answer", "go_on", RUN, "--store", place).code == 0
+        assert made.hf("answer", "continue", RUN, "--store", place).code == 0
         life(hf)
         assert made.hf("budget", RUN, "tokens+=4000", "--note", "worth it", "--store", place).code == 0
         life(hf)
@@ -238,7 +238,7 @@ def test_a_run_knows_its_last_checkpoint_restores_it_shows_its_history_and_begin
     assert store.undo("ep").success
     assert store.latest("ep").section("state") == {"loop": 2}
     assert store.prune("ep", keep=1)
-    store.start_afresh("ep")
+    store.start_fresh("ep")
     assert "state" not in store.latest("ep").sections
 
 
@@ -288,7 +288,7 @@ def test_a_rate_limit_is_waited_out_over_restarts_and_a_run_that_is_started_too_
 
 
 def test_a_budget_warning_asks_a_person_and_the_limit_is_raised_from_another_process(played):
-    """Proves E6: a warning, an exhausted budget; it goes on exactly where it was."""
+    """Proves E6: a warning, an exhausted budget; it continues exactly where it was."""
     system, place, (_, _, warned, used_up, over) = played
     assert (warned.status, warned.kind) == (used_up.status, used_up.kind) == ("waiting", "budget")
     assert "is nearly used up (3,700 of 4,000)" in warned.question
@@ -313,11 +313,11 @@ def test_an_episode_stops_for_an_approval_and_for_maintenance_and_goes_on(store)
     def life():
         with store.run("ep", waiting="leave") as run:
             run.step("one", lambda: 1)
-            reply = run.approve("Go on?")
+            reply = run.approve("Continue?")
             run.checkpoint()
             return reply.choice, run.step("two", lambda: 2)
 
-    with pytest.raises(holdfast.RunWaiting, match="Go on"):
+    with pytest.raises(holdfast.RunWaiting, match="Continue"):
         life()
     store.answer("ep", "approve", by="ann")
     store.pause("ep", by="ops", note="maintenance")
@@ -331,19 +331,19 @@ def test_an_episode_stops_for_an_approval_and_for_maintenance_and_goes_on(store)
 WAITS = """
 import sys, holdfast
 with holdfast.open(sys.argv[1], settings=holdfast.Settings()) as hf, hf.run("ep") as run:
-    print(run.approve("Go on with the shelf?").choice)
+    print(run.approve("Continue with the shelf?").choice)
 """
 
 
 def test_a_program_that_waits_says_so_on_standard_error(url):
-    """Proves E6: it blocks, says what for, and goes on when another process answers."""
+    """Proves E6: it blocks, says what for, and continues when another process answers."""
     place = f"{url}&tenant=w{time.monotonic_ns()}"
     waits = subprocess.Popen(
         [sys.executable, "-c", WAITS, place], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     said = waits.stderr.readline()
     assert "run ep waits" in said
-    assert "Go on with the shelf?" in said
+    assert "Continue with the shelf?" in said
     with holdfast.open(place, settings=KEEP_ALL) as hf:
         hf.answer("ep", "approve")
     out, _ = waits.communicate(timeout=120)
@@ -406,10 +406,10 @@ from holdfast.flow.runner import run_flow
 with holdfast.open(sys.argv[1], settings=holdfast.Settings()) as hf:
     while run_flow(hf, load_flow("flow.yaml"), workspace=".", waiting="leave").status == "waiting":
         for wait in hf.waiting({RUN!r}):
-            if wait.kind == "budget" and "go_on" not in wait.options:
+            if wait.kind == "budget" and "continue" not in wait.options:
                 hf.raise_budget({RUN!r}, {{"tokens": 4000}}, by="ann")
             else:
-                hf.answer({RUN!r}, "go_on", wait=wait.id, by="ann")
+                hf.answer({RUN!r}, "continue", wait=wait.id, by="ann")
     assert hf.latest({RUN!r}).summary.status == "completed"
 """
 

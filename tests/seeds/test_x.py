@@ -31,8 +31,8 @@ def finished(system):
     while made.carry_on(workspace=".").status == "waiting":
         with made.open() as hf:
             for wait in hf.waiting(RUN):
-                is_over = wait.kind == "budget" and "go_on" not in wait.options
-                hf.answer(RUN, "raise" if is_over else "go_on", wait=wait.id, value=4000 if is_over else None)
+                is_over = wait.kind == "budget" and "continue" not in wait.options
+                hf.answer(RUN, "raise" if is_over else "continue", wait=wait.id, value=4000 if is_over else None)
     return made
 
 
@@ -95,8 +95,8 @@ def test_a_run_goes_on_on_another_machine_from_a_file_that_was_mailed(episode, t
     while elsewhere.carry_on(workspace=".").status == "waiting":
         with opened(elsewhere) as hf:
             for wait in hf.waiting(RUN):
-                is_over = wait.kind == "budget" and "go_on" not in wait.options
-                hf.answer(RUN, "raise" if is_over else "go_on", wait=wait.id, value=4000 if is_over else None)
+                is_over = wait.kind == "budget" and "continue" not in wait.options
+                hf.answer(RUN, "raise" if is_over else "continue", wait=wait.id, value=4000 if is_over else None)
     assert len(elsewhere.lines()) - len(calls) == 4 * 4  # the four rounds that were left
     assert len(list((elsewhere.folder / "shelf").iterdir())) == 6
 

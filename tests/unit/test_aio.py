@@ -253,7 +253,7 @@ class Ticks:
 
 
 def life(place, body, **options):
-    """Run the body in one life of a run."""
+    """Run the body in one process of a run."""
 
     async def live():
         async with await AsyncHoldfast.open(place) as hf, await hf.run("r", **options) as run:

@@ -1,4 +1,4 @@
-"""The pure parts of a recovery: steps and their outcomes, sections as they come back, plans as values."""
+"""The pure parts of a recovery: steps and their outcomes, sections as they are restored, plans as values."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -159,7 +159,7 @@ def test_an_undo_changes_nothing_of_what_it_puts_back():
 
 @pytest.mark.parametrize(
     ("findings", "warnings", "verdict"),
-    [((), (), "resume"), ((), ("careful",), "warn"), (("ask",), (), "ask"), (("warn", "afresh", "ask"), (), "afresh")],
+    [((), (), "resume"), ((), ("careful",), "warn"), (("ask",), (), "ask"), (("warn", "fresh", "ask"), (), "fresh")],
 )
 def test_the_verdict_is_the_gravest(findings, warnings, verdict):
     found = tuple(PlanFinding(kind="k", verdict=each, detail="d") for each in findings)
@@ -184,7 +184,8 @@ def test_a_plan_says_everything_in_words():
     told = str(full_plan())
     for words in (
         "back to checkpoint 3", "torn", "2 steps", "'a/b.txt'", "and 11 more", "switch to branch main", "HEAD moved",
-        "step d (post)", "it is skipped", "step e (x)", "it is done again", "keeps 3 steps", "cannot go on: one file",
+        "step d (post)", "it is skipped", "step e (x)", "it is done again", "keeps 3 steps",
+        "cannot continue: one file",
         "cannot be told",
     ):  # fmt: skip
         assert words in told, words
@@ -215,7 +216,7 @@ def test_a_plan_that_is_none_is_refused(change):
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[]", b"\xff", b"[" * 100_000])
 def test_bytes_that_are_no_plan_are_refused(data):
-    with pytest.raises(UsageError, match="no plan"):
+    with pytest.raises(UsageError, match="not a plan"):
         RecoveryPlan.from_json(data)
 
 

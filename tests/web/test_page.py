@@ -198,7 +198,7 @@ with holdfast.Holdfast(SQLiteStore(folder / ".holdfast" / "holdfast.db", vfs=dis
 
 
 def test_3_a_run_that_is_not_protected_is_named_at_once(browser, folder):
-    """Proves A14: the disk of the store is full while the flow goes on; the page says so, and that it is over."""
+    """Proves A14: the disk of the store is full while the flow continues; the page says so, and that it is over."""
     holdfast.open(folder / ".holdfast").close()
     with page(folder) as ui:
         tab = browser.open(ui)

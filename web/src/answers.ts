@@ -960,7 +960,7 @@ export interface OutputCame {
   run: string;
 }
 
-/** A job went on, or ended. */
+/** A job continued, or ended. */
 export interface JobMoved {
   type: "job";
   cursor: string;

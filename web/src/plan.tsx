@@ -81,7 +81,7 @@ export function Plan({ digest }: { digest: string }) {
       {data.moved.length > 0 && <div class="problem" role="alert"><p>The world moved since this plan was made; it will not be carried out:</p><ul>{data.moved.map((one) => <li key={one}>{visible(one)}</li>)}</ul><button type="button" onClick={() => void again()}>plan again</button></div>}
       {data.owner && <p class="problem">A process has this run now: {line(data.owner)}. Pause or end it first.</p>}
       <ul class="will">
-        {[plan.phase && `goes on at phase ${plan.phase}`, plan.state && `state ${plan.state}`, plan.task && `task ${plan.task}`].filter(Boolean).map((one) => <li key={String(one)}>{line(one)}</li>)}
+        {[plan.phase && `continues at phase ${plan.phase}`, plan.state && `state ${plan.state}`, plan.task && `task ${plan.task}`].filter(Boolean).map((one) => <li key={String(one)}>{line(one)}</li>)}
         <li>restores {plural(plan.sections.length, "section")}: <span class="dim">{plan.sections.map(line).join(", ")}</span></li>
         {plan.steps_done > 0 && <li>keeps {plural(plan.steps_done, "step")} that are done</li>}
         {plan.rerun.length > 0 && <li class="warn">runs again: {plan.rerun.slice(0, 20).map(line).join(", ")}{plan.rerun.length > 20 ? ` and ${plan.rerun.length - 20} more` : ""}</li>}
@@ -90,7 +90,7 @@ export function Plan({ digest }: { digest: string }) {
         {plan.warnings.map((one) => <li key={one} class="warn">{visible(one)}</li>)}
         {plan.damage.map((one, n) => <li key={n} class="bad">damaged: @{one.seq} {visible(one.detail)} {visible(one.lost)}</li>)}
         {plan.git.map((one) => <li key={one}>git: {visible(one)}</li>)}
-        {plan.blockers.map((one) => <li key={one} class="bad">cannot go on: {visible(one)}</li>)}
+        {plan.blockers.map((one) => <li key={one} class="bad">cannot continue: {visible(one)}</li>)}
       </ul>
       {plan.unknown.map((one) => (
         <fieldset key={one.step} class="unknown"><legend>Step <strong>{line(one.step)}</strong>{one.effect ? ` (${line(one.effect)})` : ""} began and has no recorded end</legend>

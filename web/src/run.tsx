@@ -65,14 +65,14 @@ export function Run({ name }: { name: string }) {
         {origin && <span class="dim">⑂ forked from <Link to={runPath(origin.run ?? "")}>{line(`${origin.run}@${origin.seq ?? ""}`)}</Link></span>}
         <span class="grow" />
         {data.budget?.filter((one) => one.limit).map((one) => <Bar key={one.name} used={one.used} limit={one.limit} name={one.name} />)}
-        {about.value?.writes && live && (data.shown === "paused" ? <button type="button" onClick={() => tell("unpause")}>go on</button> : <button type="button" onClick={() => tell("pause")}>pause</button>)}
+        {about.value?.writes && live && (data.shown === "paused" ? <button type="button" onClick={() => tell("unpause")}>continue</button> : <button type="button" onClick={() => tell("pause")}>pause</button>)}
         {about.value?.writes && <button type="button" onClick={() => setForking(true)}>fork…</button>}
         {about.value?.writes && data.can_undo && <Link class="button" to={`/plan/new?undo=${encodeURIComponent(name)}`}>undo…</Link>}
         {at === last ? data.shown !== "completed" && data.last_seq > 0 && <Link class="button primary" to={planPath(name)}>resume…</Link> : <Link class="button primary" to={planPath(spec)}>go back to @{count(at)}…</Link>}
       </div>
       <Problem of={problem ?? error} />
       {data.problem && <p class="problem">{visible(data.problem)}</p>}
-      {data.unprotected && <p class="problem" role="alert">UNPROTECTED since <Time at={data.unprotected} />: its checkpoints cannot be stored. It goes on; what it does now would be lost with its process.</p>}
+      {data.unprotected && <p class="problem" role="alert">UNPROTECTED since <Time at={data.unprotected} />: its checkpoints cannot be stored. It continues; what it does now would be lost with its process.</p>}
       {data.why && <Why of={data.why} />}
       {data.waits?.map((wait) => <p key={wait.id} class="waits"><Status of="waiting" /> “{line(wait.question)}” <Link class="button" to="/approvals">answer</Link></p>)}
       {data.recovery && !data.recovery.can_resume && <p class="problem">Cannot resume: {data.recovery.blockers.map(visible).join("; ")}</p>}

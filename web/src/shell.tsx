@@ -111,7 +111,7 @@ export function Shell({ children }: { children: ComponentChildren }) {
         <Link to="/storage" aria-current={on(here === "/storage")}>Storage</Link>
         {side.value && <span class="marked">marked: {line(side.value)} <button type="button" class="quiet" onClick={() => (side.value = null)}>forget</button></span>}
       </nav>
-      {connection.value === "lost" && <div class="banner" role="status">The server is not there. The page goes on when it is back; nothing is lost.</div>}
+      {connection.value === "lost" && <div class="banner" role="status">The server is not there. The page continues when it is back; nothing is lost.</div>}
       {connection.value === "locked" && <div class="banner" role="alert">This page belongs to another start of the server. Open the address that <code>holdfast ui</code> prints.</div>}
       <main id="main" tabIndex={-1}>{children}</main>
       <footer>

@@ -1,6 +1,6 @@
-"""Take an issue from enrich to docs; interrupted, the same line goes on where it was.
+"""Take an issue from enrich to docs; interrupted, the same line continues where it was.
 
-    python issue.py [--yes | --take | --afresh]
+    python issue.py [--yes | --take | --fresh]
 
 The store is a folder that people can read: store/issue-42/latest. Before the run is resumed, what has changed since is
 looked at: the issue, the branch, the files.
@@ -46,14 +46,14 @@ def set_up() -> None:
 
 
 def may_go_on(hf: holdfast.Holdfast, choice: str) -> bool:
-    """Say what has changed since the last checkpoint, and whether the run goes on after that."""
+    """Say what has changed since the last checkpoint, and whether the run continues after that."""
     plan = hf.plan(RUN, workspace=REPO, subject=FileSubject(ISSUE))
     print(*plan.lines(), sep="\n")
     if any(finding.kind == "files-changed" for finding in plan.findings):
         with closing(hf.run(RUN, workspace=REPO)) as run:
             print(*(changed.text for changed in run.workspace.diff()), sep="", end="")
-    if choice == "--afresh":
-        hf.start_afresh(RUN)
+    if choice == "--fresh":
+        hf.start_fresh(RUN)
     elif choice == "--take":
         result = hf.recover(RUN, workspace=REPO, decisions=Decisions(edits="take"), confirmed=True)
         print(*result.errors, sep="\n")
@@ -63,7 +63,7 @@ def may_go_on(hf: holdfast.Holdfast, choice: str) -> bool:
     elif plan.verdict in ("resume", "warn"):
         pass
     else:
-        print(f"{plan.verdict}: go on with --yes, put the files back with --take, or begin anew with --afresh")
+        print(f"{plan.verdict}: continue with --yes, put the files back with --take, or start over with --fresh")
         return False
     return True
 
@@ -91,4 +91,4 @@ if __name__ == "__main__":
     try:
         sys.exit(main(sys.argv[1:]))
     except KeyboardInterrupt:
-        sys.exit("\ninterrupted; all that was done is saved: the same line goes on from there")
+        sys.exit("\ninterrupted; all that was done is saved: the same line continues from there")

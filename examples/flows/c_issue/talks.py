@@ -1,6 +1,6 @@
 """What the agents of an issue have to say to each other, and what is known before and after.
 
-Each function is a task of the flow. It may be cut short anywhere and come again: messages have keys, a conflict goes on
+Each function is a task of the flow. It may be cut short and called again: messages have keys, a conflict continues
 in its round, knowledge is kept once.
 """
 
@@ -84,7 +84,7 @@ def learn(run: Run) -> str:
 
 
 def speak(run: Run, agent: str, task: str) -> str:
-    """Return what an agent says; it is called once, in whatever life."""
+    """Return what an agent says; it is called once, in whatever process."""
     script = Command(f"sh agents/{agent}.sh {task}", cwd=run.workspace.path)
     said = run.agents.call(agent, {"task": task}, task=task, using=script)
     return str(said["result"] if isinstance(said, dict) else said).strip()

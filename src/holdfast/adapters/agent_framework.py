@@ -1,7 +1,7 @@
 """Microsoft agent-framework: checkpoint storage on a Holdfast store.
 
 A workflow (by its name) is a run, a checkpoint a checkpoint with the framework's id as its key; state, messages and
-pending requests are sections. The framework logs a storage that fails and goes on: `protection` says so, and since
+pending requests are sections. The framework logs a storage that fails and continues: `protection` says so, and since
 when. See docs/adapters/agent-framework.md.
 """
 

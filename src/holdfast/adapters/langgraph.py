@@ -371,7 +371,7 @@ class HoldfastSaver(RunsOwner, BaseCheckpointSaver[int]):
             copy_run(self._runs.store, source, target, attributes=self._runs.attributes(str(target_thread_id)))
 
     def get_next_version(self, current: Any, channel: None = None) -> Any:  # noqa: ARG002 - LangGraph passes it
-        """Return the version after this one; texts of other savers go on as texts."""
+        """Return the version after this one; texts of other savers continue as texts."""
         if isinstance(current, str):
             return f"{int(current.split('.')[0]) + 1:032}"
         return 1 if current is None else current + 1

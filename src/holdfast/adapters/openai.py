@@ -232,7 +232,7 @@ class HoldfastSession(RunsOwner, SessionABC):
     # The session as a run
 
     async def fork(self, session_id: str) -> HoldfastSession:
-        """Copy the session under another id, with its saved states; both go on from here."""
+        """Copy the session under another id, with its saved states; both continue from here."""
         about = self._runs.attributes(session_id)
         await asyncio.to_thread(copy_run, self._runs.store, self.run, run_id_of(session_id), attributes=about)
         return HoldfastSession(

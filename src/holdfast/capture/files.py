@@ -114,7 +114,7 @@ class FileCapture:
             try:
                 self._known = self._from_cache(self.last(head))
             except IntegrityError:
-                self._known = None  # damaged: everything is read and stored again, which mends it
+                self._known = None  # damaged: everything is read and stored again, which fixes it
         return self._known
 
     def _from_cache(self, snapshot: Snapshot | None) -> Snapshot | None:

@@ -1,4 +1,4 @@
-"""What stands for a secret that was taken out, as a value that can be packed and comes back.
+"""What stands for a secret that was taken out, as a value that can be packed and is restored.
 
 Where the store keeps secrets reversibly, the value itself stands locked beside its marker or cleaned text.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Kept(NamedTuple):
-    """What is shown for a value, and the value locked under the store's key; packed, it never comes back as such."""
+    """What is shown for a value, and the value locked under the store's key; packed, it is never restored as such."""
 
     shown: Any
     locked: bytes

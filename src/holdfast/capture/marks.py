@@ -29,7 +29,7 @@ def checked_text(name: str, text: object) -> str:
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:
-        raise UsageError(f"{name} is no valid text ({error})") from None
+        raise UsageError(f"{name} is not valid text ({error})") from None
     if size > MAX_TEXT_BYTES:
         raise LimitExceeded("put it into a section", f"{name}'s bytes", size, MAX_TEXT_BYTES)
     return text

@@ -50,7 +50,7 @@ _SECRET_KINDS_OF_KEY = _words(
     "mistral groq deepgram elevenlabs serper serpapi tavily exa stripe twilio sendgrid mailgun algolia datadog dd "
     "newrelic aws azure gcp google github gitlab maps rapidapi weather storage_account functions host_function"
 )
-# A key that points at something is no secret, whatever it looks like.
+# A key that points at something is not a secret, whatever it looks like.
 _INDEXES = _words(
     "idempotency idempotence primary foreign partition sort range hash cache s3 object storage blob file image "
     "media row column routing group dedup dedupe deduplication lock mutex map dict json index unique natural "
@@ -136,7 +136,7 @@ _DIGIT_WITHIN = 64
 _SAMPLE = 512
 _PIN = 1000  # a smaller number is a count
 
-# What stands under `password` and is no password: types, states, ways to get one.
+# What stands under `password` and is not a password: types, states, ways to get one.
 _STATES = _words(
     "required optional none null nil undefined true false yes no on off enabled disabled unset empty missing "
     "invalid valid expired changed unchanged hidden masked redacted encrypted hashed plain string str text bytes "

@@ -13,7 +13,7 @@ OnFailure = Literal["continue", "pause", "stop"]
 
 
 class UnprotectedWarning(UserWarning):
-    """A checkpoint failed, and the work goes on without one."""
+    """A checkpoint failed, and the work continues without one."""
 
 
 class Protection(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,11 +34,11 @@ class Protection(msgspec.Struct, frozen=True, kw_only=True):
         times = "" if self.failures == 1 else f" ({self.failures} checkpoints failed)"
         return (
             f"run {run!r} is unprotected since {self.since.isoformat(timespec='seconds')}{times}: {self.detail}. "
-            "The work goes on; a crash would lose what was done since then"
+            "The work continues; a crash would lose what was done since then"
         )
 
     def error(self, run: str, policy: OnFailure) -> Unprotected | None:
-        """Return the error that this policy raises, None if the work goes on."""
+        """Return the error that this policy raises, None if the work continues."""
         if self.since is None or policy == "continue":
             return None
         kind = RunPaused if policy == "pause" else RunStopped

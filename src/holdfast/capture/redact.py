@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 _REMEMBERED_BYTES = 1 << 20  # of rope items; its unsettled tail is at most an eighth of this
 _REMEMBERED_NAMES = 4096
 _LONGEST_FLAG = 1024
-_PAIR_FIELDS = 32  # a mapping with more fields is no pair of a name and its value
+_PAIR_FIELDS = 32  # a mapping with more fields is not a pair of a name and its value
 _DEEPEST = 100  # deeper is refused by the packer
 _ITEM = re.compile(r"(.*)\[(\d+)\]\Z", re.DOTALL)
 _FLAG = re.compile(r"-[!-<>-~]*(?:=|\Z)")
 _BINARY = re.compile(rb"[\x00-\x07\x0b\x0e-\x1a\x1c-\x1f\x7f]")
-# Of what stands below `credentials`, these fields are no secret.
+# Of what stands below `credentials`, these fields are not secret.
 _BESIDE = frozenset(
     {"user", "username", "login", "email", "host", "hostname", "region", "type", "name", "id", "profile"}
 )
@@ -210,7 +210,7 @@ class RedactingPacker(Packer):
         elif isinstance(value, PurePath):
             return self._path(value, where, depth)
         elif isinstance(value, Enum):
-            return self._as_it_is(value, where, depth)  # a constant of the program, which must come back as it is
+            return self._as_it_is(value, where, depth)  # a constant of the program, which must be restored as it is
         return super()._plain(value, where, depth)
 
     def _path(self, value: PurePath, where: str, depth: int) -> Any:
@@ -309,7 +309,7 @@ class RedactingPacker(Packer):
     def _after_flag(
         self, flag: str, given: Any, where: str, items: Sequence[Any], *, in_text: bool, named: bool
     ) -> Any:
-        """Return what stands for a flag's value, None if that is no secret, or says where the secret is."""
+        """Return what stands for a flag's value, None if that is not a secret, or says where the secret is."""
         if type(given) not in (str, bytes, int, float) or (type(given) is str and given[:1] in ("-", "$", "")):
             return None
         if not named:
@@ -438,7 +438,7 @@ def _is_text(data: bytes) -> bool:
 
 
 def _is_secret(kind: Kind, value: Any) -> bool:
-    """Tell whether a value that is no structure looks like what its name promises."""
+    """Tell whether a value that is not a structure looks like what its name promises."""
     if type(value) is str:
         return looks_secret(kind, value)
     if type(value) is bytes or type(value) is bytearray or type(value) is memoryview:

@@ -43,7 +43,7 @@ _CODE = re.compile(
     re.IGNORECASE,
 )
 _IDENTIFIER = re.compile(r"[A-Z][A-Za-z]*\Z|[a-z]+(?:[A-Z][a-z]+)+\Z|[a-z]+(?:_[a-z]+)+\Z")
-_DIGIT, _LETTER = re.compile("[0-9]"), re.compile("[A-Za-z]")  # of ASCII: bytes of other letters are no digits
+_DIGIT, _LETTER = re.compile("[0-9]"), re.compile("[A-Za-z]")  # of ASCII: bytes of other letters are not digits
 _ARN = re.compile(rb"arn:[\w:/\-]*\Z")
 _MARKER = b"[redacted:"
 _COOKIE = re.compile(r"[^=;]*=([^;]*)")

@@ -2,7 +2,7 @@
 
 A handler runs in the middle of whatever the main thread does, maybe inside a call of the store. So it takes no lock: a
 thread of its own saves, and the handler waits for it no longer than a few seconds. If the main thread itself holds what
-the save needs, the wait ends, the exception unwinds, the save goes on, and the end of the run's block waits for it.
+the save needs, the wait ends, the exception unwinds, the save continues, and the end of the run's block waits for it.
 """
 
 from __future__ import annotations

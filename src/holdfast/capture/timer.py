@@ -125,4 +125,4 @@ class Timer:
             function()
         except Exception:  # noqa: BLE001 - logged whole
             # The caller reports failures by itself; an unforeseen one must not end the thread unseen.
-            _log.exception("the checkpoint timer met an unexpected error and goes on")
+            _log.exception("the checkpoint timer met an unexpected error and continues")

@@ -371,7 +371,7 @@ class Watch:
         try:
             return (do or self._take)(trigger=trigger, reason=why, **given)
         except (Conflict, Unprotected):
-            raise  # another writer has the run: going on would be in vain
+            raise  # another writer has the run: continuing would be in vain
         except Exception as error:
             _log.error("%s", self._recorder.protection.sentence(self.run))
             refusal = self._recorder.protection.error(self.run, on_failure or self._options.on_failure)

@@ -168,7 +168,7 @@ class Writer:
             return head_of(self._store, run)
         except CheckpointCorrupt as error:
             advice = (
-                f"{error.detail}, so run {self.run!r} cannot go on from its head: "
+                f"{error.detail}, so run {self.run!r} cannot continue from its head: "
                 f"`holdfast resume {self.run}`, or hf.recover({self.run!r}), goes back to the newest sound one"
             )
             raise CheckpointCorrupt(advice, error.checkpoint) from error
@@ -291,7 +291,7 @@ class Writer:
         """Commit a checkpoint, after all that is staged; `stage_checkpoint` says what may be given.
 
         After a failure this writer's position is as before; should an interrupted commit be stored after all, the next
-        call finds it and goes on from it.
+        call finds it and continues from it.
         """
         with self._lock:
             self.stage_checkpoint(sections, **given)
@@ -490,7 +490,7 @@ class Writer:
         return envelope, drafts
 
     def _analysed(self, telling: dict[str, Any]) -> tuple[RecoveryInfo, Summary]:
-        """Return what the sections say of going on and in lists, without secrets; anew only if one of them is."""
+        """Return what the sections say of continuing and in lists, without secrets; again only if one of them is."""
         last, recovery, summary = self._last_analysed
         if last.keys() != telling.keys() or any(last[name] is not value for name, value in telling.items()):
             recovery, summary = _cleaned(analyse(telling), self._clean), _cleaned(summarise(telling), self._clean)

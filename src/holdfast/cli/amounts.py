@@ -17,14 +17,16 @@ def parse_amount(budget: str, text: str) -> float:
         text = text.replace(",", "")
     if "," in text:
         raise UsageError(
-            f"{text!r:.60} is no amount: a comma parts thousands, as in 1,000; a fraction has a point, as in 2.50"
+            f"{text!r:.60} is not an amount: a comma parts thousands, as in 1,000; a fraction has a point, as in 2.50"
         )
     try:
         value = float(text.replace("_", ""))
     except ValueError:
         value = _seconds(text) if is_time else math.nan
     if not math.isfinite(value) or value <= 0:
-        raise UsageError(f"{text!r:.60} is no amount: write a number{', or a duration as in 1h30m' if is_time else ''}")
+        raise UsageError(
+            f"{text!r:.60} is not an amount: write a number{', or a duration as in 1h30m' if is_time else ''}"
+        )
     return int(value) if value.is_integer() else value
 
 

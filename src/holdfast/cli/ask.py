@@ -40,7 +40,7 @@ class Ask:
             self._out.note("Please answer y or n.")
 
     def confirmed(self, question: str, *, unasked: str) -> bool:
-        """Return whether the person does not say no: for questions where going on is the safe choice."""
+        """Return whether the person does not say no: for questions where continuing is the safe choice."""
         if self._yes:
             return True
         if not self.can_ask:

@@ -71,7 +71,7 @@ DOCUMENTS: dict[str, tuple[str, ...]] = {
     "logs": ("run", "tasks"),
     "budget": ("run", "wait", "raised", "limits"),
     "verify": ("sound", "runs", "checkpoints", "chunks", "faults", "notes"),
-    "repair": ("sound", "rebuilt", "made_anew", "marked", "set_back", "left", "done"),
+    "repair": ("sound", "rebuilt", "rebuilt_records", "marked", "set_back", "left", "done"),
     "copy": ("runs",),
     "export": ("runs",),
     "import": ("runs",),

@@ -25,11 +25,11 @@ EXIT_CODES = (
     (4, "somebody else was first, or files are not as the plan saw them: look again, then repeat"),
     (5, "stored bytes are damaged, or of a newer version; `verify` found faults"),
     (6, "the store or the file system refused"),
-    (7, "a checkpoint failed, and the settings say not to go on like that"),
-    (8, "the run cannot go on as asked: decide, then ask again"),
+    (7, "a checkpoint failed, and the settings say not to continue like that"),
+    (8, "the run cannot continue as asked: decide, then ask again"),
     (9, "the run waits for a person, a signal, a time or a budget"),
     (10, "the run was cancelled"),
-    (11, "a phase was planned anew too often"),
+    (11, "a phase was replanned too often"),
     (12, "nothing was done, because nobody agreed: answer the question, or give --yes"),
     (13, "this phase is done already, so there is nothing to start"),
     (14, "the run is put back; start its own program, which `resume` cannot do"),
@@ -42,7 +42,7 @@ _SAID_BY_COMMANDS = (
     ("hf.verify()", "`holdfast verify`"),
     (
         "hf.latest(run, sound=True) finds the newest sound one",
-        "`holdfast resume RUN` goes on from the newest sound one",
+        "`holdfast resume RUN` continues from the newest sound one",
     ),
     (
         "pass that class in holdfast.open(types=[...])",
@@ -74,7 +74,7 @@ _SAID_BY_COMMANDS = (
     ("workspace=..., or into=... for another one", "--workspace DIR, or --into DIR for another one"),
     ("name their place, workspace=...", "name their place with --workspace DIR"),
     ("hf.run(..., workspace=directory)", "--workspace DIR"),
-    ("then call run.checkpoint() to go on", "then repeat the command"),
+    ("then call run.checkpoint() to continue", "then repeat the command"),
     ("together=True gives", "--together gives"),
 )
 _SAID_WITH_A_NAME = (

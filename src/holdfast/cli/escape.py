@@ -32,7 +32,7 @@ def json_text(value: Any) -> str:
 
 def _written_out(match: re.Match[str]) -> str:
     code = ord(match[0])
-    if code in _BYTE_ESCAPES:  # a byte of a name that is no UTF-8
+    if code in _BYTE_ESCAPES:  # a byte of a name that is not UTF-8
         return f"\\x{code - 0xDC00:02x}"
     named = {9: "\\t", 10: "\\n", 13: "\\r", 27: "\\e"}.get(code)
     if named:

@@ -77,7 +77,7 @@ def freeze(run: Run, head: Checkpoint) -> None:
 
 
 def apply(run: Run) -> bool:
-    """Let the rules that a guard stored with its run count again; False if it is no guard's run."""
+    """Let the rules that a guard stored with its run count again; False if it is not a guard's run."""
     stored: Any = next(iter(run.log(_LOG)), None)
     if stored is None:
         return False

@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from holdfast.model.sections import Artifact
 
 SETTLED = ("completed", "skipped")
-_ENTERED = "entered_at"  # when this life of each running phase began, so that a break does not count as work
+_ENTERED = "entered_at"  # when this process of each running phase began, so that a break does not count as work
 
 
 def started(book: Phases, name: str, now: datetime) -> Phases:
-    """Begin a phase, or carry on one that a script died in; a failed one is its next attempt."""
+    """Begin a phase, or resume one that a script died in; a failed one is its next attempt."""
     state = book.phases.get(name, PhaseState())
-    goes_on = state.status == "running"
+    continues = state.status == "running"
     state = msgspec.structs.replace(
         state,
         status="running",
-        attempt=state.attempt if goes_on else state.attempt + 1,
-        resumes=state.resumes + 1 if goes_on else state.resumes,
-        started_at=state.started_at if goes_on else now,
+        attempt=state.attempt if continues else state.attempt + 1,
+        resumes=state.resumes + 1 if continues else state.resumes,
+        started_at=state.started_at if continues else now,
         completed_at=None,
         error=None,
         reason="",
@@ -111,7 +111,7 @@ def due_before(book: Phases, name: str) -> list[str]:
 
 
 def saved_s(book: Phases) -> float:
-    """Return how long the settled phases took: what going on does not do again."""
+    """Return how long the settled phases took: what continuing does not do again."""
     return sum(state.duration_s for state in book.phases.values() if state.status == "completed")
 
 

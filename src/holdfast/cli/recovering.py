@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 _COLOURS = {
     "damaged:": "red",
-    "cannot go on:": "red",
+    "cannot continue:": "red",
     "warning:": "yellow",
     "warn:": "yellow",
     "ask:": "yellow",
-    "afresh:": "red",
+    "fresh:": "red",
     "unknown:": "yellow",
     "try:": "cyan",
     "resume:": "green",
@@ -85,7 +85,7 @@ def agree(
     again: Callable[[dict[str, Any]], RecoveryPlan],
     look: Callable[[], None],
 ) -> RecoveryPlan | None:
-    """Ask what the plan leaves open; return the plan that was agreed to, None to start afresh, or raise Declined."""
+    """Ask what the plan leaves open; return the plan that was agreed to, None to start fresh, or raise Declined."""
     shown = plan
     answers: dict[str, Any] = _unknown_steps(plan, session)
     if plan.files is not None:
@@ -98,8 +98,8 @@ def agree(
     if plan.files != shown.files:
         show_plan(plan, session)
     is_edited = any(one.kind == "files-changed" for one in plan.findings)
-    if plan.verdict in ("ask", "afresh") or (is_edited and session.ask.can_ask):
-        return plan if _goes_on(session, look) else None
+    if plan.verdict in ("ask", "fresh") or (is_edited and session.ask.can_ask):
+        return plan if _continues(session, look) else None
     changes = len(plan.files.changes) if plan.files is not None else 0
     if plan.files is not None and plan.files.overwrites:
         if not session.ask.agreed(f"Change {number(changes, 'file')} in {plan.files.target}?"):
@@ -107,18 +107,18 @@ def agree(
     else:
         what = f"{number(changes, 'file')} that {'is' if changes == 1 else 'are'} not there" if changes else "no file"
         unasked = f"the plan is carried out: it overwrites nothing, and writes {what}"
-        if not session.ask.confirmed("Go on?", unasked=unasked):
+        if not session.ask.confirmed("Continue?", unasked=unasked):
             raise Declined
     return plan
 
 
-def _goes_on(session: Session, look: Callable[[], None]) -> bool:
-    """Ask what to do about a world that moved: True goes on, False starts afresh."""
+def _continues(session: Session, look: Callable[[], None]) -> bool:
+    """Ask what to do about a world that moved: True continues, False starts fresh."""
     options = (
         ("stop", "do nothing"),
         ("diff", "look at the files that differ"),
-        ("resume", "go on all the same"),
-        ("afresh", "set the run aside, and start from the beginning"),
+        ("resume", "continue all the same"),
+        ("fresh", "set the run aside, and start from the beginning"),
     )
     while True:
         choice = session.ask.choose("Something changed since. What now?", options, safe="stop", agreed="resume")

@@ -47,7 +47,7 @@ Fields are added, not renamed. Values of sections are readable, not exact: times
 and sets become lists. Nothing destructive is done without a terminal, unless `--yes` agrees beforehand; `--dry-run`
 shows the same plan. Notes and questions go to standard error.
 
-A whole workflow in plain bash; killed anywhere, it goes on where it was:
+A whole workflow in plain bash; killed anywhere, it continues where it was:
 ```bash
 holdfast begin PLAN.md --resume                       # headings `## Phase 1: Research` name the phases
 for phase in $(holdfast status --left); do

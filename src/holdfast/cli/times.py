@@ -51,7 +51,7 @@ def parse_span(text: str) -> timedelta:
     """Return a length of time from "90s", "30m", "12h", "7d" or "2w"."""
     match = _SPAN.match(text.strip())
     if match is None:
-        raise UsageError(f"{text!r} is no length of time: write 90s, 30m, 12h, 7d or 2w")
+        raise UsageError(f"{text!r} is not a length of time: write 90s, 30m, 12h, 7d or 2w")
     try:
         return timedelta(seconds=float(match[1]) * _SPANS[match[2]])
     except OverflowError:

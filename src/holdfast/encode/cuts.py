@@ -1,7 +1,7 @@
 """Cutting bytes into leaves so that the next version shares all but what changed.
 
 Cuts follow the previous version's: unchanged stretches keep their leaf, wherever they moved to, and only the bytes in
-between are cut anew. That needs no rolling hash, and comparing is memcmp.
+between are cut again. That needs no rolling hash, and comparing is memcmp.
 """
 
 from __future__ import annotations

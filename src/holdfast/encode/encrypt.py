@@ -61,7 +61,7 @@ def generate_key(entropy: Callable[[int], bytes] = os.urandom) -> str:
 
 
 def parse_key(text: str) -> bytes:
-    """Return the key in a text: its first line that is not empty or a comment; UsageError if it is no key."""
+    """Return the key in a text: its first line that is not empty or a comment; UsageError if it is not a key."""
     lines = [line.strip() for line in text.splitlines()]
     line = next((line for line in lines if line and not line.startswith("#")), "")
     body = line.removeprefix(_PREFIX)

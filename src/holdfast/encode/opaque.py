@@ -1,10 +1,10 @@
-"""Bytes that are stored and come back exactly as they are: a pickle, an image, an archive, a framework's own format."""
+"""Bytes that are stored and read exactly as they are: a pickle, an image, an archive, a framework's own format."""
 
 from __future__ import annotations
 
 
 class Opaque(bytes):
-    """Bytes that redaction never looks into or edits; they come back as Opaque, equal to the bytes that went in.
+    """Bytes that redaction never looks into or edits; they are restored as Opaque, equal to the bytes that went in.
 
     Plain bytes are edited where they are text and hold a secret. Keeping secrets out of what is wrapped is up to you.
     """

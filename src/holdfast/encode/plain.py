@@ -1,4 +1,4 @@
-"""Values as plain data that JSON and YAML can say and people can read; one way only, so nothing has to come back.
+"""Values as plain data that JSON and YAML can say and people can read; one way only, so nothing has to be restored.
 
 Times are ISO text, durations seconds, sets and tuples lists, paths and decimals text. What a reader has no use for in
 full (bytes, what is very deep) is said by its size. A stored section is read without the types of its program.

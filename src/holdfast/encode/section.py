@@ -72,7 +72,7 @@ class SectionEncoder:
         if isinstance(part, list):
             return part
         if len(part) <= (_LITERAL if memo.ropes else _SMALL):
-            # Cuts that this checkpoint does not use may be swept with the one before: they must not come back.
+            # Cuts that this checkpoint does not use may be swept with the one before: they must not be used again.
             memo.blobs.pop(index, None)
             if memo.ropes:
                 return [part] if part else []
@@ -98,7 +98,7 @@ class SectionEncoder:
         del parts  # a whole section's bytes
         memo.shape = shape
         memo.blobs.clear()
-        # A rope knows chunks of the checkpoint before; once it is left out they may be swept, so it must not come back.
+        # A rope knows chunks of the checkpoint before; once it is left out they may be swept, so it is not kept.
         wanted = _paths((name,), shape)
         memo.ropes = {path: rope for path, rope in memo.ropes.items() if path in wanted}
         return self._parts(name, value, memo)

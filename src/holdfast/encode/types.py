@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class TypeAdapter(NamedTuple):
-    """How one class becomes a plain value and comes back."""
+    """How one class becomes a plain value and is restored."""
 
     name: str
     cls: type
@@ -119,7 +119,7 @@ def _adapt(cls: type, name: str) -> TypeAdapter:
     if issubclass(cls, tuple) and hasattr(cls, "_fields"):
         return TypeAdapter(name, cls, list, lambda values: cls(*_expect(values, list)))
     raise UsageError(
-        f"{cls.__module__}.{cls.__qualname__} is no dataclass, Struct, pydantic model, attrs class, Enum or NamedTuple"
+        f"{cls.__module__}.{cls.__qualname__} is not a dataclass, Struct, pydantic model, attrs class, Enum, NamedTuple"
         ": register it with take_apart= and put_together="
     )
 

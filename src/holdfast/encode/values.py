@@ -1,9 +1,9 @@
-"""Values to bytes and back: what comes back equals what went in, or saving fails and names the path.
+"""Values to bytes and back: what is restored equals what went in, or saving fails and names the path.
 
 Plain values are MessagePack; every other type is an extension with a code of its own, so no key in user data is
 reserved. Nothing is pickled, and decoding calls nothing but the types below and those that the caller registered.
 
-Two things come back equal, but not of the same type: a bytearray or memoryview as bytes, and a fixed offset of a
+Two things are restored equal, but not of the same type: a bytearray or memoryview as bytes, and a fixed offset of a
 foreign tzinfo class as a datetime.timezone.
 """
 

@@ -55,7 +55,7 @@ class TaskCall(NamedTuple):
     key: str
     """The same in every try: hand it to services that take an idempotency key."""
     print: Callable[[str], None]
-    """Says a line while the work goes on; all of them are the task's `output`."""
+    """Says a line while the work continues; all of them are the task's `output`."""
 
 
 class Place(NamedTuple):

@@ -1,6 +1,6 @@
-"""Carrying a run on from the store alone: until it finishes, waits or loses its lease; safe to call twice.
+"""Resuming a run from the store alone: until it finishes, waits or loses its lease; safe to call twice.
 
-What is carried on are commands that the store holds: use it with stores that you trust as you trust your own scripts.
+What is resumed are commands that the store holds: use it with stores that you trust as you trust your own scripts.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ def stored_flow(hf: Holdfast, run: str) -> tuple[Flow, dict[str, Any]]:
     """Return the flow that a run follows and its parameters; UsageError if the run follows none."""
     head = hf.latest(run, required=True)
     if DEFINITION not in head.sections:
-        raise UsageError(f"run {run!r} follows no flow, so it cannot be carried on from the store: run its program")
+        raise UsageError(f"run {run!r} follows no flow, so it cannot be resumed from the store: run its program")
     try:
         record = msgspec.convert(head.section(DEFINITION), FlowRecord)
         return flow_from(record.flow, f"run {run}"), record.params
     except (msgspec.ValidationError, FlowInvalid) as error:
         raise UsageError(
             f"run {run!r}: the flow in the store cannot be followed as it is, because parts were kept out of it as "
-            f"secret or were written by another version; carry it on with its file ({error})"
+            f"secret or were written by another version; resume it with its file ({error})"
         ) from None
 
 

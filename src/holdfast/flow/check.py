@@ -177,7 +177,7 @@ class _Check:
             self._gate(gate, (*path, "gates", at), after)
         if task.fix is not None:
             if not task.gates:
-                self._say((*path, "fix"), "a fix mends what a gate found, and there are no gates")
+                self._say((*path, "fix"), "a fix fixes what a gate found, and there are no gates")
             if task.max_fixes == 0:
                 self._say((*path, "max_fixes"), "a fix that may never run: give max_fixes, or leave fix out")
             self._action(task.fix, (*path, "fix"), after | GATE_FAILURE)
@@ -389,7 +389,7 @@ class _Check:
 
     def _call_name(self, call: str | None, path: Path) -> None:
         if call is not None and not _CALL.match(call):
-            self._say(path, f"{quoted(call)} is no function: write module:function")
+            self._say(path, f"{quoted(call)} is not a function: write module:function")
 
     def _inside_workspace(self, given: str | None, path: Path) -> None:
         if given is not None and (given.startswith(("/", "~")) or ".." in given.split("/") or "\0" in given):

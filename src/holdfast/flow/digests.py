@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from holdfast.flow.model import Action, Flow, Gate, Phase, Task
 
 Change = Literal["same", "changed", "follows", "new", "removed"]
-Will = Literal["kept", "runs", "again", "gates", "conditions", "goes_on", "failed", "gone", "never"]
+Will = Literal["kept", "runs", "again", "gates", "conditions", "continues", "failed", "gone", "never"]
 
 _NOT_DECIDING = {
     "retries", "backoff", "timeout", "max_fixes", "approve", "artifacts", "summary", "writes", "needs", "gates", "fix",
@@ -59,7 +59,7 @@ class PhaseChange(msgspec.Struct, frozen=True):
     change: Change
     tasks: dict[str, Change] = {}
     will: Will | None = None
-    """What carrying the run on does with it, if that was looked at; `task_wills`, with the tasks of a changed one."""
+    """What resuming the run does with it, if that was looked at; `task_wills`, with the tasks of a changed one."""
     task_wills: dict[str, Will] = {}
     reason: str = ""
     """Why it runs again although the flow did not change."""
@@ -112,7 +112,7 @@ _WILLS = {
     "again": "it runs again",
     "gates": "only its gates run again",
     "conditions": "its tasks are kept, its conditions are looked at again",
-    "goes_on": "it goes on where it was",
+    "continues": "it continues where it was",
     "failed": "it failed, and on_failure decides",
     "gone": "its results stay in the record",
     "never": "it never ran",
@@ -152,7 +152,7 @@ def question_digest(
 ) -> str:
     """Return a digest of what a person is asked: the words without secrets, and the definition of the work.
 
-    What differs by itself from one life to the next (what is spent, where the workspace is) counts by its name alone.
+    What differs by itself between two processes (what is spent, where the workspace is) counts by its name alone.
     """
 
     def lasting(name: str) -> Any:

@@ -12,13 +12,13 @@ _WHOLE = re.compile(rf"(?:{_PART.pattern})+\Z")
 
 
 def parse_duration(text: str) -> float:
-    """Return the seconds that a text means; ValueError if it is no duration."""
+    """Return the seconds that a text means; ValueError if it is not a duration."""
     if not _WHOLE.match(text):
-        raise ValueError(f"{text!r:.60} is no duration: write 30s, 5m, 2h or 1h30m")
+        raise ValueError(f"{text!r:.60} is not a duration: write 30s, 5m, 2h or 1h30m")
     parts = _PART.findall(text)
     units = [list(_UNITS).index(unit) for _, unit in parts]
     if any(later >= earlier for earlier, later in pairwise(units)):
-        raise ValueError(f"{text!r:.60} is no duration: give the larger unit first, each once")
+        raise ValueError(f"{text!r:.60} is not a duration: give the larger unit first, each once")
     return math.fsum(float(number) * _UNITS[unit] for number, unit in parts)
 
 

@@ -44,7 +44,7 @@ def read_document(file: str | os.PathLike[str]) -> Document:
 
 
 def read_flow_file(path: Path) -> bytes:
-    """Return the bytes of a flow or plan that the caller named; FlowInvalid if that is no file of a bearable size."""
+    """Return the bytes of a flow or plan that the caller named; FlowInvalid if it is not a file, or too large."""
     try:
         return read_regular(path, limit=BOUNDS.size_bytes, follow=True)
     except DocumentInvalid as error:

@@ -79,7 +79,7 @@ class Budget(Part, frozen=True):
     money: Annotated[float, Meta(gt=0)] | None = None
     other: dict[Name, Annotated[float, Meta(ge=0)]] = {}
     warn_at: Annotated[float, Meta(gt=0, le=1)] = 0.8
-    on_warning: Literal["go_on", "ask"] = "go_on"
+    on_warning: Literal["continue", "ask"] = "continue"
 
     @property
     def limits(self) -> dict[str, float]:
@@ -146,7 +146,7 @@ class Approve(Part, frozen=True):
 
 
 class Replan(Action, frozen=True):
-    """What plans a failed phase anew, and how often it may."""
+    """What replans a failed phase, and how often it may."""
 
     short = "run"
 
@@ -158,7 +158,7 @@ class Repeat(Part, frozen=True):
 
     until: Text
     limit: Count
-    on_limit: Literal["fail", "go_on"] = "fail"
+    on_limit: Literal["fail", "continue"] = "fail"
 
 
 class Route(Part, frozen=True):

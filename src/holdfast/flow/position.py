@@ -22,7 +22,7 @@ _PhaseRow = tuple[str, str, str, list[_TaskRow]]
 
 
 class FlowRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The definition that a run follows, so that it can be carried on from the store alone."""
+    """The definition that a run follows, so that it can be resumed from the store alone."""
 
     flow: dict[str, Any]
     params: dict[str, Any] = {}
@@ -76,12 +76,12 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
     current: str | None = None
     """The phase that is under way or comes next."""
     marks: dict[str, Literal["open", "kept"]] = {}
-    """Phases that were begun and not left, and those whose results hold although the flow begins anew."""
+    """Phases that were begun and not left, and those whose results hold although the flow starts over."""
     rounds: dict[str, int] = {}
     """How often each phase was begun: visits, repetitions and replans."""
     visits: dict[str, int] = {}
     excused: dict[str, int] = {}
-    """How many visits of a phase count no more, because the run was carried on after it was stopped at `max_visits`."""
+    """How many visits of a phase count no more, because the run was resumed after it was stopped at `max_visits`."""
     editions: dict[str, int] = {}
     """How often the definition of a task changed after it was begun; the first is 1."""
     repeats: dict[str, int] = {}
@@ -89,7 +89,7 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
     retries: dict[str, int] = {}
     """How often a phase was tried again by its own rule, in this round."""
     questions: dict[str, int] = {}
-    """How often a question was asked anew: its answer ended the run, or it is no longer the same question."""
+    """How often a question was asked again: its answer ended the run, or it is no longer the same question."""
     asked: list[tuple[str, str]] = []
     """What each question is about, as a digest; rows, for the same reason as those of a definition."""
     replanning: dict[str, str] = {}
@@ -145,7 +145,7 @@ def question_name(phase: str, number: int) -> str:
 
 
 def place_name(phase: str, number: int, task: str, edition: int = 1) -> str:
-    """Return the name of a task's step: the same in every life, another one in every round and edition."""
+    """Return the name of a task's step: the same in every process, another one in every round and edition."""
     again = f"#{number}" if number > 1 else ""
-    anew = f"~{edition}" if edition > 1 else ""
-    return f"{phase}{again}/{task}{anew}"
+    edition_mark = f"~{edition}" if edition > 1 else ""
+    return f"{phase}{again}/{task}{edition_mark}"

@@ -25,7 +25,7 @@ _STAYS = (
     "kept",
     "gates",
     "conditions",
-    "goes_on",
+    "continues",
     "failed",
     "again",
 )  # of a phase that was begun
@@ -70,7 +70,7 @@ class _Preview:
             return "kept"
         if state.status == "pending":
             return "again" if state.attempt > 0 else "runs"
-        return "failed" if state.status == "failed" else "goes_on"
+        return "failed" if state.status == "failed" else "continues"
 
     def _task(self, phase: str, task: str, change: Change) -> Will:
         if change in ("new", "removed"):

@@ -43,7 +43,7 @@ class Progress:
     ) -> None:
         """With `output`, plain lines hold what tasks print, too.
 
-        With a clock (`monotonic`) a live view is drawn anew every `tick_s` until it is closed.
+        With a clock (`monotonic`) a live view is drawn again every `tick_s` until it is closed.
         """
         self.view = View()
         self._write = write
@@ -99,7 +99,7 @@ class Progress:
                 self._drawn = 0
 
     def _tick(self) -> None:
-        """Let the clocks of the view go on."""
+        """Let the clocks of the view continue."""
         with self._lock:
             if self._monotonic is not None and self.view.status in ("running", "waiting"):
                 told, by_clock = self._now

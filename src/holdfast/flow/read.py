@@ -163,7 +163,7 @@ def _refusal(refused: str, hint: Any, value: Any) -> str:
     """Return msgspec's sentence in words that someone who wrote YAML can use."""
     choices = [one for member in (hint, *get_args(hint)) for one in get_args(member) if isinstance(one, str)]
     if "enum value" in refused and choices:
-        return f"{quoted(value)} is no choice here{nearest(value, choices)}"
+        return f"{quoted(value)} is not a choice here{nearest(value, choices)}"
     if "matching regex" in refused:
         return _no_name(value)
     refused, _, at = refused.partition(" - at ")

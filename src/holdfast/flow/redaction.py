@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from holdfast.flow.events import Event
 
 _LONGEST_LINE = 64 << 10  # what has no end of line by then is handed on
-_HELD_BACK = 1 << 10  # of a line that goes on: longer than most credentials with the words before them
+_HELD_BACK = 1 << 10  # of a line that continues: longer than most credentials with the words before them
 _KEY_BEGINS, _KEY_ENDS = "-----BEGIN", "-----END"  # a key of several lines is known only as a whole
 
 
@@ -70,7 +70,7 @@ def _whole(text: str) -> int:
 
 
 def _word_end(text: str) -> int:
-    """Return where to cut a line that goes on: between two words, so that no credential is cut in two."""
+    """Return where to cut a line that continues: between two words, so that no credential is cut in two."""
     last = len(text) - _HELD_BACK
     found = max(text.rfind(mark, 0, last) for mark in " \t\"',;")
     return found + 1 if found > 0 else last

@@ -41,7 +41,7 @@ _NAMES = """\
 ## Names
 As `{phases.plan.summary}` in `input`, `approve`, `summary`, `env` and the arguments of a command that is a list; in a
 text for the shell as the variable `$HOLDFAST_PHASES_PLAN_SUMMARY`; in conditions without braces. Below `result`,
-`params` and what else is data, a name goes on: `phases.plan.result.files.0`. A name that is unknown is refused when the
+`params` and other data, a name continues: `phases.plan.result.files.0`. A name that is unknown is refused when the
 file is read."""
 _VARIABLES = """
 ## Environment variables

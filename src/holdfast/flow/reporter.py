@@ -22,7 +22,7 @@ _SAID_ALONE = ("task_output", "checkpoint", "budget", "unprotected", "protected"
 
 
 class Reporter:
-    """Tells its observers, without secrets; one that fails is not told any more, and the run goes on."""
+    """Tells its observers, without secrets; one that fails is not told any more, and the run continues."""
 
     def __init__(self, run: Run, *observers: Observer | None) -> None:
         self._run = run
@@ -73,7 +73,9 @@ class Reporter:
         place, data = _told(wait)
         if reply is None:
             self("waiting", **place, text=wait.question, data=data)
-        elif wait.kind != "approval":  # who asks the flow's own questions says this, also of an earlier life's answer
+        elif (
+            wait.kind != "approval"
+        ):  # who asks the flow's own questions says this, also of an earlier process's answer
             self("answered", **place, text=f"{wait.question}: {reply.choice}", data={"by": reply.by})
 
     def catch_up(self) -> None:

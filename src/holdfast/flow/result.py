@@ -1,4 +1,4 @@
-"""How a call that carried a flow on ended."""
+"""How a call that resumed a flow ended."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class FlowResult(msgspec.Struct, frozen=True, kw_only=True):
     waits_for: str | None = None
     """The id of the wait, with status `waiting`."""
     changes: FlowChanges = FlowChanges()
-    """What became of the flow since the run was last carried on."""
+    """What became of the flow since the run was last resumed."""
     tasks_done: int = 0
     """Tasks that were carried out in this call."""
     tasks_kept: int = 0
@@ -39,5 +39,5 @@ class FlowResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is left to carry on."""
+        """Whether nothing is left to resume."""
         return self.status in ("completed", "cancelled")

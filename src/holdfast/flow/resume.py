@@ -1,4 +1,4 @@
-"""A flow that changed since its run was last carried on: what is kept, what runs again, what is gone.
+"""A flow that changed since its run was last resumed: what is kept, what runs again, what is gone.
 
 Nothing is written here: the parts of the run are changed in memory, and the next checkpoint holds all of it at once.
 """
@@ -34,7 +34,7 @@ def take_changes(run: Run, flow: Flow, position: Kept, old: FlowDigests, new: Fl
     changes = preview_changes(run.head, flow, old, new)
     with run.lock:
         known = run.phases.snapshot().phases
-        goes_on = _goes_on(flow, position, changes)
+        continues = _continues(flow, position, changes)
         marks = dict(position.value.marks)
         due = dict.fromkeys(position.value.due)
         for change in changes.phases:
@@ -50,19 +50,19 @@ def take_changes(run: Run, flow: Flow, position: Kept, old: FlowDigests, new: Fl
                 marks[name] = "open"
                 if status not in ("pending", "running"):
                     due[name] = None
-                _begin_tasks_anew(run, position, change, old, new)
+                _restart_tasks(run, position, change, old, new)
                 run.note("flow changed", f"phase {change.line()}")
-            elif change.change == "same" and status in _SETTLED and name not in due and not goes_on:
+            elif change.change == "same" and status in _SETTLED and name not in due and not continues:
                 marks[name] = "kept"
         if run.head is not None and "waits" in run.head.sections:
             run.host.waits.withdraw()  # what is still to be asked is asked when the flow comes there
-        current = position.value.current if goes_on else flow.first
+        current = position.value.current if continues else flow.first
         position.change(marks=marks, due=list(due), current=current, is_done=False)
     return changes
 
 
-def _goes_on(flow: Flow, position: Kept, changes: FlowChanges) -> bool:
-    """Tell whether a flow with routes goes on where it stands: only what is under way or not reached yet changed.
+def _continues(flow: Flow, position: Kept, changes: FlowChanges) -> bool:
+    """Tell whether a flow with routes continues where it stands: only what is under way or not reached yet changed.
 
     From the beginning it would come by phases whose results are of an earlier lap, and follow those.
     """
@@ -76,7 +76,7 @@ def _goes_on(flow: Flow, position: Kept, changes: FlowChanges) -> bool:
     )
 
 
-def _begin_tasks_anew(run: Run, position: Kept, change: PhaseChange, old: FlowDigests, new: FlowDigests) -> None:
+def _restart_tasks(run: Run, position: Kept, change: PhaseChange, old: FlowDigests, new: FlowDigests) -> None:
     """Give each changed task a new edition, so that its step is another one; the same work is not done again."""
     phase = change.phase
     number = position.value.rounds.get(phase, 1)

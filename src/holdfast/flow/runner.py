@@ -1,4 +1,4 @@
-"""Carrying a flow on: until it ends, waits or fails. The same call begins it and resumes it."""
+"""Resuming a flow: until it ends, waits or fails. The same call begins it and resumes it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ from holdfast.model import sections
 from holdfast.model.ids import check_run_id
 from holdfast.model.redaction import Redacted
 from holdfast.model.sections import WORKSPACE
-from holdfast.recovery.record import SECTION as AFRESH
+from holdfast.recovery.record import SECTION as FRESH
 from holdfast.runtime.nearest import hint
 from holdfast.settings.apply import redaction_rules
 from holdfast.settings.values import RedactionSettings
@@ -98,7 +98,7 @@ def run_flow(
     imports: Sequence[str] = (),
     agent: str | None = None,
 ) -> FlowResult:
-    """Begin a flow, or carry it on from where its run stands, until it ends, waits or fails; return how it ended.
+    """Begin a flow, or resume it from where its run stands, until it ends, waits or fails; return how it ended.
 
     The same call resumes it. A run that waits for a person blocks, or with `waiting="leave"` returns `waiting`.
     Functions that the flow names are taken from `functions`, or if it is `trusted` from modules that are imported.
@@ -215,7 +215,7 @@ def preview(
     params: dict[str, Any] | None = None,
     root: Path | None = None,
 ) -> FlowChanges:
-    """Return what became of a flow since its run was last carried on, and what carrying it on will do."""
+    """Return what became of a flow since its run was last resumed, and what resuming it will do."""
     flow, name, known, values = _met(hf, flow, run_id, params)
     new = flow_digests(flow, values, root)
     if hf is None or known is None:
@@ -311,7 +311,7 @@ class Runner:
         )
 
     def carry_on(self) -> None:
-        """Go on until the flow is over."""
+        """Continue until the flow is over."""
         phases = {name: list(phase.work(name)) for name, phase in self._flow.phases.items()}
         states = self._run.phases.snapshot().phases
         over = {name: _OVER[states[name].status] for name in phases if name in states and states[name].status in _OVER}
@@ -417,8 +417,8 @@ class Runner:
 
 _SUBJECT_FIELDS = ("title", "body", "labels", "assignees", "branch")
 _READ = Action(run="read")
-_OVER = {"completed": "kept", "skipped": "skipped"}  # as whoever watches sees a phase of an earlier life
-_BLANK = {AFRESH, WORKSPACE, "status", "waits", "journal", "error"}  # what a run has that did nothing yet
+_OVER = {"completed": "kept", "skipped": "skipped"}  # as whoever watches sees a phase of an earlier process
+_BLANK = {FRESH, WORKSPACE, "status", "waits", "journal", "error"}  # what a run has that did nothing yet
 
 
 class _Met(NamedTuple):
@@ -445,7 +445,7 @@ def _met(
 
 
 def _stored(hf: Holdfast, name: str) -> FlowRecord | None:
-    """Return the definition that a run follows, None if it is new; UsageError if it is no flow's run."""
+    """Return the definition that a run follows, None if it is new; UsageError if it is not a flow's run."""
     try:
         head = hf.latest(name, required=True)
     except NotFound:
@@ -457,7 +457,7 @@ def _stored(hf: Holdfast, name: str) -> FlowRecord | None:
     try:
         return msgspec.convert(head.section(DEFINITION), FlowRecord)
     except msgspec.ValidationError:
-        raise UsageError(f"section {DEFINITION!r} of run {name!r} is no flow: choose another run id") from None
+        raise UsageError(f"section {DEFINITION!r} of run {name!r} is not a flow: choose another run id") from None
 
 
 def origin_of(hf: Holdfast, name: str) -> tuple[str | None, str | None] | None:
@@ -472,7 +472,7 @@ def origin_of(hf: Holdfast, name: str) -> tuple[str | None, str | None] | None:
 def _over(
     hf: Holdfast, name: str, flow: Flow, values: dict[str, Any], known: FlowRecord | None, *, root: Path
 ) -> FlowResult | None:
-    """Return how a run ended that has nothing left to do, None if it can be carried on."""
+    """Return how a run ended that has nothing left to do, None if it can be resumed."""
     if known is None:
         return None
     head = hf.latest(name, required=True)
@@ -514,7 +514,7 @@ def _was_taken_out(value: Any) -> bool:
 
 
 def _bound(name: str, flow: Flow, known: FlowRecord | None, params: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the parameters of a run: those of an earlier life unless others are given; secret ones are given anew."""
+    """Return the parameters of a run: those of an earlier process unless others are given; secrets are given again."""
     if known is None:
         return bind_params(flow, params)
     owner = known.flow.get("flow")

@@ -35,7 +35,7 @@ class States:
             self._machine.reset(current, "flow changed")
 
     def _take_reset(self, run: Run, flow: Flow, position: Kept) -> None:
-        """Begin anew in the state that a recovery set the run back to, once; phases from there on are done again."""
+        """Start over in the state that a recovery set the run back to, once; phases from there on are done again."""
         assert self._machine is not None
         visit = self._machine.history[-1]
         if visit.trigger != RECOVERY_TRIGGER or visit.state not in flow.phases:
@@ -48,7 +48,7 @@ class States:
             run.host.waits.withdraw()
 
     def move(self, name: str, following: str) -> None:
-        """Go on to the next phase; saved with all that led there."""
+        """Continue to the next phase; saved with all that led there."""
         if self._machine is not None:
             self._machine.to(_state(following), f"{name} is over")
 

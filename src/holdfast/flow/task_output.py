@@ -244,7 +244,7 @@ class Tail:
                     file.seek(self._read)
                     data = file.read()
                 else:
-                    data = self._anew(file.read())
+                    data = self._started_over(file.read())
                     self._file_id = file_id
         except OSError:
             return []
@@ -253,7 +253,7 @@ class Tail:
         self._total += len(whole)
         return whole.decode(errors="backslashreplace").splitlines()
 
-    def _anew(self, data: bytes) -> bytes:
+    def _started_over(self, data: bytes) -> bytes:
         """Return what of a file is new, whose middle was left out since the last time."""
         gap = left_out_of(data)
         if gap is None:

@@ -108,7 +108,7 @@ class Tasks:
         self._written_at = _last_write(run)
         self._had_gates = "gates" in run.recorder.live.names or (run.head is not None and "gates" in run.head.sections)
         self.done = 0
-        """How many tasks were carried out in this life."""
+        """How many tasks were carried out in this process."""
         self.rejected: Rejected | None = None
         """A no that ends the run."""
 
@@ -118,7 +118,7 @@ class Tasks:
         return place_name(phase, value.rounds.get(phase, 1), task, value.editions.get(f"{phase}/{task}", 1))
 
     def carry_out(self, phase: str, task: str, definition: Task, facts: Facts) -> dict[str, Any]:
-        """Do a task, or return what came of it in an earlier life of the run."""
+        """Do a task, or return what came of it in an earlier process of the run."""
         place = Place(phase, task, self.step_name(phase, task))
         if self.is_settled(phase, task):
             return self._keep(place, definition, facts)
@@ -235,7 +235,7 @@ class Tasks:
             if approve.on_reject == "skip":
                 return False
             self.rejected = rejected
-            self.asker.anew(question)
+            self.asker.again(question)
             raise
         return True
 
@@ -255,7 +255,7 @@ class Tasks:
         return place_name(place.phase, self._position.value.rounds.get(place.phase, 1), place.task)
 
     def gated(self, place: Place, definition: Task, facts: Facts) -> dict[str, Any]:
-        """Carry out a task and its gates, from where an earlier life of the run left them."""
+        """Carry out a task and its gates, from where an earlier process of the run left them."""
         name = self.gated_name(place)
         inner = _Gated(
             self._run,
@@ -295,9 +295,9 @@ class Tasks:
         return self.finished({**done, "gates": gates, "fixes": outcome.fix_attempts}, definition, facts, place)
 
     def _fingerprint(self, name: str) -> Callable[[], str] | None:
-        """Return what tells a gated task whether files changed between its last stage and this life of the run.
+        """Return what tells a gated task whether files changed between its last stage and this process of the run.
 
-        Within a life nobody but the task itself is expected to write, so only the beginning is looked at. After a
+        Within a process nobody but the task itself is expected to write, so only the beginning is looked at. After a
         failed gate it is the fix that writes, and may have been interrupted: it is done again, and all gates with it.
         """
         if not self._run.has_workspace:
@@ -334,9 +334,9 @@ class Tasks:
 
 
 def _last_write(run: Run) -> float:
-    """Return when somebody last wrote to what gates looked at in an earlier life: 0 if nobody did.
+    """Return when somebody last wrote to what gates looked at in an earlier process: 0 if nobody did.
 
-    Asked before this life saves anything, because a checkpoint takes the files in as they are.
+    Asked before this process saves anything, because a checkpoint takes the files in as they are.
     """
     if run.head is None or "gates" not in run.head.sections or not run.has_workspace:
         return 0.0
@@ -350,7 +350,7 @@ def _last_write(run: Run) -> float:
 
 
 class _Work:
-    """The two forms of a task as functions of one name each, so that a step knows them again in the next life."""
+    """The two forms of a task as functions of one name each, so that a step knows them again in the next process."""
 
     def __init__(self, tasks: Tasks, place: Place, definition: Task, facts: Facts) -> None:
         self._tasks = tasks
@@ -409,7 +409,7 @@ class _Gated:
         self._inner: tuple[str, str] | None = None
 
     def kept(self, task: GatedTask) -> None:
-        """Learn what is there from an earlier life, and say so."""
+        """Learn what is there from an earlier process, and say so."""
         known = self._run.gates.snapshot().tasks.get(task.name)
         if known is None:
             return
@@ -481,7 +481,7 @@ class _Gated:
         return run
 
     def fix(self, failure: GateFailure) -> Response:
-        """Mend what a gate found."""
+        """Fix what a gate found."""
         fix = self._definition.fix
         assert fix is not None
         place = Place(self._place.phase, self._place.task, f"{self._place.name} fix {failure.attempt}")
@@ -518,7 +518,7 @@ class _Gated:
 
 
 class Question(NamedTuple):
-    """A question of a flow to a person; its name is the same in every life of the run."""
+    """A question of a flow to a person; its name is the same in every process of the run."""
 
     name: str
     text: str
@@ -530,7 +530,7 @@ class Question(NamedTuple):
 
 
 class Asker:
-    """Asks each question once in a life of the run; an answer from an earlier life holds for what it was about."""
+    """Asks each question once in a process; an answer from an earlier process holds for what it was about."""
 
     def __init__(self, run: Run, position: Kept, emit: Callable[..., None]) -> None:
         self._run = run
@@ -558,7 +558,7 @@ class Asker:
         return reply
 
     def about(self, template: str, facts: Facts, definition: str = "") -> str:
-        """Return what a question is about, without what the store keeps out: it is the same in the next life."""
+        """Return what a question is about, without what the store keeps out: it is the same in the next process."""
         owner = self._run.owner
         clean = text_redactor(owner.types, redaction_rules(owner.settings.redaction))
         return question_digest(template, facts, definition=definition, clean=clean)
@@ -575,10 +575,10 @@ class Asker:
                 return
             if question.name in asked:
                 self._run.host.waits.withdraw(self._wait_of(question))
-                self.anew(question)
+                self.again(question)
             self._position.change(asked=list({**asked, question.name: question.about}.items()))
 
-    def anew(self, question: Question) -> None:
+    def again(self, question: Question) -> None:
         """Let a question be asked again the next time it comes up."""
         with self._run.lock:
             self._position.change(questions=raised(self._position.value.questions, question.name))

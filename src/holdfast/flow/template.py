@@ -119,7 +119,7 @@ def fill_arguments(arguments: Sequence[str], value_of: Callable[[str], Any]) -> 
 
 
 def _marker(value: Any) -> str:
-    """Return what stands for a secret that was taken out; nothing else that is no JSON is text."""
+    """Return what stands for a secret that was taken out; nothing else that is not JSON is text."""
     if isinstance(value, Redacted):
         return str(value)
     raise TypeError(type(value).__name__)

@@ -1,6 +1,6 @@
 """The way through a flow: which phase comes next, and what becomes of one that fails.
 
-Every decision is made from what is recorded, so a walk that begins anew after a crash goes on where the record ends.
+Every decision is made from what is recorded, so a walk that starts over after a crash continues where the record ends.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class FlowStopped(HoldfastError):
-    """The flow was given up at a phase; the run can be carried on from there."""
+    """The flow was given up at a phase; the run can be resumed from there."""
 
     def __init__(self, phase: str, detail: str) -> None:
         self.phase = phase
@@ -52,11 +52,11 @@ class FlowStopped(HoldfastError):
 
 
 class ReplanFailed(PhaseFailed):
-    """What was to plan a failed phase anew failed itself."""
+    """What was to replan a failed phase failed itself."""
 
 
 class Walk:
-    """One life of a flow, from where its run stands."""
+    """One process of a flow, from where its run stands."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Walk:
         run.complete(f"flow {self._flow.name} is complete")
 
     def _take_up(self, name: str) -> None:
-        """Carry on at the phase at which the run was given up: what it may do so often, it may do as often again."""
+        """Resume at the phase at which the run was given up: what it may do so often, it may do as often again."""
         run, position = self._run, self._position
         value, phase = position.value, self._flow.phases[name]
         counts: dict[str, Any] = {"retries": without(value.retries, name)}
@@ -122,7 +122,7 @@ class Walk:
         with run.lock:
             position.change(stopped=None, **counts)
         if run.phases.state(name).status == "failed":
-            run.phases.retry(name, "carried on")
+            run.phases.retry(name, "resumed")
 
     def _pass(self, name: str) -> None:
         """Bring a phase to its end, whatever that takes; FlowStopped if the run is given up there."""
@@ -161,7 +161,7 @@ class Walk:
         self._new_round(name, visits=visited, repeats={**position.value.repeats, name: 1})
 
     def _new_round(self, name: str, **fields: Any) -> None:
-        """Let all tasks of a phase be done anew; saved with the phase's beginning."""
+        """Let all tasks of a phase be done again; saved with the phase's beginning."""
         position = self._position
         with self._run.lock:
             position.change(
@@ -223,7 +223,7 @@ class Walk:
             return False
         number = self._position.value.repeats.get(name, 1)
         if number >= repeat.limit:
-            if repeat.on_limit == "go_on":
+            if repeat.on_limit == "continue":
                 return False
             tried = f"after {repeat.limit} rounds {repeat.until!r} does not hold"
             raise self._stop(name, f"{tried}: run it again for {repeat.limit} more, or raise the limit of repeat")
@@ -232,7 +232,7 @@ class Walk:
         return True
 
     def _after_failure(self, name: str, phase: Phase, error: Failure | None) -> None:
-        """Decide on a phase that failed: plan it anew unless that failed, try again, leave it out, or give up."""
+        """Decide on a phase that failed: replan it unless that failed, try again, leave it out, or give up."""
         run, position = self._run, self._position
         failure = error.message if error else "it failed"
         if phase.replan is not None and (error is None or error.code != ReplanFailed.__name__):
@@ -267,11 +267,11 @@ class Walk:
         question = Question(f"failed:{name}:{number}", text, name, options=("retry", "skip", "abort"))
         choice = self._tasks.asker.reply(question).choice
         if choice == "abort":
-            self._tasks.asker.anew(question)
+            self._tasks.asker.again(question)
         return choice  # type: ignore[return-value]
 
     def _replan(self, name: str, phase: Phase) -> None:
-        """Let the replan that was counted be done, then begin the phase anew."""
+        """Let the replan that was counted be done, then begin the phase again."""
         run, position = self._run, self._position
         reason = position.value.replanning[name]
         number = run.phases.replans.count(name)
@@ -323,7 +323,7 @@ class Walk:
         except Rejected as rejected:
             if approve.on_reject == "skip":
                 return False
-            self._tasks.asker.anew(question)
+            self._tasks.asker.again(question)
             raise self._stop(name, str(rejected)) from rejected
         return True
 
@@ -358,7 +358,7 @@ class _Replan:
         self._run.step(self._place.name, self.work, wrote_files=self._run.has_workspace)
 
     def work(self) -> dict[str, Any]:
-        """Plan anew."""
+        """Replan."""
         return self._actions.perform(self._replan, self._place, self._facts)
 
 
@@ -367,7 +367,7 @@ def _keep_artifacts(name: str, phase: EnteredPhase, done: Mapping[str, dict[str,
         for path in result.get("artifacts", ()):
             try:
                 phase.add_artifact(path)
-            except UsageError as error:  # made in an earlier life, and taken away since
+            except UsageError as error:  # made in an earlier process, and taken away since
                 raise failure_of_tasks(name, {task: error}) from error
 
 

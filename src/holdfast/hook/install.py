@@ -122,7 +122,7 @@ def _read(file: Path) -> str | None:
     try:
         return read_regular(file, limit=_MAX_BYTES, follow=True).decode()
     except DocumentInvalid as error:
-        raise UsageError(f"{file} {error.detail}: that is no settings file") from None
+        raise UsageError(f"{file} {error.detail}: that is not a settings file") from None
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:

@@ -25,7 +25,7 @@ _TAIL = 256
 
 
 class Mark(msgspec.Struct, frozen=True, tag="holdfast.mark"):
-    """How far a transcript was read: the offset, a digest of the bytes before it, and how often it began anew."""
+    """How far a transcript was read: the offset, a digest of the bytes before it, and how often it started over."""
 
     path: str = ""
     offset: int = 0

@@ -51,7 +51,7 @@ class _Seen(NamedTuple):
 
 
 class Feed:
-    """An iterator over what is committed; `cursor` is where the next one would go on."""
+    """An iterator over what is committed; `cursor` is where the next one would continue."""
 
     def __init__(
         self,

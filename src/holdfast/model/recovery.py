@@ -1,4 +1,4 @@
-"""What a checkpoint says of going on from it."""
+"""What a checkpoint says of continuing from it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class Blocker(NamedTuple):
-    """One reason not to go on: its kind and what it is about for programs, its text for people."""
+    """One reason not to continue: its kind and what it is about for programs, its text for people."""
 
     kind: str
     about: str
@@ -16,7 +16,7 @@ class Blocker(NamedTuple):
 
 
 class RecoveryInfo(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """Whether and where a run can go on from a checkpoint; worked out when it is taken.
+    """Whether and where a run can continue from a checkpoint; worked out when it is taken.
 
     Stored by position: a new field is added at the end, with a default, or older checkpoints cannot be read.
     """

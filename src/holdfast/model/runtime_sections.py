@@ -1,6 +1,6 @@
 """The sections that a run keeps of itself: how it stands, what it waits for, its steps and its journal.
 
-Whoever gives one of them by hand gives it in this form: the run reads it in its next life.
+Whoever gives one of them by hand gives it in this form: the run reads it in its next process.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class StatusValue(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Wait(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One thing that a run waits for; `id` is the same in every life of the run."""
+    """One thing that a run waits for; `id` is the same in every process of the run."""
 
     id: str
     kind: WaitKind

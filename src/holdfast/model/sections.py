@@ -215,7 +215,7 @@ class CoderResult(SectionValue, frozen=True):
 
 
 class Fix(SectionValue, frozen=True):
-    """One call that mended a failed gate, or tried to."""
+    """One call that fixed a failed gate, or tried to."""
 
     attempt: Annotated[int, msgspec.Meta(ge=1)]
     failure: GateResult
@@ -291,7 +291,7 @@ class Failure(SectionValue, frozen=True):
 
 
 class PhaseState(SectionValue, frozen=True):
-    """Where one phase stands: an attempt ends by failing, a life of the process that ended in it is a resume."""
+    """Where one phase stands: an attempt ends by failing, each later process that enters it is a resume."""
 
     status: PhaseStatus = "pending"
     label: str | None = None
@@ -308,7 +308,7 @@ class PhaseState(SectionValue, frozen=True):
 
 
 class Replan(SectionValue, frozen=True):
-    """A phase that was planned anew, and why."""
+    """A phase that was replanned, and why."""
 
     phase: str
     reason: str
@@ -316,7 +316,7 @@ class Replan(SectionValue, frozen=True):
 
 
 class Phases(SectionValue, frozen=True):
-    """The phases of a plan, in order, and how often each was planned anew."""
+    """The phases of a plan, in order, and how often each was replanned."""
 
     plan: str | None = None
     current: str | None = None
@@ -328,7 +328,7 @@ class Phases(SectionValue, frozen=True):
 
 
 class KnowledgeEntry(SectionValue, frozen=True):
-    """One thing that is known; its id follows from its content, so it is the same in every life of the run."""
+    """One thing that is known; its id follows from its content, so it is the same in every process of the run."""
 
     id: str
     content: Any

@@ -9,10 +9,10 @@ from holdfast.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-Verdict = Literal["resume", "warn", "ask", "afresh"]
+Verdict = Literal["resume", "warn", "ask", "fresh"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)  # from the mildest on
 DEFAULT_VERDICTS: dict[str, Verdict] = {
-    "branch-gone": "afresh",
+    "branch-gone": "fresh",
     "branch-switched": "ask",
     "head-moved": "warn",
     "moved-by-run": "warn",
@@ -43,5 +43,5 @@ def check_verdicts(verdicts: Mapping[str, Any]) -> dict[str, Verdict]:
             hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(DEFAULT_VERDICTS)}"
             raise UsageError(f"{kind!r:.80} is nothing that freshness looks at: {hint}")
         if verdict not in VERDICTS:
-            raise UsageError(f"{kind}: {verdict!r:.80} is no verdict: use {', '.join(VERDICTS)}")
+            raise UsageError(f"{kind}: {verdict!r:.80} is not a verdict: use {', '.join(VERDICTS)}")
     return cast("dict[str, Verdict]", dict(verdicts))

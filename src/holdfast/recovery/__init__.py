@@ -2,11 +2,11 @@
 
 find      what a person types (`specs`) to a checkpoint, past damage, along a run's `line`
 inspect   can it continue: `analyse` (blockers, from the sections), `freshness` (what moved outside: git, files, the
-          `subject`), `verdict` (resume, warn, ask, afresh: the one place that enforces it), `suggest` (what to type)
+          `subject`), `verdict` (resume, warn, ask, fresh: the one place that enforces it), `suggest` (what to type)
 plan      `gather` reads, `plan` holds the request and the plan: a frozen value that is shown, saved and carried out
-apply     an undo point, then `files`, then one commit with `sections` as they come back; `finish` ends what was killed
+apply     an undo point, then `files`, then one commit with the restored `sections`; `finish` ends what was killed
 undo      the same, back to the undo point
-fork      a new run from a checkpoint; a run that starts afresh
+fork      a new run from a checkpoint; a run that starts fresh
 replay    the record of a run, stepped through
 compare   two checkpoints: `differences` of values (`align`, `fingerprints`, `short_form`), files by content
 history   which call made each version and line of a file; `bisect` which one broke a command

@@ -1,4 +1,4 @@
-"""What a checkpoint's sections say of going on from it; pure, and cheap enough for every commit.
+"""What a checkpoint's sections say of continuing from it; pure, and cheap enough for every commit.
 
 Sections may be typed, plain data of the same shape, or missing: what is not there says nothing.
 """
@@ -25,7 +25,7 @@ TELLING = ("workflow", "agents", "budget", "graph", "phases", "status", "progres
 
 
 def analyse(sections: Mapping[str, Any]) -> RecoveryInfo:
-    """Say whether and where the run can go on: a running agent is where, three failures or a dead state are a no."""
+    """Say whether and where the run can continue: a running agent is where, three failures or a dead state are a no."""
     blockers: Blockers = []
     warnings: list[str] = []
     prerequisites: list[str] = []
@@ -90,7 +90,7 @@ def _of_agents(agents: Iterable[Any], blockers: Blockers, warnings: list[str]) -
 
 
 def _of_workflow(workflow: Any, blockers: Blockers) -> tuple[str | None, str | None]:
-    """Return the state to go on in, and of a dead one the last before it that was not."""
+    """Return the state to continue in, and of a dead one the last before it that was not."""
     state = _text(_field(workflow, "current_state"))
     if state is None or not _is_dead(state):
         return state, None
@@ -124,7 +124,7 @@ def _of_budget(budget: Any, prerequisites: list[str]) -> None:
 
 
 def _of_phases(phases: Any, warnings: list[str]) -> str | None:
-    """Return the phase to go on in: the current one, or the first that is not settled."""
+    """Return the phase to continue in: the current one, or the first that is not settled."""
     states: Mapping[str, Any] = _field(phases, "phases", {})
     current = _text(_field(phases, "current"))
     if current is None:

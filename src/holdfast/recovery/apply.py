@@ -75,7 +75,7 @@ def recover(
     """Carry out exactly this plan, or a plan of this checkpoint; a result without success touched nothing.
 
     PlanOutdated if the run, the checkpoint or a file is not as the plan saw it. Doing it twice is the same as once.
-    Unless it is `confirmed`, RunWaiting where the verdict is to ask, CannotResume where it is to start afresh.
+    Unless it is `confirmed`, RunWaiting where the verdict is to ask, CannotResume where it is to start fresh.
     """
     asked = checked_options(options or {})
     belongs = [name for name in asked if name != "workspace_options"]
@@ -296,7 +296,7 @@ class Recovery:
         return self._result(made, undo=told.undo, warnings=warnings)
 
     def _sections(self, source: Checkpoint, at: datetime) -> dict[str, Any]:
-        """Return the sections that come back otherwise than they were stored."""
+        """Return the sections that are restored otherwise than they were stored."""
         plan = self.plan
         if plan.kind == "undo":
             return {}
@@ -398,9 +398,7 @@ class Recovery:
         plan = self.plan
         asked = (
             plan.subject is not None
-            or any(
-                one.verdict in ("ask", "afresh") for one in plan.findings
-            )  # confirmed: the next process must not ask
+            or any(one.verdict in ("ask", "fresh") for one in plan.findings)  # confirmed: the next process must not ask
             or plan.request.skip_failed
             or plan.request.reset_to
             or any(each.decided for each in plan.unknown)

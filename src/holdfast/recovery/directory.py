@@ -12,13 +12,13 @@ from holdfast.errors import IntegrityError, NotFound
 from holdfast.model.runtime_sections import Wait
 from holdfast.model.triggers import Trigger
 from holdfast.recovery.files import is_empty
-from holdfast.run_files import life_file, ownership_of, side_lock, stamped
+from holdfast.run_files import heartbeat_file, ownership_of, side_lock, stamped
 from holdfast.run_files import stamp as stamp_directory
 from holdfast.workspace import paths
 from holdfast.workspace.compare import differing
 from holdfast.workspace.decide import Decisions
 from holdfast.workspace.git_create import Asked, announce, is_unfilled, put_git
-from holdfast.workspace.heartbeat import Heartbeat, last_life
+from holdfast.workspace.heartbeat import Heartbeat, last_sign
 from holdfast.workspace.ownership import EDITS, edits_value, fingerprint
 from holdfast.workspace.restore import apply
 from holdfast.workspace.state import State
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from holdfast.engine import Holdfast
     from holdfast.run import Run
-    from holdfast.workspace.heartbeat import Life
+    from holdfast.workspace.heartbeat import SignOfLife
     from holdfast.workspace.ownership import Owner, Ownership
     from holdfast.workspace.snapshot import Snapshot
 
@@ -58,16 +58,16 @@ class OpenDirectory:
         self._hf = hf
         self._run = run
         self._root = str(run.workspace.path)
-        self._file = life_file(hf.store, run.id, self._root)
+        self._file = heartbeat_file(hf.store, run.id, self._root)
         self._side = side_lock(hf.store)
         self.heartbeat = Heartbeat(
             self._file, run.id, self._root, calls=calls, policies=run.host.policies_under_way, lock=self._side.lock
         )
         run.calls.told_policy = self.heartbeat.beat
 
-    def life(self) -> Life | None:
+    def last_sign(self) -> SignOfLife | None:
         """Return the process that worked here last."""
-        return last_life(self._file, self._run.id, self._root, unlock=self._side.unlock)
+        return last_sign(self._file, self._run.id, self._root, unlock=self._side.unlock)
 
     def bring(self) -> None:
         """Bring the run's files to a directory that does not stand at its head: an empty one, or one that it left.

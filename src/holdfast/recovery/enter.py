@@ -89,7 +89,7 @@ class OpenRun:
             return ()
         from holdfast.recovery.freshness import OF_POSITION, facts_now, facts_then, findings  # noqa: PLC0415
 
-        life = self._directory.life() if self._directory is not None else None
+        life = self._directory.last_sign() if self._directory is not None else None
         then = facts_then(head, flow=self._freshness.flow_then)
         place = str(run.workspace.path) if run.has_workspace else None
         now = facts_now(
@@ -125,7 +125,7 @@ class OpenRun:
         wait, question = wait_of(found)
         reply = self._run.host.wait_for(Wait(id=wait, kind="approval", question=question, options=("resume", "stop")))
         if reply.choice != "resume":
-            raise CannotResume(self._run.id, head.id, (question,), (f"`holdfast resume {self._run.id} --afresh`",))
+            raise CannotResume(self._run.id, head.id, (question,), (f"`holdfast resume {self._run.id} --fresh`",))
 
     def _take_subject(self, now: Facts | None) -> None:
         """Keep the subject as it is now: new labels are the run's from here on."""

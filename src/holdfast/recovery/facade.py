@@ -74,7 +74,7 @@ class RecoveryFacade:
 
         `run` is the open run whose registered objects get their state back. A result without success says why, and
         nothing was touched. PlanOutdated if the world moved since. Doing it twice is the same as once. Where what moved
-        outside asks for a person, RunWaiting is raised, and where it means to start afresh CannotResume, unless the
+        outside asks for a person, RunWaiting is raised, and where it means to start fresh CannotResume, unless the
         plan is `confirmed`. A dry run gives the plan in its result, `replay` the record to step through with next().
         """
         return apply.recover(
@@ -100,7 +100,7 @@ class RecoveryFacade:
         """Go back to before the last recovery, files too; undoing the undo goes forward again.
 
         What a person changed since the recovery is kept, and named in the warnings; with `take` it is not. A recovery
-        that another user made is undone only in the `workspace` that is given, and links that lead out of it come back
+        that another user made is undone only in the given `workspace`, and links that lead out of it are restored
         only with `allow_outside_links`.
         """
         return undo_module.undo(
@@ -128,9 +128,9 @@ class RecoveryFacade:
         """Return the forks that led to a run, the nearest first; none if it began by itself."""
         return fork_module.lineage(self._hf.store, run)
 
-    def start_afresh(self, run: str) -> Checkpoint:
+    def start_fresh(self, run: str) -> Checkpoint:
         """Set a run's line aside, archived under the time, and begin a new one; hf.undo(run) goes back to it."""
-        return fork_module.start_afresh(self._hf, run)
+        return fork_module.start_fresh(self._hf, run)
 
     def replay(self, spec: str) -> Replay:
         """Step through a run by its record: results, state and files at each point, and nothing is called."""
@@ -178,7 +178,7 @@ class RecoveryFacade:
     ) -> list[Recovered]:
         """Put back every run whose process is gone, and let `resume` move it on; each once, whoever else does it, too.
 
-        A run that cannot go on by itself is reported with the reason. `options` are those of `plan`.
+        A run that cannot continue by itself is reported with the reason. `options` are those of `plan`.
         """
         return recover_all_module.recover_all(
             self._hf, resume, workspace=workspace, options=cast("PlanOptions", options)

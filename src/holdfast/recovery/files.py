@@ -53,7 +53,7 @@ def plan_files(
         return _plan_into(reader, workspace, checkpoint, request, decisions or Decisions(edits="take"))
     assert workspace is not None
     if last is not None and is_empty(workspace.root):
-        return _plan_anew(reader, workspace, checkpoint, request, decisions or Decisions())
+        return _plan_again(reader, workspace, checkpoint, request, decisions or Decisions())
     if decisions is None:
         edits: Literal["keep", "take"] = "take" if request.paths or last is None else "keep"
         decisions = Decisions(edits=edits, interrupted=interrupted)
@@ -69,7 +69,7 @@ def plan_files(
     )
 
 
-def _plan_anew(
+def _plan_again(
     reader: ChunkReader, workspace: Workspace, checkpoint: Snapshot, request: Request, decisions: Decisions
 ) -> RestorePlan:
     """Plan for a directory that is as good as new, as on another machine: nobody deleted anything in it."""

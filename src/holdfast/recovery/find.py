@@ -47,7 +47,7 @@ _MOST_MATCHES = 200
 
 
 class Damage(msgspec.Struct, frozen=True, kw_only=True):
-    """A checkpoint that was passed over: why, and what is lost by going on from an older one."""
+    """A checkpoint that was passed over: why, and what is lost by continuing from an older one."""
 
     run: str
     seq: int
@@ -311,10 +311,10 @@ class _Search:
         return self._sound and isinstance(row, CheckpointRecord) and row.marks.status == "expired"
 
     def _damage(self, line: RunLine, row: CheckpointRecord | Unreadable) -> Damage | None:
-        """Return why a checkpoint cannot be gone on from, None if it is whole."""
+        """Return why a checkpoint cannot be continued from, None if it is whole."""
         if isinstance(row, Unreadable):
             if isinstance(row.error, FormatTooNew):
-                raise row.error  # not damaged: going on from an older one would undo what a newer program did
+                raise row.error  # not damaged: continuing from an older one would undo what a newer program did
             return Damage(run=line.run, seq=row.seq, checkpoint=row.id, detail=row.detail)
         envelope = row.envelope
         detail = None
@@ -445,7 +445,7 @@ def _is_in(record: CheckpointRecord, phase: str) -> bool:
 
 
 def _with_loss(passed: Sequence[Damage], found: CheckpointRecord) -> tuple[Damage, ...]:
-    """Return damage with what is lost by going on from an older checkpoint, in words."""
+    """Return damage with what is lost by continuing from an older checkpoint, in words."""
     return tuple(
         msgspec.structs.replace(damage, lost=_loss(damage, len(passed) - index, found))
         for index, damage in enumerate(passed)
@@ -495,6 +495,6 @@ def opened(hf: Holdfast, located: Located) -> Checkpoint:
         place = located.position
         return hf.opened(located.record, since=place.since, ranges=place.ranges, is_left=place.is_left)
     passed = [CheckpointCorrupt(each.detail, each.checkpoint or f"{each.run}@{each.seq}") for each in located.skipped]
-    # Behind damage the journal tells of work whose files went with it: only what has no files goes on from there.
+    # Behind damage the journal tells of work whose files went with it: only what has no files continues from there.
     to_end = located.is_end and not (passed and any(one.name == WORKSPACE for one in located.record.envelope.sections))
     return hf.reached(located.record, None, passed) if to_end else hf.opened(located.record, passed)

@@ -1,4 +1,4 @@
-"""Lines of checkpoints: a fork into a new run, and a run that starts afresh beside its old line."""
+"""Lines of checkpoints: a fork into a new run, and a run that starts fresh beside its old line."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class ForkedFiles(NamedTuple):
     """The branch of its git worktree; None without one."""
     is_worktree: bool = False
     note: str = ""
-    """Why it is no git worktree, where the run's directory is a repository."""
+    """Why it is not a git worktree, where the run's directory is a repository."""
 
 
 def fork_files(
@@ -143,7 +143,7 @@ def fork_files(
         try:
             branch, made = add_worktree(source, target, position.commit, first.run), True
         except GitFailed as error:
-            note = f"it is no git worktree: {error}"
+            note = f"it is not a git worktree: {error}"
     try:
         target.mkdir(mode=0o700, parents=True, exist_ok=True)
         reader = ChunkReader(hf.store.fetch)
@@ -174,7 +174,7 @@ def _there(drop: Iterable[str], origin: Checkpoint) -> list[str]:
     return names
 
 
-def start_afresh(hf: Holdfast, run: str) -> Checkpoint:
+def start_fresh(hf: Holdfast, run: str) -> Checkpoint:
     """Set a run's line aside and begin a new one in it; return its first checkpoint, which holds nothing.
 
     The old line is archived, its end pinned and labelled with the time: `hf.checkpoints(run, archived=True)` shows it,
@@ -184,7 +184,7 @@ def start_afresh(hf: Holdfast, run: str) -> Checkpoint:
     handle = known or hf.run(run, rewinding=True)
     try:
         with handle.held():
-            root = _begun_afresh(hf, run)
+            root = _fresh_start(hf, run)
             if root is None:
                 root = _begin(hf, handle, run)
             archive_before(hf.store, run, root.seq)
@@ -195,7 +195,7 @@ def start_afresh(hf: Holdfast, run: str) -> Checkpoint:
     return root
 
 
-def _begun_afresh(hf: Holdfast, run: str) -> Checkpoint | None:
+def _fresh_start(hf: Holdfast, run: str) -> Checkpoint | None:
     """Return the head if it is the empty beginning of a new line already."""
     try:
         tip = tip_of(hf.store, run)
@@ -203,7 +203,7 @@ def _begun_afresh(hf: Holdfast, run: str) -> Checkpoint | None:
         told = read_record(head.section(SECTION)) if head is not None and head.sections == (SECTION,) else None
     except IntegrityError:
         return None
-    return head if told is not None and told.kind == "afresh" else None
+    return head if told is not None and told.kind == "fresh" else None
 
 
 def _tip(hf: Holdfast, run: str) -> CheckpointRecord | None:
@@ -223,12 +223,12 @@ def _begin(hf: Holdfast, handle: Run, run: str) -> Checkpoint:
     tip = _tip(hf, run)
     handle.host.ignore_inbox()  # what was said to the line before is not for the new one
     label = keep_tip(hf.store, tip, at) if tip is not None else archive_name(at)
-    told = RecoveryRecord(source=None, undo=tip.envelope.id if tip is not None else None, at=at, kind="afresh").marked(
+    told = RecoveryRecord(source=None, undo=tip.envelope.id if tip is not None else None, at=at, kind="fresh").marked(
         run, tip
     )
     made: Checkpoint = handle.checkpoint(
         trigger=Trigger.RECOVERY,
-        reason=f"started afresh; the line before is kept as {label}",
+        reason=f"started fresh; the line before is kept as {label}",
         sections={SECTION: told.value()},
         drop=[name for name in handle.recorder.live.names if name != SECTION],
         files=False,

@@ -1,4 +1,4 @@
-"""What moved since a checkpoint was taken, and what that means for going on from it.
+"""What moved since a checkpoint was taken, and what that means for continuing from it.
 
 `findings` is pure; `facts_then` and `facts_now` gather what it is told, reading only.
 """

@@ -91,7 +91,7 @@ def plan_recovery(hf: Holdfast, spec: str, options: PlanOptions, *, run: str | N
             return None
         warnings = []
         if interrupted:
-            warnings.append(f"a recovery from {record.envelope.id} was interrupted: this plan carries it on")
+            warnings.append(f"a recovery from {record.envelope.id} was interrupted: this plan resumes it")
         if files == "auto" and has_files and not wants:
             warnings.append("its files are not put back: no workspace was named")
         plan = gather(
@@ -317,7 +317,7 @@ def _opened(hf: Holdfast, checkpoint: str | None) -> Checkpoint | None:
 def _last_known(hf: Holdfast, head: str | None) -> str | None:
     """Return the checkpoint of what the run last knew of its files: not the undo point of a killed recovery.
 
-    That one holds what others made since, too, and a restore would take it for the run's own. A run that starts afresh
+    That one holds what others made since, too, and a restore would take it for the run's own. A run that starts fresh
     leaves its files as the line before it knew them.
     """
     seen: set[str] = set()
@@ -336,11 +336,11 @@ def _last_known(hf: Holdfast, head: str | None) -> str | None:
 
 
 def _set_aside(hf: Holdfast, record: CheckpointRecord) -> str | None:
-    """Return the end of the line that was set aside when a run started afresh with this checkpoint, None otherwise."""
+    """Return the end of the line that was set aside when a run started fresh with this checkpoint, None otherwise."""
     if _section(record, SECTION) is None or _section(record, WORKSPACE) is not None:
         return None
     told = read_record(hf.opened(record).section(SECTION))
-    return told.undo if told is not None and told.kind == "afresh" else None
+    return told.undo if told is not None and told.kind == "fresh" else None
 
 
 def _has_files(hf: Holdfast, checkpoint: str | None) -> bool:

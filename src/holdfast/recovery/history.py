@@ -170,7 +170,7 @@ class FileHistory:
         for moment in self.moments:
             entry = look_up(self.reader, moment.snapshot.root, path)
             if entry is not None and entry.kind != FILE:
-                raise UsageError(f"{path!r} is no file: name one")
+                raise UsageError(f"{path!r} is not a file: name one")
             if State.of(entry) == State.of(last):
                 continue
             status = "created" if last is None else "deleted" if entry is None else "changed"

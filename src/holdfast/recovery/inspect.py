@@ -61,7 +61,7 @@ def recovery_status(hf: Holdfast, spec: str) -> RecoveryStatus:
 def recovery_points(hf: Holdfast, run: str, *, limit: int | None = None) -> list[RecoveryPoint]:
     """Return a run's checkpoints as points to go back to, newest first; records only, no payload is read.
 
-    Reads no further back than the last one that is returned. What is expired, corrupted or not yet whole is no point.
+    Reads no further back than the last one that is returned. What is expired, corrupted or unfinished is not a point.
     """
     line = RunLine(hf.store, check_run_id(run))
     head = line.record.head if line.record is not None else None
@@ -82,7 +82,7 @@ def recovery_points(hf: Holdfast, run: str, *, limit: int | None = None) -> list
 
 
 class RecoveryPoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One checkpoint that a run can, or cannot, go on from; `is_on_line` if the head was built on it."""
+    """One checkpoint that a run can, or cannot, continue from; `is_on_line` if the head was built on it."""
 
     checkpoint: str
     seq: int
@@ -102,7 +102,7 @@ class RecoveryPoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecoveryStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run stands toward going on: from where, what keeps it from it, and what can be typed against that."""
+    """How a run stands toward continuing: from where, what keeps it from it, and what can be typed against that."""
 
     run: str
     status: str | None
@@ -131,7 +131,7 @@ class RecoveryStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     def lines(self) -> list[str]:
         """Say it in words, a line each."""
-        verb = "is complete" if self.is_complete else "can go on" if self.can_resume else "cannot go on"
+        verb = "is complete" if self.is_complete else "can continue" if self.can_resume else "cannot continue"
         told = [f"run {self.run} {verb}" + (f" from {self.checkpoint}" if self.checkpoint else "")]
         told += [f"  {blocker}" for blocker in self.blockers]
         told += [f"  try: {suggestion}" for suggestion in self.suggestions]

@@ -72,7 +72,7 @@ class RunLine:
     def line(self, start: CheckpointRecord | None = None) -> Iterator[CheckpointRecord | Unreadable]:
         """Yield a checkpoint (by default the head) and those that it was built on, newest first.
 
-        Where a parent was deleted or cannot be read, the line goes on at the next lower number.
+        Where a parent was deleted or cannot be read, the line continues at the next lower number.
         """
         row: CheckpointRecord | Unreadable | None = start or self._head()
         while row is not None:
@@ -101,7 +101,7 @@ class RunLine:
         try:
             record = self._store.checkpoint(checkpoint)
         except NotFound:
-            return next(self.rows(self._grave(checkpoint, below)), None)
+            return next(self.rows(self._tombstone(checkpoint, below)), None)
         except IntegrityError as error:
             damaged = (row for row in self.rows(below) if isinstance(row, Unreadable) and row.id == checkpoint)
             return next(damaged, None) or Unreadable(below - 1, error, checkpoint)
@@ -109,7 +109,7 @@ class RunLine:
             return None
         return record if record.envelope.seq < below else next(self.rows(below), None)
 
-    def _grave(self, checkpoint: str, below: int) -> int:
+    def _tombstone(self, checkpoint: str, below: int) -> int:
         """Return the number that a deleted checkpoint had, or the bound if it left none."""
         if self._graves is None:
             try:
@@ -135,7 +135,7 @@ class RunLine:
             return bool(page)
         # Damage does not say its number in a page, so this stretch is read number by number.
         lowest = page[-1].envelope.seq if page else max(1, top - size)
-        self._grave("", 0)
+        self._tombstone("", 0)
         graves = set((self._graves or {}).values())
         for seq in range(top - 1, lowest - 1, -1):
             if seq in graves:

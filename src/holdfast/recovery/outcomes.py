@@ -1,4 +1,4 @@
-"""What a log of steps says of going on: which are done, which are of unknown outcome, which run again; pure."""
+"""What a log of steps says of continuing: which are done, which are of unknown outcome, which run again; pure."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ _FORMAT = 1
 _BOUNDS = Bounds(size_bytes=256 << 20, nodes=10_000_000)  # its files are those of a whole tree
 _MOST_SHOWN = 20
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
-Verdict = Literal["resume", "warn", "ask", "afresh", "blocked"]
+Verdict = Literal["resume", "warn", "ask", "fresh", "blocked"]
 Kind = Literal["recover", "undo"]
 
 
@@ -212,11 +212,15 @@ class RecoveryPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
                 f"  state, files and registered objects are those of {captured}",
             ]
         elif self.head == self.checkpoint:
-            told = [f"run {self.run}: go on from checkpoint {self.seq} ({self.checkpoint}) of {_time(self.created_at)}"]
+            told = [
+                f"run {self.run}: continue from checkpoint {self.seq} ({self.checkpoint}) of {_time(self.created_at)}"
+            ]
         told += [f"  damaged: {_shown(each)}" for each in self.damage]
         where = {"state": self.state, "phase": self.phase, "batch": self.batch, "task": self.task, "agent": self.agent}
         if any(value is not None for value in where.values()):
-            told.append("  goes on at " + ", ".join(f"{n} {value}" for n, value in where.items() if value is not None))
+            told.append(
+                "  continues at " + ", ".join(f"{n} {value}" for n, value in where.items() if value is not None)
+            )
         told += _listed("restores", self.sections)
         told += _listed("starts again", tuple(f"agent {agent}" for agent in self.pending_agents))
         told += _listed("skips", tuple(f"agent {agent}" for agent in self.skipped_agents))
@@ -231,7 +235,7 @@ class RecoveryPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         told += [f"  git: {line}" for line in self.git]
         told += [f"  {_finding(each)}" for each in self.findings]
         told += [f"  warning: {warning}" for warning in self.warnings]
-        told += [f"  cannot go on: {blocker}" for blocker in self.blockers]
+        told += [f"  cannot continue: {blocker}" for blocker in self.blockers]
         told += [f"  try: {suggestion}" for suggestion in self.suggestions]
         return told
 
@@ -245,7 +249,7 @@ class RecoveryPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 def to_json(plan: RecoveryPlan) -> bytes:
-    """Return a plan as JSON; names of files that are no UTF-8 are escaped as lone surrogates."""
+    """Return a plan as JSON; names of files that are not UTF-8 are escaped as lone surrogates."""
     return json.dumps(msgspec.to_builtins(plan), sort_keys=True, separators=(",", ":")).encode("ascii")
 
 
@@ -255,7 +259,7 @@ def from_json(data: bytes | str) -> RecoveryPlan:
         plain = parse_json(data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data, "it", _BOUNDS)
         plan = msgspec.convert(plain, RecoveryPlan)
     except (DocumentInvalid, ValueError, msgspec.ValidationError) as error:
-        raise UsageError(f"this is no plan of a recovery ({error}): make one with hf.plan(...)") from error
+        raise UsageError(f"this is not a plan of a recovery ({error}): make one with hf.plan(...)") from error
     if plan.format > _FORMAT:
         raise UsageError(f"this plan has format {plan.format}, and this program knows {_FORMAT}: make a new one")
     try:
@@ -268,7 +272,7 @@ def from_json(data: bytes | str) -> RecoveryPlan:
         if plan.files is not None:
             check_files(plan.files)
     except (InvalidId, RestoreRefused) as error:
-        raise UsageError(f"this is no plan of a recovery ({error}): make one with hf.plan(...)") from error
+        raise UsageError(f"this is not a plan of a recovery ({error}): make one with hf.plan(...)") from error
     return plan
 
 
@@ -297,7 +301,7 @@ def _finding(finding: PlanFinding) -> str:
     return f"{finding.verdict}: {finding.detail}"
 
 
-_ORDER: tuple[Verdict, ...] = ("resume", "warn", "ask", "afresh", "blocked")
+_ORDER: tuple[Verdict, ...] = ("resume", "warn", "ask", "fresh", "blocked")
 _MOST_NAMED = 3
 
 
@@ -390,7 +394,7 @@ def _suggested(info: RecoveryInfo, envelope: Envelope, place: str | None, *, is_
 
 
 def _blockers(facts: Gathered, before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what still keeps the run from going on when all that was asked for is done."""
+    """Return what still keeps the run from continuing when all that was asked for is done."""
     at_capture = set(facts.record.envelope.recovery.blockers)
     known = set(analyse(before).blockers)
     status, name = facts.record.marks.status, facts.record.envelope.id

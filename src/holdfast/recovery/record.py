@@ -25,7 +25,7 @@ class RecoveryRecord(msgspec.Struct, frozen=True, kw_only=True, rename={"source"
     undo: str | None
     at: datetime
     plan: str = ""
-    kind: Literal["recover", "undo", "afresh", "fork"] = "recover"
+    kind: Literal["recover", "undo", "fresh", "fork"] = "recover"
     run: str = ""  # of a fork: the run that it came from
     workspace: str = ""  # the directory whose files it put back; none if it left files alone
     git: bool = False  # whether it put the git position back, too

@@ -1,4 +1,4 @@
-"""Automatic recovery: runs whose process is gone go on from their newest sound checkpoint, each once."""
+"""Automatic recovery: runs whose process is gone continue from their newest sound checkpoint, each once."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _recover_one(
         with handle.held():
             if hf.store.run(run).head != head:
                 return Recovered(run=run, outcome="left", reason="another process moved it on at the same moment")
-            return _go_on(hf, handle, resume, place, options)
+            return _continue(hf, handle, resume, place, options)
     except LeaseHeld as held:
         return Recovered(run=run, outcome="left", reason=f"{held.owner} moves it")
     except (HoldfastError, OSError) as error:  # the next run must not suffer for it
@@ -75,7 +75,7 @@ def _recover_one(
         handle.close()
 
 
-def _go_on(
+def _continue(
     hf: Holdfast,
     handle: Run,
     resume: Callable[[Run], object] | None,
@@ -122,7 +122,7 @@ _UNDER_WAY = frozenset({"running", "waiting"})
 class Recovered(msgspec.Struct, frozen=True, kw_only=True):
     """What an automatic recovery did with one run, and why not more.
 
-    resumed: it was put back and `resume` came to its end; recovered: put back only; waiting: it went on until it waits;
+    resumed: it was put back and `resume` came to its end; recovered: put back only; waiting: it continued, and waits;
     left: not touched; failed: `resume` raised.
     """
 

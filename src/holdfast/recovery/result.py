@@ -49,7 +49,7 @@ class RecoveryResult:
 
     @property
     def state(self) -> dict[str, Any]:
-        """The restored sections, each read anew and yours to change; files are in the checkpoint."""
+        """The restored sections, each read again and yours to change; files are in the checkpoint."""
         if self.checkpoint is None:
             return {}
         return {name: self.checkpoint.section(name) for name in self.restored_sections if name != WORKSPACE}

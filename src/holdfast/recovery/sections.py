@@ -1,4 +1,4 @@
-"""How sections come back: running agents pending, failed ones skipped, the workflow reset; pure."""
+"""How sections are restored: running agents pending, failed ones skipped, the workflow reset; pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Failing = TypeVar("_Failing", Agent, AgentTask)
 
 
 class Restoring(NamedTuple):
-    """What was asked for of the sections that come back."""
+    """What was asked for of the sections that are restored."""
 
     skip_failed: bool = False
     retry_failed: bool = False
@@ -36,7 +36,7 @@ class Restoring(NamedTuple):
 
 
 def restored_agents(agents: Sequence[Agent], how: Restoring, *, since: datetime | None = None) -> list[Agent]:
-    """Return agents as they come back: running ones pending, failed ones skipped or tried again on request.
+    """Return agents as they are restored: running ones pending, failed ones skipped or tried again on request.
 
     What failed `since` a state that the workflow is set back to has not happened: it is forgotten.
     """
@@ -75,7 +75,7 @@ def _entered_at(workflow: Workflow, state: str) -> datetime | None:
 
 
 def restored_graph(graph: Graph) -> Graph:
-    """Return a graph as it comes back: tasks that were under way are pending."""
+    """Return a graph as it is restored: tasks that were under way are pending."""
     return msgspec.structs.replace(graph, tasks={name: _pending(task) for name, task in graph.tasks.items()})
 
 
@@ -95,7 +95,7 @@ def reset_workflow(workflow: Workflow, state: str, at: datetime) -> Workflow:
 
 
 def _answered(waits: Any, status: Any, decided: Collection[str], at: datetime) -> dict[str, Any]:
-    """Return what a run waits for without the questions about steps that were decided on; stored data is no truth."""
+    """Return what a run waits for without the questions about steps that were decided on; stored data may be false."""
     asked = waits.get("open") if isinstance(waits, dict) else None
     if not isinstance(asked, dict):
         return {}
@@ -114,7 +114,7 @@ def _is_about(wait: str, step: str) -> bool:
 
 
 def restored(values: Mapping[str, Any], how: Restoring, *, at: datetime) -> dict[str, Any]:
-    """Return those of these sections that do not come back as they were stored, as they come back."""
+    """Return those of these sections that are not restored as they were stored, as they are restored."""
     changed: dict[str, Any] = {}
     workflow: Workflow | None = values.get("workflow")
     since = None

@@ -105,7 +105,7 @@ class GitHubSubject:
         timeout_s: float = 30.0,
     ) -> None:
         if repo is not None and not _REPOSITORY.match(repo):
-            raise UsageError(f"{repo!r:.80} is no repository: use OWNER/NAME")
+            raise UsageError(f"{repo!r:.80} is not a repository: use OWNER/NAME")
         self.repo = repo
         self._directory = directory  # without a repository's name, the one that this directory is of
         self._path = path
@@ -115,7 +115,7 @@ class GitHubSubject:
         """Return the issue of this number, None if there is none."""
         number = _NUMBER.match(subject)
         if number is None:
-            raise UsageError(f"{subject!r:.80} is no number of an issue")
+            raise UsageError(f"{subject!r:.80} is not a number of an issue")
         command = shutil.which("gh", path=self._path)
         if command is None:
             raise SubjectUnavailable(
@@ -194,7 +194,7 @@ def _names(subject: str, field: str, value: Any) -> list[str]:
     if isinstance(value, str):
         return [name.strip() for name in value.split(",") if name.strip()]
     if not isinstance(value, list):
-        raise SubjectUnavailable(subject, f"its {field} are no list")
+        raise SubjectUnavailable(subject, f"its {field} are not list")
     named = [item.get("name") or item.get("login") if isinstance(item, dict) else item for item in value]
     return [str(name) for name in named if name is not None]
 

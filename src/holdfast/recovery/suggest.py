@@ -1,4 +1,4 @@
-"""What can be typed against each thing that keeps a run from going on; pure."""
+"""What can be typed against each thing that keeps a run from continuing; pure."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def undo(
     """Go back to before the last recovery, files too; doing it once more goes forward again.
 
     What a person changed since the recovery is kept, and named in the warnings; with `take` it is not. A recovery that
-    another user made is undone only in the `workspace` that is given, and links that lead out of it only come back with
+    another user made is undone only in the given `workspace`, and links that lead out of it are only restored with
     `allow_outside_links`.
     """
     opened = run if not isinstance(run, str) else None
@@ -103,7 +103,7 @@ def plan_undo(
         workspace=place,
         decisions=Decisions(edits="take", conflicts="take") if take else Decisions(conflicts="keep"),
         interrupted="roll_back",  # what the run did since the recovery goes back, whether it came to its end or not
-        allow_outside_links=allow_outside_links or is_own,  # those were the user's, and come back
+        allow_outside_links=allow_outside_links or is_own,  # those were the user's, and are restored
     )
     plan = gather(hf, target, request, kind="undo", options=workspace_options, now=now)
     if request.git and plan.blockers:  # a git that has to stay keeps neither state nor files from going back

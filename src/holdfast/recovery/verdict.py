@@ -24,7 +24,7 @@ class Freshness(NamedTuple):
     """How to look at what moved outside a run since its checkpoint was taken."""
 
     verdicts: Mapping[str, Verdict] | None = None
-    """What follows from each kind of change, where it is not the default: resume, warn, ask or afresh."""
+    """What follows from each kind of change, where it is not the default: resume, warn, ask or fresh."""
     older_than: timedelta | None = None
     subject: SubjectSource | None = None
     """Who knows how the issue or task that the run is about is now."""
@@ -67,12 +67,12 @@ def freshness_of(
 
 
 def enforced(run: str, checkpoint: str, found: Sequence[Found]) -> Verdict:
-    """Return the gravest verdict; CannotResume if that is to start afresh."""
+    """Return the gravest verdict; CannotResume if that is to start fresh."""
     worst: Verdict = max((_verdict(one) for one in found), key=VERDICTS.index, default="resume")
-    if worst == "afresh":
-        reasons = tuple(one.detail for one in found if _verdict(one) == "afresh")
+    if worst == "fresh":
+        reasons = tuple(one.detail for one in found if _verdict(one) == "fresh")
         ways = (
-            f"`holdfast resume {run} --afresh`, hf.start_afresh({run!r}), to start from the beginning",
+            f"`holdfast resume {run} --fresh`, hf.start_fresh({run!r}), to start from the beginning",
             f"`holdfast resume {run}` on a terminal, hf.recover(plan, confirmed=True), to resume all the same",
         )
         raise CannotResume(run, checkpoint, reasons, ways)
@@ -80,7 +80,7 @@ def enforced(run: str, checkpoint: str, found: Sequence[Found]) -> Verdict:
 
 
 def enforce(run: str, checkpoint: str, found: Sequence[Found]) -> None:
-    """Raise CannotResume where to start afresh is the verdict, RunWaiting where a person has to be asked."""
+    """Raise CannotResume where to start fresh is the verdict, RunWaiting where a person has to be asked."""
     if enforced(run, checkpoint, found) == "ask":
         wait, question = wait_of(found)
         raise RunWaiting(run, wait, "approval", question)

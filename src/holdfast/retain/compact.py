@@ -74,7 +74,7 @@ def compact(
         return []  # what a damaged one stands on is not known
     points = [Point(one.number, one.ranges) for one in listing]
     usable = [one.number for one in listing if one.marks.status not in NO_RECOVERY_POINT]
-    # Should the newest turn out to be damaged, recovery goes on from the one before it with the entries since.
+    # Should the newest turn out to be damaged, recovery continues from the one before it with the entries since.
     entries_from = usable[1] if len(usable) > 1 else 0
     gone = superseded(
         store.journal.records(line),

@@ -30,7 +30,7 @@ def sweep(
 ) -> int:
     """Release what no checkpoint of the run reaches, and return how many chunks that were.
 
-    Safe beside writers: reachability is worked out without a lock, and the release is refused if the run went on
+    Safe beside writers: reachability is worked out without a lock, and the release is refused if the run continued
     meanwhile, in which case only what is new is looked at again. Damage in the run stops the sweep: better to keep too
     much. With `slice_of`, so many chunks go in one transaction and `rest` is called between two, so that a commit waits
     for one slice at most; `reader` is a second way into the same store, so that reading holds up nobody.

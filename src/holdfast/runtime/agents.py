@@ -223,7 +223,7 @@ class Agents:
                 self._host.calls.void(call_name(agent, task))
 
     def resume(self) -> None:
-        """Make ready to be carried on: what was under way is pending, and of an agent that was skipped, all."""
+        """Make ready to be resumed: what was under way is pending, and of an agent that was skipped, all."""
         with self._host.lock:
             for agent in list(self._agents.values()):
                 for name, task in agent.tasks.items():

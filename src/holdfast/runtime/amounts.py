@@ -24,7 +24,7 @@ def amount_of(name: str, given: Given) -> Amount:
     try:
         exact = given if isinstance(given, int) else Decimal(str(given))
     except InvalidOperation:
-        raise UsageError(f"{name}={given!r}: that is no number") from None
+        raise UsageError(f"{name}={given!r}: that is not a number") from None
     if isinstance(exact, Decimal) and not exact.is_finite():
         raise UsageError(f"{name}={given!r}: give a number that is one")
     if exact < 0:
@@ -56,7 +56,7 @@ def from_stored(value: float) -> Amount:
     if isinstance(value, int):
         return value
     if not math.isfinite(value):
-        raise UsageError(f"the stored budget has {value!r}, which is no number")
+        raise UsageError(f"the stored budget has {value!r}, which is not a number")
     return _shortest(Decimal(str(value)))
 
 

@@ -47,7 +47,7 @@ def artifact_of(
 
 
 def checksum_of(path: Path, *, follow: bool = False) -> str:
-    """Return a file's checksum, as `sha256sum` would show it behind the colon; DocumentInvalid if it is no file."""
+    """Return a file's checksum, as `sha256sum` would show it behind the colon; DocumentInvalid if it is not a file."""
     stream = open_regular(path, follow=follow)
     with os.fdopen(stream.descriptor, "rb") as file:
         if stream.status.st_size > _MAX_BYTES:

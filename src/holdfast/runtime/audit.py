@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from holdfast.model.sections import Agent, AgentTask, PhaseState
 
 _KNOWN = frozenset({"at", "kind", "what", "phase", "by", "duration_s"})
-_CARRIED_ON = "carried on"
+_CARRIED_ON = "resumed"
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -31,7 +31,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Savings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run did not have to do again because it was resumed and not begun anew."""
+    """What a run did not have to do again because it was resumed and not started over."""
 
     resumes: int = 0
     steps: int = 0
@@ -79,9 +79,9 @@ def savings(
     agents: Iterable[Agent] = (),
     phases: Iterable[PhaseState] = (),
 ) -> Savings:
-    """Return what stood in the record when the run was last carried on: it was neither done nor paid for again.
+    """Return what stood in the record when the run was last resumed: it was neither done nor paid for again.
 
-    A run without steps, which a shell script moves, is carried on by every command: its complete phases are the work.
+    A run without steps, which a shell script moves, is resumed by every command: its complete phases are the work.
     """
     resumed = [line["at"] for line in journal if line["kind"] == _CARRIED_ON]
     steps = list(steps)

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def check_graph(needs: Needs) -> None:
-    """Raise GraphInvalid for a need that is no task, with the nearest, and for a circle, which is named."""
+    """Raise GraphInvalid for a need that is not a task, with the nearest, and for a circle, which is named."""
     for name, wanted in needs.items():
         for other in wanted:
             if other not in needs:
                 known = (task for task in needs if task != name)
-                raise GraphInvalid(f"task {name!r} needs {other!r}, which is no task: {hint(other, known)}")
+                raise GraphInvalid(f"task {name!r} needs {other!r}, which is not a task: {hint(other, known)}")
     circle = find_circle(needs)
     if circle:
         shown = " -> ".join(circle)

@@ -3,7 +3,7 @@
 What was spent is counted first, for the budget and all above it; a budget that is used up then stops the run inside
 `spend` or `check`. Tokens, money and time are used up at their limit; of calls and retries all may be taken, and the
 next one stops: `reserve` counts them before they begin. Amounts are exact, see `runtime/amounts.py`. Time is running
-time over all lives of the run: it counts while a budget is open, and not while the run waits for somebody.
+time over all processes of the run: it counts while a budget is open, and not while the run waits for somebody.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.host import Host
 
 KNOWN = ("tokens", TIME, "retries", "subcalls", "tool_calls", "money")
-OnWarning = Literal["go_on", "ask"]
+OnWarning = Literal["continue", "ask"]
 
 
 class BudgetWarning(NamedTuple):
@@ -72,7 +72,7 @@ class _Book:
     warned: Callable[[BudgetWarning], object] | None
     on_warning: OnWarning
     put: set[str] = field(default_factory=set)
-    """The questions of this life."""
+    """The questions of this process."""
 
 
 class Budget:
@@ -89,7 +89,7 @@ class Budget:
         limits: Mapping[str, Given | None] | None = None,
         *,
         warn_at: float = 0.8,
-        on_warning: OnWarning = "go_on",
+        on_warning: OnWarning = "continue",
         warned: Callable[[BudgetWarning], object] | None = None,
     ) -> None:
         host = host or Alone()
@@ -106,12 +106,14 @@ class Budget:
     def child(
         self, name: str, limits: Mapping[str, Given | None] | None = None, *, warn_at: float | None = None
     ) -> Budget:
-        """Return the budget of a part, new or as it was in an earlier life; what it spends counts here too.
+        """Return the budget of a part, new or as it was in an earlier process; what it spends counts here too.
 
         Its time runs until it is closed: use it in a `with` block.
         """
         if not name or "/" in name:
-            raise UsageError(f"{name!r} is no name for a part's budget: give one without '/', such as 'phase:research'")
+            raise UsageError(
+                f"{name!r} is not a name for a part's budget: give one without '/', such as 'phase:research'"
+            )
         child = Budget.__new__(Budget)
         with self._host.lock:
             path = f"{self.path}/{name}" if self.path else name
@@ -158,7 +160,7 @@ class Budget:
         given = {name: None if value is None else amount_of(name, value) for name, value in limits.items()}
         for name in given:
             if not name.isidentifier() or name == "time":
-                raise UsageError(f"{name!r} is no name for a budget: {hint(name, KNOWN)}")
+                raise UsageError(f"{name!r} is not a name for a budget: {hint(name, KNOWN)}")
         with self._host.lock:
             part = self._part()
             for name, value in given.items():
@@ -235,7 +237,7 @@ class Budget:
     def check(self) -> None:
         """Warn if it is time, and stop while this budget or one above it is used up, until somebody raises it.
 
-        A question that an earlier life left open is put again, before anything else is begun.
+        A question that an earlier process left open is put again, before anything else is begun.
         """
         self._warn()
         while (stop := self._used_up() or self._left_open()) is not None:
@@ -287,7 +289,7 @@ class Budget:
             yield
         finally:
             with self._host.lock:
-                self._ledger.go_on()
+                self._ledger.continue_clocks()
 
     @property
     def spending(self) -> dict[str, sections.Spending]:
@@ -360,7 +362,7 @@ class Budget:
         return None
 
     def _left_open(self) -> _Stop | None:
-        """Return a budget that an earlier life asked about and got no answer, if there is still reason to ask."""
+        """Return a budget that an earlier process asked about and got no answer, if there is still reason to ask."""
         asks_early = self._book.on_warning == "ask"
         with self._host.lock:
             for path, part in self._ledger.above(self.path):
@@ -393,7 +395,7 @@ class Budget:
                 id=stop.wait_id(asked),
                 kind="budget",
                 question=f"The budget {stop.label} {state} ({shown(used)} of {shown(limit)}): raise it?",
-                options=("raise", "limit", "go_on", "stop") if stop.is_warning else ("raise", "limit", "stop"),
+                options=("raise", "limit", "continue", "stop") if stop.is_warning else ("raise", "limit", "stop"),
                 details={
                     "budget": stop.name,
                     "part": stop.path,

@@ -427,7 +427,7 @@ class Calls:
         return result
 
     def fail(self, call: Call, error: BaseException, *, attempts: int, duration_s: float) -> None:
-        """Record that a call failed: it is done again when it is next called. What ends this process is no failure."""
+        """Record that a call failed: it is done again when next called. What ends this process is not a failure."""
         self.release(call)
         if is_interruption(error):
             return

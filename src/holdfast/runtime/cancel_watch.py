@@ -63,6 +63,6 @@ class CancelWatch:
                 self._has_thread = self._running > 0
                 if not self._has_thread:
                     return
-            with suppress(Exception):  # a store that cannot be read now is asked again; the command goes on meanwhile
+            with suppress(Exception):  # a store that cannot be read now is asked again; the command continues meanwhile
                 if self._look():
                     self._cancelled.set()

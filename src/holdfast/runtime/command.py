@@ -170,9 +170,9 @@ class Command:
             raise UsageError(f"the command {command!r:.200} has a NUL in it, which no program can be given")
         for name, value in (env or {}).items():
             if not _NAME.match(name):
-                raise UsageError(f"{name!r} is no name for an environment variable: use letters, digits and _")
+                raise UsageError(f"{name!r} is not a name for an environment variable: use letters, digits and _")
             if not isinstance(value, str) or "\0" in value:
-                raise UsageError(f"the environment variable {name} is no text without NUL: give one")
+                raise UsageError(f"the environment variable {name} is not text without NUL: give one")
         if timeout_s is not None and not timeout_s > 0:
             raise UsageError(f"timeout_s={timeout_s!r}: give seconds, more than 0")
         self._text = text

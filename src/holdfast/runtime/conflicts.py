@@ -1,4 +1,4 @@
-"""Conflicts between agents: a start, positions in rounds, a resolution; one that was under way goes on where it stood.
+"""Conflicts between agents: a start, positions in rounds, a resolution; one under way continues where it stood.
 
 Each position is saved as it comes, so no agent is asked twice for the same round.
 """
@@ -71,7 +71,7 @@ class Conflicts:
             self.changes += 1
 
     def start(self, name: str, agents: Iterable[str], question: str = "") -> Conflict:
-        """Begin a conflict and save; one of this name that was begun in an earlier life is returned as it stood."""
+        """Begin a conflict and save; one of this name that was begun in an earlier process is returned as it stood."""
         names = list(dict.fromkeys(agents))
         if isinstance(agents, str) or not names:
             raise UsageError(f"conflict {name!r}: name the agents in a list")

@@ -179,7 +179,7 @@ class GatedTask:
         return self.book.stored(self.name)
 
     def run(self) -> GatedOutcome:
-        """Go on until the task is complete or has failed, and say how it ended.
+        """Continue until the task is complete or has failed, and say how it ended.
 
         Worker, gates and fixes are calls, so what is kept of them and still valid is not done again.
         """
@@ -197,7 +197,7 @@ class GatedTask:
                     self._give_up(failed, number)
                     return self.outcome
                 number += 1
-                self._mend(failed, number)
+                self._apply_fix(failed, number)
         except _FailedError:
             return self.outcome
         if self.state.stage != COMPLETE:
@@ -351,7 +351,7 @@ class GatedTask:
         )
         return msgspec.convert(said, GateResult)
 
-    def _mend(self, failed: GateResult, number: int) -> None:
+    def _apply_fix(self, failed: GateResult, number: int) -> None:
         """Call the fix with what failed, unless it is kept."""
         fix = self._fix
         assert fix is not None

@@ -129,7 +129,7 @@ class TaskGraph:
 
     def _add(self, name: str, task: Task) -> None:
         if not isinstance(name, str) or not name.strip() or not name.isprintable():
-            raise GraphInvalid(f"{name!r:.80} is no name for a task: use printable characters")
+            raise GraphInvalid(f"{name!r:.80} is not a name for a task: use printable characters")
         if not callable(task.call):
             raise UsageError(f"task {name!r}: {task.call!r:.80} cannot be called: give a function")
         if task.on_unknown not in ("retry", "skip", "ask"):
@@ -167,7 +167,9 @@ class TaskGraph:
         """Take every task's position back; the functions stay those that were added."""
         section: sections.Graph = typed("graph", value)
         if self._given_id not in (None, section.id):
-            raise UsageError(f"the stored graph is {section.id!r}, this one {self._id!r}: use the same id in each life")
+            raise UsageError(
+                f"the stored graph is {section.id!r}, this one {self._id!r}: use the same id in each process"
+            )
         with self._host.lock:
             self._id = section.id
             self._nodes = dict(section.tasks)
@@ -221,7 +223,7 @@ class TaskGraph:
         return again
 
     def skip(self, name: str, result: Any = None) -> None:
-        """Leave a task out for good; what needs it goes on with this result."""
+        """Leave a task out for good; what needs it continues with this result."""
         with self._host.lock:
             if self._nodes[self._known(name)].status in DONE:
                 return
@@ -277,7 +279,7 @@ class TaskGraph:
             self._block()
 
     def _end_interrupted_batch(self) -> None:
-        """End a batch of an earlier life whose tasks had all settled; one with tasks left goes on under its number."""
+        """End a batch of an earlier process whose tasks had all settled; one with tasks left keeps its number."""
         number = self._current
         of_batch = [node.status for node in self._nodes.values() if node.batch == number]
         if number is not None and not {"pending", "running"}.intersection(of_batch):

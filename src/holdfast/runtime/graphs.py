@@ -53,7 +53,7 @@ class Graphs:
         return msgspec.structs.replace(current, others=values)
 
     def restore(self, value: sections.Graph | dict[str, Any]) -> None:
-        """Take every task's position back; a graph that is in use and not stored begins anew."""
+        """Take every task's position back; a graph that is in use and not stored starts over."""
         section: sections.Graph = typed("graph", value)
         stored = section.others | {section.id: msgspec.structs.replace(section, others={})}
         with self._host.lock:

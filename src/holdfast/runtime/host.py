@@ -107,10 +107,10 @@ class Host(Protocol):
         """Add a line to the run's journal; it is stored with the next checkpoint."""
 
     def wait_for(self, wait: Wait) -> Reply:
-        """Wait for a person, a signal or a time; one that was answered in an earlier life returns at once."""
+        """Wait for a person, a signal or a time; one that was answered in an earlier process returns at once."""
 
     def is_waiting_for(self, wait: str) -> bool:
-        """Tell whether something is waited for, in this life or since an earlier one."""
+        """Tell whether something is waited for, in this process or since an earlier one."""
 
     def resolve(self, wait: str, value: Any) -> None:
         """Answer a wait from inside the run: another thread of it may be waiting."""

@@ -154,12 +154,12 @@ class Ledger:
                 part.stop_clock(self._monotonic())
 
     def halt(self) -> None:
-        """Stop all clocks, until `go_on` is called as often."""
+        """Stop all clocks, until `continue` is called as often."""
         self._halts += 1
         for part in self.parts.values():
             part.stop_clock(self._monotonic())
 
-    def go_on(self) -> None:
+    def continue_clocks(self) -> None:
         """Let the clocks of what is open run again."""
         self._halts -= 1
         if not self._halts:

@@ -112,7 +112,7 @@ class StateMachine:
         return self.current == COMPLETE
 
     def to(self, state: str, trigger: str = "") -> None:
-        """Go on to a state and save; IllegalTransition lists the legal ones, or says why the guard refuses."""
+        """Continue to a state and save; IllegalTransition lists the legal ones, or says why the guard refuses."""
         with self._host.lock:
             self._check_declared(state)
             refused = self._refusal(state)
@@ -122,7 +122,7 @@ class StateMachine:
         self._saved(came_from, trigger)
 
     def request(self, state: str, trigger: str = "") -> bool:
-        """Go on to a state if its guard holds, or let it wait as pending; tell whether it was taken at once."""
+        """Continue to a state if its guard holds, or let it wait as pending; tell whether it was taken at once."""
         with self._host.lock:
             self._check_declared(state)
             refused = self._refusal(state)
@@ -268,15 +268,15 @@ def _problems(
         found.append(f"it cannot begin in {initial!r}, which is {'final' if initial in FINAL else 'no state of it'}")
     for name, following in ways.items():
         if name not in known:
-            found.append(f"a transition leads from {name!r}, which is no state of it")
+            found.append(f"a transition leads from {name!r}, which is not a state of it")
         elif name in FINAL and following:
             found.append(f"a transition leads from {name}, which is final")
-        found += [f"{name} leads to {state!r}, which is no state of it" for state in following if state not in known]
+        found += [f"{name} leads to {state!r}, which is not a state of it" for state in following if state not in known]
     for source, target in guards:
         if target in EMERGENCY:
             found.append(f"a guard stands before {target}, which must be reachable from anywhere")
         elif target not in ways.get(source, ()):
-            found.append(f"a guard is for {source} -> {target}, which is no transition of it")
+            found.append(f"a guard is for {source} -> {target}, which is not a transition of it")
     if not found:
         lost = [name for name in names if name not in _reached(initial, ways)]
         found += [f"no way leads from {initial} to {name}" for name in lost]

@@ -47,7 +47,7 @@ class Mailbox:
         self._answers: dict[str, Any] = {}
         self._keys: dict[str, str] = {}
         self._sent = 0
-        self._given: set[str] = set()  # to a reader in this life
+        self._given: set[str] = set()  # to a reader in this process
         self._answered = threading.Condition()
         self._changes = 0
         self.conflicts = Conflicts(self._host)

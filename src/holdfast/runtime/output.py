@@ -39,7 +39,7 @@ class KeptOutput:
             self._tail_bytes -= len(self._tail.popleft())
 
     def text(self, left_out_before: int = 0) -> str:
-        """Return what is kept; bytes that are no UTF-8 are shown as escapes, and a gap says how long it is."""
+        """Return what is kept; bytes that are not UTF-8 are shown as escapes, and a gap says how long it is."""
         tail = b"".join(self._tail)
         cut = len(tail) - self._tail_limit
         left_out = self.total_bytes - len(self._head) - min(len(tail), self._tail_limit)

@@ -103,6 +103,6 @@ class Phase:
         if error is None:
             self._phases.complete(self.name, took_s=took_s)
         elif is_interruption(error):
-            self._phases.leave(self.name)  # not the phase's fault: it is carried on in the next life
+            self._phases.leave(self.name)  # not the phase's fault: it is resumed in the next process
         else:
             self._phases.fail(self.name, error, took_s=took_s)

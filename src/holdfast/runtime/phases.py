@@ -1,7 +1,7 @@
 """The phases of a plan: each runs until it is complete, is then kept with result, artifacts and summary, and skipped.
 
 Each ends in a checkpoint. A phase that fails is recorded with its error; entering it again is its next attempt. One
-that the process died or left in is carried on in the same attempt.
+that the process died or left in is resumed in the same attempt.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class Phases:
         return Phase(self, name, clock=self._host.monotonic, label=label)
 
     def begin(self, name: str, *, label: str | None = None) -> PhaseState:
-        """Start the next attempt of a phase, or go on with one that a process died or left in, and save.
+        """Start the next attempt of a phase, or continue with one that a process died or left in, and save.
 
         It is under way until it is completed, has failed, or is left.
         """
@@ -152,21 +152,21 @@ class Phases:
             state = self.state(name)
             if name in self._under_way:
                 raise UsageError(f"phase {name!r} is under way already: it cannot be entered inside itself")
-            goes_on = state.status == "running"
+            continues = state.status == "running"
             state = self.change(
                 name,
                 status="running",
                 label=state.label if label is None else label,
-                attempt=state.attempt if goes_on else state.attempt + 1,
-                resumes=state.resumes + 1 if goes_on else state.resumes,
-                started_at=state.started_at if goes_on else self._host.now(),
+                attempt=state.attempt if continues else state.attempt + 1,
+                resumes=state.resumes + 1 if continues else state.resumes,
+                started_at=state.started_at if continues else self._host.now(),
                 completed_at=None,
                 error=None,
                 reason="",
             )
             self._under_way.append(name)
             self._current = name
-        did = "goes on" if goes_on else "begins"
+        did = "continues" if continues else "begins"
         try:
             self._save(Trigger.PHASE_TRANSITION, name, f"{did} (attempt {state.attempt})")
         except BaseException:
@@ -191,7 +191,7 @@ class Phases:
         self._save(Trigger.ERROR_OCCURRED, name, "failed", str(error))
 
     def leave(self, name: str) -> None:
-        """Let go of a phase that is under way, to be carried on in a later life of the run."""
+        """Let go of a phase that is under way, to be resumed in a later process of the run."""
         with self._host.lock:
             if name in self._under_way:
                 self._under_way.remove(name)
@@ -233,7 +233,7 @@ class Phases:
         self._save(Trigger.PHASE_TRANSITION, name, "is due again", reason)
 
     def replan(self, name: str, reason: str) -> Replan:
-        """Count that a phase is planned anew, within its limit, and make it due again."""
+        """Count that a phase is replanned, within its limit, and make it due again."""
         self._check(name)
         return self.replans.add(name, reason)
 

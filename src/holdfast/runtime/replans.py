@@ -1,4 +1,4 @@
-"""Planning a phase anew: counted with reason and time, and limited, so that no run replans for ever."""
+"""Replanning a phase: counted with reason and time, and limited, so that no run replans for ever."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Replans:
         return dict(self._limits)
 
     def limit(self, phase: str) -> int:
-        """Return how often a phase may be planned anew."""
+        """Return how often a phase may be replanned."""
         return self._limits.get(phase, self._limit)
 
     def allow(self, phase: str, limit: int) -> None:
@@ -57,18 +57,18 @@ class Replans:
         return tuple(replan for replan in self._history if phase is None or replan.phase == phase)
 
     def count(self, phase: str) -> int:
-        """Return how often a phase was planned anew."""
+        """Return how often a phase was replanned."""
         return len(self.history(phase))
 
     def counts(self) -> dict[str, int]:
-        """Return how often each phase was planned anew."""
+        """Return how often each phase was replanned."""
         found: dict[str, int] = {}
         for replan in self._history:
             found[replan.phase] = found.get(replan.phase, 0) + 1
         return found
 
     def left(self, phase: str) -> int:
-        """Return how often a phase may still be planned anew."""
+        """Return how often a phase may still be replanned."""
         return max(0, self.limit(phase) - self.count(phase))
 
     def add(self, phase: str, reason: str) -> Replan:

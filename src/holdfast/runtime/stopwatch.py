@@ -1,4 +1,4 @@
-"""How long work takes: what its thread waited for somebody meanwhile is no part of it."""
+"""How long work takes: what its thread waited for somebody meanwhile is not a part of it."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Team:
             return self._members[agent]
         except KeyError:
             there = ", ".join(self._members) or "nobody yet"
-            raise UsageError(f"{agent!r} is no member of team {self._id!r} ({there}): add it first") from None
+            raise UsageError(f"{agent!r} is not a member of team {self._id!r} ({there}): add it first") from None
 
     def add(self, agent: str, role: str, *, status: str = IDLE) -> Member:
         """Take a member in; one that is there keeps its tasks and gets the role."""

@@ -211,7 +211,7 @@ class Waits:
             with waiting(self._host.monotonic):
                 _sit_out(self._follow())
             for wait in list(self._open.values()):
-                if wait.kind == "pause":  # of an earlier life, or of another thread
+                if wait.kind == "pause":  # of an earlier process, or of another thread
                     self.wait_for(wait)
         finally:
             self._followers.discard(me)
@@ -236,7 +236,7 @@ class Waits:
             self.changes += 1
 
     def sit_out(self) -> None:
-        """Wait for the end of cool-downs that an earlier life left open: what was asked to wait is not asked before."""
+        """Wait for the end of cool-downs that an earlier process left open: nobody is asked before that."""
         for wait in list(self._open.values()):
             if wait.kind == "cooldown":
                 self.wait_for(wait)

@@ -39,7 +39,7 @@ _JOINED = (
 
 
 def find_settings(folder: Path) -> Path | None:
-    """Return the settings file of a folder, None if it has none; a pyproject.toml that is no plain file has none."""
+    """Return the settings file of a folder, None if it has none; a pyproject.toml that is not a plain file has none."""
     for name in FILES:
         path = folder / name
         try:

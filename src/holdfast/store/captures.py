@@ -35,7 +35,7 @@ class Capture(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def record(self) -> CheckpointRecord:
-        """The checkpoint as a list shows it: nothing is in it, and nobody can go on from it."""
+        """The checkpoint as a list shows it: nothing is in it, and nobody can continue from it."""
         envelope = Envelope(
             format_version=FORMAT_VERSION, id=self.id, run=self.run, seq=self.seq, parent=None, parent_checksum=None,
             trigger=self.trigger, reason=self.reason, created_at=self.begun_at, program_version="", sections=(),

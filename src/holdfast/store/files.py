@@ -307,7 +307,7 @@ class FilesMedium:
         self._written(log, log.number + len(parts), check, len(whole), status_of(log.path))
 
     def _written(self, log: Log, number: int, check: str, end: int, status: os.stat_result | None) -> None:
-        """Note how far a log goes now, and bear witness; a disk that refuses that is no failure of the call."""
+        """Note how far a log goes now, and bear witness; a disk that refuses that is not a failure of the call."""
         log.number, log.check, log.end = number, check, end
         log.stamp = None if status is None else stamp(status)
         data = make_witness(Witness(number, end, check, log.run))
@@ -334,7 +334,7 @@ class FilesMedium:
         log.clear()
 
     def _write_index(self, log: Log) -> None:
-        """Add a run to the index, or write all of it if it was broken; a disk that refuses that is no failure."""
+        """Add a run to the index, or write all of it if it was broken; a disk that refuses that is not a failure."""
         self._rows.read_index()
         data, end = self._rows.index_update(log)
         try:

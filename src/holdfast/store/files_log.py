@@ -91,7 +91,7 @@ class Witness(NamedTuple):
 
 
 BROKEN = Witness(-1, 0, "", "")
-"""A file that is no witness: the log stands for itself, but a bad line at its end cannot be taken for a torn one."""
+"""A file that is not a witness: the log stands for itself, but a bad line at its end cannot be taken for a torn one."""
 _decode = msgspec.json.Decoder(Line).decode
 _encode = msgspec.json.Encoder().encode
 

@@ -48,7 +48,7 @@ class _Unstorable(ValueError):
 
 
 def _escaped(text: str) -> str:
-    """Return a text without NUL, which the server refuses; it sorts as before, and comes back by `_plain`."""
+    """Return a text without NUL, which the server refuses; it sorts as before, and is restored by `_plain`."""
     if "\0" in text or "\1" in text:
         text = text.replace("\1", "\1\2").replace("\0", "\1\1")
     return text

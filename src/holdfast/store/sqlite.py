@@ -514,7 +514,7 @@ class _Sql:
         return (_packed(key[0], key[1]),) if self.is_packed else key
 
     def row(self, cells: Sequence[Any]) -> Row:
-        """Return what was read as a row, text decoded; what damage left that is no text keeps its bytes, escaped."""
+        """Return what was read as a row, text decoded; what damage left that is not text keeps its bytes, escaped."""
         found = list(cells)
         for place in self.texts:
             if found[place] is not None:

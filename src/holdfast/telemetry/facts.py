@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 What = Literal["run", "phase", "call", "checkpoint", "recovery"]
 _LONGEST_NAME = 200
-_RESUMED = "carried on"
+_RESUMED = "resumed"
 _PHASES = {"phase_transition": "began", "phase_complete": "ended"}
 _ENDS = {"shutdown": "ended", "session_end": "ended", "error_occurred": "failed", "user_interrupt": "interrupted"}
 _SEEN = {"done": "ended", "failed": "failed", "skipped": "skipped", "started": "began"}

@@ -31,7 +31,7 @@ _LOOK_EVERY_S = 0.2
 
 
 class Observer:
-    """Tells OpenTelemetry what is committed to a store; `cursor` is where another observer would go on.
+    """Tells OpenTelemetry what is committed to a store; `cursor` is where another observer would continue.
 
     Use `export()` for what is there by now, or a `with` block for a thread that follows until the block ends.
     """
@@ -104,7 +104,7 @@ class Observer:
         while not self._stopped.is_set():
             try:
                 self.export()
-            except Exception as error:  # noqa: BLE001 - kept for who asks; a run goes on without telemetry
+            except Exception as error:  # noqa: BLE001 - kept for who asks; a run continues without telemetry
                 self.failure = error
                 return
             self._stopped.wait(_LOOK_EVERY_S)

@@ -68,7 +68,7 @@ def numbers() -> st.SearchStrategy[Any]:
 
 
 def paths() -> st.SearchStrategy[PurePath]:
-    """Paths of this system and pure paths of both, names that are no text included."""
+    """Paths of this system and pure paths of both, names that are not text included."""
     names = st.lists(
         st.one_of(st.sampled_from(["a", "..", ".", "b c", "\udcff"]), st.text("abé", max_size=5)), max_size=4
     )

@@ -124,7 +124,7 @@ def import_runs(
 
 
 def _refuse_more(place: Path) -> None:
-    """Refuse a file that is no bundle, or has bytes after its end: whoever forwards it might look at them."""
+    """Refuse a file that is not a bundle, or has bytes after its end: whoever forwards it might look at them."""
     with os.fdopen(open_regular(place, follow=True).descriptor, "rb") as file:
         header = file.read(_HEADER_BYTES)
         size = file.seek(0, os.SEEK_END)

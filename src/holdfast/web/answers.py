@@ -943,7 +943,7 @@ class OutputCame(TypedDict):
 
 
 class JobMoved(TypedDict):
-    """A job went on, or ended."""
+    """A job continued, or ended."""
 
     type: Literal["job"]
     cursor: str

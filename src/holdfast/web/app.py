@@ -223,7 +223,7 @@ class Page:
 
 
 def encoded(value: Any) -> bytes:
-    """Return plain data as JSON; names that are no UTF-8 are escaped."""
+    """Return plain data as JSON; names that are not UTF-8 are escaped."""
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:

@@ -70,7 +70,7 @@ class Feed:
             self._thread.join(5)
 
     def tell(self, event: answers.LiveEvent) -> None:
-        """Give an event to every page; it is kept for those that come back."""
+        """Give an event to every page; it is kept for those that reconnect."""
         with self._lock:
             self._number += 1
             body = msgspec.json.encode({**event, "cursor": f"{self._start}.{self._number}"})

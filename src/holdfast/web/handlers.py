@@ -224,7 +224,7 @@ def events(_desk: Desk, handle: Handle, ask: Ask) -> answers.EventPage:
 
 
 def checkpoint(desk: Desk, handle: Handle, ask: Ask) -> answers.CheckpointDetail:
-    """Return one checkpoint: what it is, its sections, its files in figures, whether the run can go on from it."""
+    """Return one checkpoint: what it is, its sections, its files in figures, whether the run can continue from it."""
     one = found(handle, ask.path["spec"])
     head = handle.hf.store.run(one.run).head
     envelope = one.record.envelope

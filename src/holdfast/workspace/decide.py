@@ -56,7 +56,7 @@ def load_decisions(data: bytes) -> Decisions:
     try:
         return msgspec.convert(parse_json(data, "the file of decisions"), Decisions)
     except (DocumentInvalid, msgspec.ValidationError) as error:
-        raise RestoreRefused(f"these are no decisions about a restore ({error})") from None
+        raise RestoreRefused(f"these are not decisions about a restore ({error})") from None
 
 
 def decide(

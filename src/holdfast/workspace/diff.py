@@ -31,7 +31,7 @@ class FileDiff:
 
 
 def is_binary(data: bytes) -> bool:
-    """Return whether bytes are no text, as git decides it."""
+    """Return whether bytes are not text, as git decides it."""
     return b"\0" in data[:_BINARY_PROBE]
 
 
@@ -58,7 +58,7 @@ def diff(change: Change, old: Tree, new: Tree) -> FileDiff:
 
 
 def unified(before: bytes, after: bytes, old_name: str, new_name: str) -> str:
-    """Return the unified diff of two texts; what is no UTF-8 in them is escaped as surrogates."""
+    """Return the unified diff of two texts; what is not UTF-8 in them is escaped as surrogates."""
     return "".join(_marked(line) for line in _unified(before, after, old_name, new_name))
 
 

@@ -77,7 +77,7 @@ def decode(refs: Sequence[Ref], reader: ChunkReader) -> list[list[Entry]]:
     pages = [page for head, below in heads if head[0] == _PAGED for page in below]
     for page in pages:
         if page.kind != NODE:
-            raise _damaged(page, "is a page that is no node")
+            raise _damaged(page, "is a page that is not a node")
     opened = dict(zip(pages, _open(pages, reader), strict=True)) if pages else {}
     found: list[list[Entry]] = []
     for ref, (head, below) in zip(refs, heads, strict=True):
@@ -142,7 +142,7 @@ def _opened(ref: Ref, node: list[NodeEntry]) -> tuple[list[Any], list[Ref]]:
     """Return a node's decoded literal and its references."""
     refs = [entry for entry in node if isinstance(entry, Ref)]
     if not node or isinstance(node[0], Ref) or len(refs) != len(node) - 1:
-        raise _damaged(ref, "is no directory")
+        raise _damaged(ref, "is not a directory")
     try:
         head = ormsgpack.unpackb(node[0])
     except ValueError as error:

@@ -292,5 +292,5 @@ def _travels(name: bytes, value: bytes) -> bool:
 
 
 def is_address(url: bytes) -> bool:
-    """Tell whether git may be given this address: one of a known kind, which is no option and no helper's."""
+    """Tell whether git may be given this address: one of a known kind, which is not an option and no helper's."""
     return _URL.fullmatch(url) is not None

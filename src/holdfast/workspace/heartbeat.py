@@ -26,7 +26,7 @@ _MAX_BYTES = 1024 * 1024
 _MOST_CALLS = 100
 
 
-class Life(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SignOfLife(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One process in a run: since when it worked, when it last gave a sign, and the calls under way then."""
 
     run: str
@@ -95,7 +95,7 @@ class Heartbeat:
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
-        self._written: Life | None = None
+        self._written: SignOfLife | None = None
         self._entered_ns = 0
 
     def start(self) -> None:
@@ -111,7 +111,7 @@ class Heartbeat:
     def beat(self, *, has_ended: bool = False) -> None:
         """Give a sign of life; one that cannot be written is only missed."""
         calls = dict(sorted(self._calls().items())[:_MOST_CALLS])
-        life = Life(
+        life = SignOfLife(
             run=self._run,
             directory=self._directory,
             process=this_process(),
@@ -147,11 +147,11 @@ class Heartbeat:
             self.beat()
 
 
-def last_life(file: Path, run: str, directory: str, *, unlock: Callable[[bytes], bytes] = bytes) -> Life | None:
+def last_sign(file: Path, run: str, directory: str, *, unlock: Callable[[bytes], bytes] = bytes) -> SignOfLife | None:
     """Return the last process that worked for a run in a directory, None if there was none, or nobody can tell."""
     try:
         found = read_own(file, limit=_MAX_BYTES)
-        life = msgspec.json.decode(unlock(found.data), type=Life)
+        life = msgspec.json.decode(unlock(found.data), type=SignOfLife)
     except (OSError, ValueError, DocumentInvalid):
         return None
     if life.run != run or life.directory != directory:

@@ -20,7 +20,7 @@ class Merged(NamedTuple):
 
 
 def merge(base: bytes, mine: bytes, theirs: bytes) -> Merged | None:
-    """Return both sides' changes to `base` in one text; None if it cannot be run or the contents are no text."""
+    """Return both sides' changes to `base` in one text; None if it cannot be run or the contents are not text."""
     if any(is_binary(side) or len(side) > MAX_MERGE_BYTES for side in (base, mine, theirs)) or not git.is_installed():
         return None
     try:

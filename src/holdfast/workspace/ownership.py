@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from holdfast.workspace.heartbeat import BEAT_S, Life
+from holdfast.workspace.heartbeat import BEAT_S, SignOfLife
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -33,7 +33,7 @@ _SAME_MOMENT_NS = 20_000_000  # one change stamps a file and its directory withi
 class Ownership:
     """What is known of who works in a directory: the run's last process, and what people left there."""
 
-    life: Life | None = None
+    life: SignOfLife | None = None
     edits: Mapping[str, str] = field(default_factory=dict)
     """What a person left at each path, as `fingerprint` gives it."""
 
@@ -70,7 +70,7 @@ class Ownership:
         return found
 
 
-def _placed(life: Life, changed_ns: int, *, is_sure: bool) -> Owner:
+def _placed(life: SignOfLife, changed_ns: int, *, is_sure: bool) -> Owner:
     """Return who made a change at this time."""
     if changed_ns <= life.last_ns:
         return "run" if life.has_ended else "interrupted"

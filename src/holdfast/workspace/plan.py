@@ -66,7 +66,7 @@ class RestorePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return the name of this very plan."""
         try:
             return blake3(msgspec.json.encode(self)).hexdigest()
-        except UnicodeEncodeError:  # a name that is no UTF-8
+        except UnicodeEncodeError:  # a name that is not UTF-8
             return blake3(to_json(self)).hexdigest()
 
     @property
@@ -110,7 +110,7 @@ class RestorePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def to_json(plan: RestorePlan) -> bytes:
-    """Return a plan as JSON; names that are no UTF-8 are escaped as lone surrogates."""
+    """Return a plan as JSON; names that are not UTF-8 are escaped as lone surrogates."""
     return json.dumps(msgspec.to_builtins(plan), sort_keys=True, separators=(",", ":")).encode("ascii")
 
 
@@ -120,7 +120,7 @@ def from_json(data: bytes | str) -> RestorePlan:
         plain = parse_json(data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data, "it", _BOUNDS)
         plan = msgspec.convert(plain, RestorePlan)
     except (DocumentInvalid, ValueError, msgspec.ValidationError) as error:
-        raise RestoreRefused(f"this is no plan of a restore ({error})") from error
+        raise RestoreRefused(f"this is not a plan of a restore ({error})") from error
     check(plan)
     return plan
 

@@ -103,7 +103,7 @@ class Swap:
     def drop(self, move: Move) -> bool:
         """Delete what a take set aside; False if somebody wrote into it since, and it is kept.
 
-        An editor that had the file open goes on writing into it, wherever it lies by now.
+        An editor that had the file open continues writing into it, wherever it lies by now.
         """
         slot = _slot(move)
         key = _key(self._old, slot)
@@ -251,7 +251,7 @@ class Swap:
             self._ops.chmod_directory(parent, name, move.mode)
         except OSError as error:
             if error.errno in _LED_ASTRAY:
-                raise Moved(move.path, "is no directory any more") from error
+                raise Moved(move.path, "is not a directory any more") from error
             raise
 
     def _undo_chmod(self, move: Move, parent: int, name: bytes) -> None:

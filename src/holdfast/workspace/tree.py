@@ -106,7 +106,7 @@ def check_named(
 ) -> None:
     """Raise NotFound for a path that somebody named and that neither the stored tree has nor the directory.
 
-    One that was in the `last` known tree and is gone is no mistake of theirs.
+    One that was in the `last` known tree and is gone is not a mistake of theirs.
     """
     for path in only:
         if look_up(reader, root, path) is not None:

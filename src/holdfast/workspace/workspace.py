@@ -149,7 +149,7 @@ def checked_root(root: str | os.PathLike[str], options: WorkspaceOptions) -> str
     given = os.fspath(root)
     real = os.path.realpath(given)
     if not os.path.isdir(real):  # noqa: PTH112
-        what = "is no directory" if os.path.lexists(given) else "does not exist"
+        what = "is not a directory" if os.path.lexists(given) else "does not exist"
         raise UsageError(f"workspace {given!r} {what}: name the directory that the run works in")
     homes = {os.path.realpath(os.path.expanduser("~")), os.path.realpath(_home())}  # noqa: PTH111
     if not options.allow_home:

@@ -1,4 +1,4 @@
-"""Bytes that are not text are never edited: what a program wrote in a format of its own comes back as it was."""
+"""Bytes that are not text are never edited: what a program wrote in a format of its own is restored as it was."""
 
 import gzip
 import json

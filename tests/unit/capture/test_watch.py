@@ -87,7 +87,7 @@ def test_registered_objects_are_sections_captured_and_put_back():
     given = run.checkpoint(state="given by hand")
     assert given.section("state") == "given by hand"
     run.unregister("mine")
-    two.value = "gone on"
+    two.value = "continued"
     assert run.checkpoint().section("mine") == [1, 2]
 
 
@@ -263,7 +263,7 @@ def test_the_settings_can_pause_or_stop_the_work(policy, error):
     with pytest.raises(error, match="unprotected since"):
         run.maybe_checkpoint("step_complete", state=1)
     with pytest.raises(error), run.destructive("deploy"):
-        pytest.fail("went on unprotected")
+        pytest.fail("continued unprotected")
     assert error.exit_code == 7
     store.refuses = False
     assert run.maybe_checkpoint("step_complete", state=1).saved

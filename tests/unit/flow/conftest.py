@@ -1,4 +1,4 @@
-"""A store, a workspace beside it, and a flow carried on in them with everything that was observed."""
+"""A store, a workspace beside it, and a flow resumed in them with everything that was observed."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Runs that are carried on from the store alone."""
+"""Runs that are resumed from the store alone."""
 
 import threading
 

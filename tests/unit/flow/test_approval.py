@@ -1,4 +1,4 @@
-"""A person's yes holds for the question and the work that it was given for, in every life, and for nothing else."""
+"""A person's yes holds for the question and the work that it was given for, in every process, and for nothing else."""
 
 import pytest
 
@@ -97,7 +97,7 @@ def test_a_yes_holds_when_the_run_dies_or_fails_after_it_and_when_something_else
     "question",
     [
         "Push after {phases.first.summary}?",
-        "{budget.time.used} of {budget.time.limit} s, go on?",
+        "{budget.time.used} of {budget.time.limit} s, continue?",
         "In {run.workspace}?",
     ],
 )

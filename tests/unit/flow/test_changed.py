@@ -1,4 +1,4 @@
-"""A flow whose file changed since its run was last carried on."""
+"""A flow whose file changed since its run was last resumed."""
 
 import pytest
 
@@ -367,6 +367,6 @@ def test_a_loop_that_was_mended_in_the_file_goes_on_in_its_lap(bench):
     flow = {"flow": "f", "on_failure": "abort", "phases": {"code": code, "check": {"run": verdict, "next": ways}}}
     assert bench.run(flow).status == "failed"
     assert bench.said == ["code", "check", "code"]
-    mended = {**flow, "phases": {**flow["phases"], "code": code + "; true"}}
-    assert bench.run(mended).status == "completed"
+    fixed = {**flow, "phases": {**flow["phases"], "code": code + "; true"}}
+    assert bench.run(fixed).status == "completed"
     assert bench.said == ["code", "check", "code", "code", "check"]

@@ -69,7 +69,7 @@ def outcome(store):
 
 
 def lived(store, work, flow, kill, *, at_call=None):
-    """Carry the flow on in a process of its own, which may kill itself; return whether it came to its end."""
+    """Resume the flow in a process of its own, which may kill itself; return whether it came to its end."""
     child = os.fork()
     if child == 0:
         try:

@@ -1,4 +1,4 @@
-"""Where a flow stops at a limit of its own, and how it is carried on from there; a replan that fails."""
+"""Where a flow stops at a limit of its own, and how it is resumed from there; a replan that fails."""
 
 import pytest
 

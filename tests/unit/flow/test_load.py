@@ -104,10 +104,10 @@ def test_all_problems_are_said_at_once_with_line_path_and_nearest_key():
     )
     assert found == [
         "line 2, bugdet: there is no 'bugdet' here; did you mean 'budget'?",
-        "line 3, budget.time: '2x' is no duration: write 30s, 5m, 2h or 1h30m",
+        "line 3, budget.time: '2x' is not a duration: write 30s, 5m, 2h or 1h30m",
         "line 3, budget.warn_at: Expected float <= 1.0 for 3",
         "line 4, agents.coder: an agent has one of run, call and script, not run and call",
-        "line 4, agents.coder.call: 'a.b' is no function: write module:function",
+        "line 4, agents.coder.call: 'a.b' is not a function: write module:function",
         "line 8, phases.one.tasks.a.needs[1]: there is no task 'zz'; known are b",
         "line 8, phases.one.tasks.a.needs: tasks need each other in a circle: a -> b -> a",
         "line 8, phases.one.tasks.a.agent: there is no agent 'codr'; did you mean 'coder'?",

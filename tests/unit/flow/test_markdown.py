@@ -10,7 +10,7 @@ PLAN = """\
 # Implementation plan
 
 ## Overview
-Phase 0: this is no heading.
+Phase 0: this is not a heading.
 
 ## Phase 1: Research the *options*
 - [x] read

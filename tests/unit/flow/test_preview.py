@@ -1,4 +1,4 @@
-"""What carrying a flow on will do with each phase is said before it is done, and it is what is done then."""
+"""What resuming a flow will do with each phase is said before it is done, and it is what is done then."""
 
 import pytest
 
@@ -12,7 +12,7 @@ def lines(bench, data):
 
 
 def foretold(bench, data):
-    """Return what a preview says, and check that a changed flow says the same when it is carried on."""
+    """Return what a preview says, and check that a changed flow says the same when it is resumed."""
     said = lines(bench, data)
     bench.run(data)
     (changed,) = [event.text for event in bench.events if event.kind == "flow_changed"]
@@ -43,7 +43,7 @@ def test_what_was_under_way_goes_on(bench):
         "phases": {"one": {"tasks": {"a": "true", "b": {"run": "true", "approve": "b?", "needs": "a"}}}},
     }
     bench.run(flow)
-    assert lines(bench, flow) == ["one: unchanged, it goes on where it was"]
+    assert lines(bench, flow) == ["one: unchanged, it continues where it was"]
 
 
 def test_a_phase_of_which_only_a_gate_changed_runs_only_its_gates(bench):

@@ -181,7 +181,7 @@ def test_phases_of_an_earlier_life_are_shown_as_over():
 
 
 def test_a_flow_that_goes_on_after_a_question_is_the_same_one_to_who_watches():
-    """Proves B3 as a person sees it: its clock goes on, and what was done is done."""
+    """Proves B3 as a person sees it: its clock continues, and what was done is done."""
     begun = {"flow": "f", "run": "r", "phases": {"a": ["a"], "b": ["b"]}}
     view = view_of(
         [

@@ -556,7 +556,7 @@ def test_a_scripted_agent_gives_its_answers_in_turn_over_lives(bench):
         },
         "phases": {
             "one": {"agent": "fake"},
-            "wait": {"approve": "Go on?"},
+            "wait": {"approve": "Continue?"},
             "two": {"agent": "fake"},
             "three": {"agent": "fake", "on_failure": "abort"},
         },
@@ -820,7 +820,7 @@ def test_a_budget_warning_asks_a_person_if_the_flow_says_so(bench):
     assert "nearly used up" in result.detail
     assert bench.kinds("budget_warning")
     with bench.open() as hf:
-        hf.answer("p", "go_on")
+        hf.answer("p", "continue")
     assert bench.run(flow).status == "completed"
 
 
@@ -942,10 +942,10 @@ def test_a_fix_by_an_agent_is_done_anew_when_the_failed_task_is_tried_again(benc
     flow = {
         "flow": "p",
         "agents": {
-            "fixer": f"{bench.say('fix')}; test $(wc -l < '{bench.log}') -lt 2 || touch mended; : $HOLDFAST_INPUT"
+            "fixer": f"{bench.say('fix')}; test $(wc -l < '{bench.log}') -lt 2 || touch fixed; : $HOLDFAST_INPUT"
         },
         "phases": {
-            "one": {"run": "true", "gates": ["test -e mended"], "fix": fix, "max_fixes": 1, "on_failure": "abort"}
+            "one": {"run": "true", "gates": ["test -e fixed"], "fix": fix, "max_fixes": 1, "on_failure": "abort"}
         },
     }
     assert bench.run(flow).status == "failed"

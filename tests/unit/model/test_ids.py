@@ -38,7 +38,7 @@ def test_a_name_of_the_engines_own_is_refused_for_a_run_and_says_so(name):
 
 @pytest.mark.parametrize("name", ["a@1", "a:good", "latest", "before", f"cp_{'0' * 32}", "team:run@host"])
 def test_what_means_a_checkpoint_is_no_run(name):
-    with pytest.raises(InvalidId, match="is no run id"):
+    with pytest.raises(InvalidId, match="is not a run id"):
         check_run_id(name)
     assert check_section_name(name) == name
 

@@ -52,7 +52,7 @@ def test_where_nothing_moved_the_run_goes_on():
     [
         (subject(labels=["b", "c"]), "labels-changed", "warn", "added 'c'; removed 'a'"),
         (subject(body="Use SAML."), "body-changed", "ask", "the text of '42' changed"),
-        (changed(has_branch=False, branch="other"), "branch-gone", "afresh", "branch 'main' is gone"),
+        (changed(has_branch=False, branch="other"), "branch-gone", "fresh", "branch 'main' is gone"),
         (changed(files_changed=12, changed_paths=("a",)), "files-changed", "warn", "12 files are not as captured: 'a'"),
         (changed(commit="b" * 40, moved="2 ahead"), "head-moved", "warn", "aaaaaaaaaaaa to bbbbbbbbbbbb (2 ahead)"),
         (changed(branch="other"), "branch-switched", "ask", "on branch 'other'"),
@@ -85,8 +85,8 @@ def test_every_kind_has_a_default():
 def test_the_gravest_finding_decides_and_comes_first():
     """Proves C15."""
     found = changed(has_branch=False, flow="f2", program_version="2")
-    assert [one.verdict for one in found] == ["afresh", "ask", "warn"]
-    assert overall(found) == "afresh"
+    assert [one.verdict for one in found] == ["fresh", "ask", "warn"]
+    assert overall(found) == "fresh"
 
 
 def test_verdicts_can_be_chosen():
@@ -96,7 +96,7 @@ def test_verdicts_can_be_chosen():
     assert kinds(found) == [("branch-gone", "ask"), ("flow-changed", "resume")]
     with pytest.raises(UsageError, match="did you mean 'branch-gone'"):
         findings(THEN, NOW, verdicts={"branch-gon": "ask"})
-    with pytest.raises(UsageError, match="use resume, warn, ask, afresh"):
+    with pytest.raises(UsageError, match="use resume, warn, ask, fresh"):
         findings(THEN, NOW, verdicts={"branch-gone": "panic"})
 
 

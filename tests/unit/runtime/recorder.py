@@ -56,7 +56,7 @@ def as_data(section, value):
 
 
 def is_identity(section, part, fresh):
-    """Tell whether a snapshot comes back the same from another part, as its type and as plain data."""
+    """Tell whether a snapshot is restored the same from another part, as its type and as plain data."""
     taken = part.snapshot()
     seen = []
     for value in (taken, plain(section, taken), as_data(section, taken)):

@@ -158,7 +158,7 @@ def test_skipped_and_failed_are_kept_apart():
     assert agents["coder"].status == "failed"
     assert agents.task("coder", "t2").reason == "not needed"
     assert agents.call("coder", task="t2") is None
-    agents.skip("coder", reason="go on without")
+    agents.skip("coder", reason="continue without")
     assert agents["coder"].status == "skipped"
     assert agents.call("coder", task="t1") is None
     assert agents.outputs() == []
@@ -365,7 +365,7 @@ def test_the_team_is_kept_in_step_with_the_calls():
         (lambda agents: agents["codr"], "no agent 'codr'"),
         (lambda agents: agents.task("coder", "t"), "never called for task 't'"),
         (lambda agents: agents.register("coder", print), "registered already"),
-        (lambda agents: agents.register("", print), "no name"),
+        (lambda agents: agents.register("", print), "not a .*name"),
         (lambda agents: agents.register("x", "ls"), "give a function or a Command"),
         (lambda agents: agents.register("x", print, retries=-1), "retries"),
         (lambda agents: agents.spend("coder", input_tokens=-1, task="t"), "from 0 up"),

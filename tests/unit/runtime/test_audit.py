@@ -20,7 +20,7 @@ def life(place, *, fails):
             run.agents.call("coder", "write", task="code")
         if fails:
             raise OSError("the network is gone")
-        run.step("new in the second life", work)
+        run.step("new in the second process", work)
         run.complete("done")
 
 
@@ -33,13 +33,13 @@ def test_the_trail_says_what_happened_when_and_how_long_it_took(place):
         events = hf.events("r")
     assert [event.at for event in events] == sorted(event.at for event in events)
     kinds = [event.kind for event in events]
-    for kind in ("phase_transition", "step done", "agent_complete", "phase_complete", "carried on", "completed"):
+    for kind in ("phase_transition", "step done", "agent_complete", "phase_complete", "resumed", "completed"):
         assert kind in kinds
     assert kinds.count("step done") == 2
     done = next(event for event in events if event.kind == "step done")
     assert (done.what, done.phase) == ("think", "plan")
     assert done.duration_s >= 0
-    carried = next(event for event in events if event.kind == "carried on")
+    carried = next(event for event in events if event.kind == "resumed")
     assert "failed" in carried.what
 
 

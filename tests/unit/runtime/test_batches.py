@@ -41,7 +41,7 @@ def test_a_circle_is_refused_and_named(needs, circle):
 
 
 def test_an_unknown_need_is_refused_with_the_nearest():
-    with pytest.raises(GraphInvalid, match=r"'deploy' needs 'biuld', which is no task: did you mean 'build'\?"):
+    with pytest.raises(GraphInvalid, match=r"'deploy' needs 'biuld', which is not a task: did you mean 'build'\?"):
         check_graph({"build": [], "deploy": ["biuld"]})
     with pytest.raises(GraphInvalid, match="there is none yet"):
         check_graph({"deploy": ["something"]})

@@ -140,7 +140,7 @@ def test_an_amount_is_used_up_at_its_limit_and_a_count_beyond_it():
 
 
 def test_killed_at_any_save_every_call_is_counted_once():
-    """Proves E1, E6: used and limit are the same however often the run began anew."""
+    """Proves E1, E6: used and limit are the same however often the run started over."""
 
     def program(life):
         budget = life.attach("budget", Budget(life, {"tokens": 100, "money": 1}))
@@ -219,11 +219,11 @@ def test_without_a_run_a_used_up_budget_is_an_error_with_both_numbers():
 def test_a_warning_may_stop_and_ask():
     """Proves E6 in part: stopping at a warning."""
     asked = []
-    life = Life(Disk(answer=lambda wait: asked.append(wait.options) or "go_on"))
+    life = Life(Disk(answer=lambda wait: asked.append(wait.options) or "continue"))
     budget = Budget(life, {"tokens": 100}, on_warning="ask")
     budget.spend(tokens=85)
     budget.spend(tokens=5)
-    assert asked == [("raise", "limit", "go_on", "stop")]
+    assert asked == [("raise", "limit", "continue", "stop")]
 
 
 def test_what_a_part_spends_counts_in_all_above_it_and_any_limit_stops():
@@ -281,7 +281,7 @@ def test_a_larger_limit_that_is_declared_warns_anew():
 
 
 def test_time_is_running_time_over_all_lives():
-    """Proves E1, E6: time goes on where it was, and the time between lives does not count."""
+    """Proves E1, E6: time continues where it was, and the time between lives does not count."""
     life = Life(Disk())
     budget = life.attach("budget", Budget(life, {"time_s": 100}))
     life.clock = 30.0
@@ -407,7 +407,7 @@ def test_without_a_run_what_has_no_room_is_an_error_and_is_not_counted():
         budget.reserve(tokens=1)
 
 
-@pytest.mark.parametrize("on_warning", ["go_on", "ask"])
+@pytest.mark.parametrize("on_warning", ["continue", "ask"])
 def test_a_question_that_nobody_answered_is_put_again_before_anything_else_begins(on_warning):
     """Proves E6."""
 
@@ -419,7 +419,7 @@ def test_a_question_that_nobody_answered_is_put_again_before_anything_else_begin
                 budget.reserve(subcalls=1)
                 life.do(number)
         finally:
-            life.save(Trigger.SHUTDOWN)  # as every life ends
+            life.save(Trigger.SHUTDOWN)  # as every process ends
         return budget.used("subcalls")
 
     disk, done = Disk(), 3 if on_warning == "ask" else 5

@@ -87,7 +87,7 @@ def test_a_failed_task_blocks_only_what_needs_it():
 
 
 def test_a_failed_task_can_be_retried_and_what_it_held_back_goes_on():
-    """Proves C16: a retry goes on from there, and what is done stays done."""
+    """Proves C16: a retry continues from there, and what is done stays done."""
     did, broken = [], [True]
 
     def shaky():
@@ -411,7 +411,7 @@ def test_a_graph_that_grew_since_keeps_what_is_done():
     [
         (lambda graph: graph.add("a", lambda: 1), "'a' is there already"),
         (lambda graph: graph.add("b", lambda: 1, needs="a"), r"needs=\['a'\]"),
-        (lambda graph: graph.add("", lambda: 1), "no name for a task"),
+        (lambda graph: graph.add("", lambda: 1), "not a name for a task"),
         (lambda graph: graph.add("b", 5), "cannot be called"),
         (lambda graph: graph.add("b", print, on_unknown="maybe"), "use 'retry', 'skip' or 'ask'"),
         (lambda graph: graph.add("b", print, retries=-1), "retries=-1"),

@@ -167,7 +167,7 @@ def test_a_checkpoint_in_a_state_that_is_not_declared_is_refused_with_those_that
         ({"states": ["A"], "transitions": {"B": ["A"]}}, "leads from 'B'"),
         ({"states": ["A"], "transitions": {"ERROR": ["A"]}}, "from ERROR, which is final"),
         ({"states": ["A", "B"], "transitions": {"A": ["COMPLETE"]}}, "no way leads from A to B"),
-        ({"states": ["A", "B"], "guards": {("B", "A"): bool}}, "no transition of it"),
+        ({"states": ["A", "B"], "guards": {("B", "A"): bool}}, "not a transition of it"),
         ({"states": ["A"], "guards": {("A", "ERROR"): bool}}, "reachable from anywhere"),
     ],
 )

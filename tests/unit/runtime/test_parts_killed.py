@@ -1,4 +1,4 @@
-"""The parts in a real run on SQLite: killed with SIGKILL in the middle of their work, and carried on."""
+"""The parts in a real run on SQLite: killed with SIGKILL in the middle of their work, and resumed."""
 
 import itertools
 import os

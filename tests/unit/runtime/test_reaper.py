@@ -51,7 +51,7 @@ def is_there(process):
 
 
 def test_all_commands_of_a_killed_process_end_with_it(fifos):
-    """Proves D8: nothing goes on writing behind the back of the next life."""
+    """Proves D8: nothing continues writing behind the back of the next process."""
     ended_with_the_process("start(*sys.argv[1:])\nprint('ready', flush=True)\nsignal.pause()", fifos)
 
 

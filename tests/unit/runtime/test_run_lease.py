@@ -125,7 +125,7 @@ def test_many_runs_are_kept_by_one_thread(tmp_path):
 
 
 def test_a_moved_head_that_is_retried_does_not_mark_a_run_unprotected(tmp_path):
-    """Proves A14: another writer's commit is no failure of the store."""
+    """Proves A14: another writer's commit is not a failure of the store."""
     with holdfast.open(tmp_path) as hf:
         mine, other = hf.run("r"), hf.run("r")
         mine.checkpoint(state=1)

@@ -149,7 +149,13 @@ def test_what_a_later_life_does_not_use_is_carried_over_and_costs_nothing(place)
     life(place, lambda run: run.step("one more", str, 1))
     with holdfast.open(place) as hf:
         after = {one.name: one.root for one in hf.latest("r").record.envelope.sections}
-    kept = before.keys() - {"status", "steps", "journal", "waits", "budget"}  # a budget counts the time of every life
+    kept = before.keys() - {
+        "status",
+        "steps",
+        "journal",
+        "waits",
+        "budget",
+    }  # a budget counts the time of every process
     assert kept >= {"agents", "workflow", "context", "subject", "phases", "team", "knowledge", "messages"}
     assert {name: after[name] for name in kept} == {name: before[name] for name in kept}
 
@@ -423,10 +429,10 @@ def test_what_the_journal_tells_is_in_order_and_outlives_the_process(place):
     killed(place, use_everything)
     lines = life(place, lambda run: run.journal())
     kinds = [line["kind"] for line in lines]
-    assert [kind for kind in kinds if kind in ("replan", "conflict_start", "carried on")] == [
+    assert [kind for kind in kinds if kind in ("replan", "conflict_start", "resumed")] == [
         "replan",
         "conflict_start",
-        "carried on",
+        "resumed",
     ]
     times = [line["at"] for line in lines]
     assert times == sorted(times)
@@ -642,7 +648,7 @@ def test_an_answer_that_needs_an_amount_is_refused_without_one(place, choice):
     with pytest.raises(RunWaiting):
         life(place, program, waiting="leave")
     with holdfast.open(place) as outside:
-        refused = ((None, "needs an amount"), (-5, "tokens=-5"), ("many", "no number"), ({"foo": 1}, "'tokens'"))
+        refused = ((None, "needs an amount"), (-5, "tokens=-5"), ("many", "not a number"), ({"foo": 1}, "'tokens'"))
         for value, says in refused:
             with pytest.raises(UsageError, match=says):
                 outside.answer("r", choice, value=value)

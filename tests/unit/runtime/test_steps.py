@@ -253,7 +253,7 @@ def test_a_result_that_cannot_be_stored_is_named_and_not_lost(place, work):
 
 
 class Kill(BaseException):
-    """Ends a life of the run without a word, as a kill would."""
+    """Ends a process of the run without a word, as a kill would."""
 
 
 def killed_in_effect(place, work, **options):
@@ -306,7 +306,7 @@ def test_a_retry_of_an_unknown_outcome_has_the_same_key(place, work):
     key, effect = killed_in_effect(place, work, on_unknown="retry")
     again = []
 
-    def effect(idempotency_key):  # noqa: F811 - the same function in the next life of the program
+    def effect(idempotency_key):  # noqa: F811 - the same function in the next process of the program
         again.append((idempotency_key, holdfast.current_step()))
         return "paid"
 
@@ -482,7 +482,7 @@ def test_what_is_no_function_is_refused_as_a_step(place):
 
 
 def test_what_a_caller_does_to_a_kept_result_is_not_stored(place):
-    """Proves D8: a list that is worked off is whole again in every later life."""
+    """Proves D8: a list that is worked off is whole again in every later process."""
     found = []
     for life in range(3):
         with opened(place) as hf, hf.run("r") as run:

@@ -57,7 +57,7 @@ def test_a_member_keeps_its_tasks_in_another_role():
 
 @pytest.mark.parametrize("ask", [lambda t: t["eve"], lambda t: t.assign("eve", "a"), lambda t: t.done("eve", "a")])
 def test_somebody_who_is_no_member_is_refused_with_those_who_are(ask):
-    with pytest.raises(UsageError, match="'eve' is no member of team 'alone' \\(ann\\)"):
+    with pytest.raises(UsageError, match="'eve' is not a member of team 'alone' \\(ann\\)"):
         ask(Team(members={"ann": "coder"}))
 
 

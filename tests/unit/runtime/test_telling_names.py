@@ -1,4 +1,4 @@
-"""Parts whose names look like those of secrets: their records are structures of ours, and come back."""
+"""Parts whose names look like those of secrets: their records are structures of ours, and are restored."""
 
 import pytest
 

@@ -77,7 +77,7 @@ def test_a_foreign_tenants_ids_are_not_found_and_its_lists_are_empty(database):
 
 
 def test_row_level_security_hides_other_tenants_from_a_query_that_forgets_them(database):
-    """Proves E7: the second line, for a role that owns the tables and is no superuser."""
+    """Proves E7: the second line, for a role that owns the tables and is not a superuser."""
     with closing(opened(database, tenant="theirs")) as theirs:
         Line(theirs).commit(chunk_of("secret"))
     with connect(database) as connection:

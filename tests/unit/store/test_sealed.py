@@ -105,7 +105,7 @@ def test_a_store_without_a_key_is_not_taken_for_an_encrypted_one(tmp_path):
 
 
 def test_keys_change_while_the_store_is_in_use(tmp_path):
-    """Rotation without downtime: whoever has a key that stays goes on, the removed one opens nothing newer."""
+    """Rotation without downtime: whoever has a key that stays continues, the removed one opens nothing newer."""
     hf = filled(tmp_path)
     hf.add_key(NEW_KEY)
     with opened(tmp_path, key=NEW_KEY) as other, opened(tmp_path, key=NEW_KEY) as third:
@@ -113,8 +113,8 @@ def test_keys_change_while_the_store_is_in_use(tmp_path):
         assert other.latest("r").section("state") == "after the new key"
         other.remove_key(KEY)
         assert len(other.key_ids()) == 1
-        third.run("r").checkpoint(state="a handle with the new key goes on")
-        assert other.latest("r").section("state") == "a handle with the new key goes on"
+        third.run("r").checkpoint(state="a handle with the new key continues")
+        assert other.latest("r").section("state") == "a handle with the new key continues"
         for call in (lambda: hf.latest("r"), lambda: hf.run("new").checkpoint(state="never written")):
             with pytest.raises(KeyRefused, match="does not open it"):
                 call()

@@ -212,7 +212,7 @@ def test_the_root_directory_a_home_and_another_users_tree_are_refused(tmp_path, 
             Workspace(tmp_path / "home/me/project")
 
 
-@pytest.mark.parametrize(("make", "words"), [(False, "does not exist"), (True, "is no directory")])
+@pytest.mark.parametrize(("make", "words"), [(False, "does not exist"), (True, "is not a directory")])
 def test_a_missing_workspace_and_one_that_is_a_file_are_refused_in_words(tmp_path, make, words):
     place = tmp_path / "x"
     if make:

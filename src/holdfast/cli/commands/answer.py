@@ -55,4 +55,4 @@ def parse_value(text: str | None) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise UsageError(f"{text!r:.80} is no JSON ({error}); a text needs quotes: '\"text\"'") from None
+        raise UsageError(f"{text!r:.80} is not JSON ({error}); a text needs quotes: '\"text\"'") from None

@@ -1,4 +1,4 @@
-"""Say yes to what a run waits for; it goes on as soon as its program looks."""
+"""Say yes to what a run waits for; it continues as soon as its program looks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Begin the run of a plan, or carry it on: the plan file finds its own run, and what is done stays done.
+"""Begin the run of a plan, or resume it: the plan file finds its own run, and what is done stays done.
 
 The run's id goes to standard output, what is done and what is next to standard error. Headings such as `## Phase 1:
 Research` name the phases (here `1-research`, or 1, or research for short). A terminal is asked whether to resume;
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _CHOICES = (
     ("retry", "leave it due: `holdfast phase start` tries it again"),
-    ("skip", "go on without it"),
+    ("skip", "continue without it"),
     ("abort", "stop here, and change nothing"),
 )
 _PROJECT = "project"
@@ -49,15 +49,15 @@ def configure(parser: CommandParser) -> None:
     parser.add_argument("plan", metavar="PLAN.md", help="the plan")
     parser.add_argument("--run", metavar="RUN", help="another run than the one that follows from the plan's path")
     parser.add_argument("--fresh", action="store_true", help="set what is there aside, and start from the beginning")
-    parser.add_argument("--resume", action="store_true", help="go on without asking")
-    parser.add_argument("--replans", metavar="N", type=int, help="how often a phase may be planned anew (2)")
+    parser.add_argument("--resume", action="store_true", help="continue without asking")
+    parser.add_argument("--replans", metavar="N", type=int, help="how often a phase may be replanned (2)")
     parser.add_argument(
         "--workspace", metavar="DIR", nargs="?", const="", help="with the files of a directory (the project's folder)"
     )
 
 
 def execute(arguments: Namespace, session: Session) -> int:
-    """Begin, or carry on."""
+    """Begin, or resume."""
     out = session.out
     plan = Path(arguments.plan)
     phases = read_plan(plan)
@@ -67,7 +67,7 @@ def execute(arguments: Namespace, session: Session) -> int:
     head = run.head
     is_new = head is None
     if head is not None and _wants_fresh(head, arguments, session):
-        run.owner.start_afresh(name)
+        run.owner.start_fresh(name)
         run.recorder.reload()
         out.note(f"What was there is set aside; `holdfast log {name} -a` shows it.")
         is_new = True
@@ -98,7 +98,7 @@ def _wants_fresh(head: Checkpoint, arguments: Namespace, session: Session) -> bo
     session.out.note(f"Found a checkpoint, {when}: {done} of {number(len(book.order), 'phase')} done.")
     if book.order and not left:
         return False
-    question = "Resume it (n sets it aside and begins anew)?"
+    question = "Resume it (n sets it aside and starts over)?"
     return not session.ask.confirmed(question, unasked="the run is resumed; --fresh starts it again")
 
 
@@ -149,8 +149,8 @@ def _begun(
     if arguments.workspace is not None:
         book = script.with_workspace(book, session, arguments.workspace or str(session.root))
     if not is_new and book == old and book.order and not phase_book.left(book):
-        return book  # finished: there is nothing to carry on
-    word = "begun" if is_new else "carried on"
+        return book  # finished: there is nothing to resume
+    word = "begun" if is_new else "resumed"
     with script.held(run):
         run.status.set("running")
         run.note(word, str(plan))

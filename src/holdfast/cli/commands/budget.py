@@ -1,4 +1,4 @@
-"""Change limits of a run's budgets: NAME+=AMOUNT adds, NAME=AMOUNT sets; a run that waits for one goes on then."""
+"""Change limits of a run's budgets: NAME+=AMOUNT adds, NAME=AMOUNT sets; a run that waits for one continues then."""
 
 from __future__ import annotations
 

@@ -106,12 +106,12 @@ def _warn_of_damage(before: CheckpointRecord | None, taken: Checkpoint, session:
     for fault in faults_carried(session.hf.store, taken.record, before):
         session.out.warn(
             f"section {fault.section}, carried over from {taken.run}@{before.envelope.seq}, is damaged: "
-            f"{fault.detail}. Give it anew, or `holdfast resume {taken.run}` goes back to the newest sound checkpoint"
+            f"{fault.detail}. Give it again, or `holdfast resume {taken.run}` goes back to the newest sound checkpoint"
         )
 
 
 def read_sections(state: str | None, others: list[str]) -> dict[str, Any]:
-    """Return the sections that files give; UsageError says which is no JSON."""
+    """Return the sections that files give; UsageError says which is not JSON."""
     given = [("state", state)] if state is not None else []
     for one in others:
         name, equals, file = one.partition("=")
@@ -136,15 +136,15 @@ def read_json(file: str) -> Any:
         raise UsageError(f"{file!r} {error.detail}: give a plain file, or - for standard input") from None
     except (ValueError, RecursionError) as error:
         place = "standard input" if file == "-" else repr(file)
-        raise UsageError(f"{place} is no JSON ({error})") from None
+        raise UsageError(f"{place} is not JSON ({error})") from None
 
 
 def _no_number(word: str) -> float:
-    raise ValueError(f"{word} is no number of JSON")
+    raise ValueError(f"{word} is not a number of JSON")
 
 
 def _finite(digits: str) -> float:
     number = float(digits)
     if not math.isfinite(number):
-        raise ValueError(f"{digits:.40} is larger than any number that could come back")
+        raise ValueError(f"{digits:.40} is larger than any number that could be restored")
     return number

@@ -1,4 +1,4 @@
-"""Copy runs from one store to another: verified on the way, ids and lineage kept, carried on if broken off."""
+"""Copy runs from one store to another: verified on the way, ids and lineage kept, resumed if broken off."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Show it: an agent that costs money by the step is killed, goes on without paying twice, and its files come back.
+"""Show it: an agent that costs money by the step is killed, continues without paying twice, and its files are restored.
 
 Everything happens in a folder of its own; --keep leaves it for you to look around in.
 """
@@ -85,13 +85,13 @@ def _play(folder: Path, session: Session) -> dict[str, object]:
     hf = session.open(str(folder / ".holdfast"))
     kept = hf.latest(_RUN, required=True).summary.steps
     out.line(f"  killed. Kept: {kept} steps, {hf.stats().checkpoints} checkpoints, and its files.")
-    _title(out, "2. The same program is started again: it goes on, and pays for no step twice")
+    _title(out, "2. The same program is started again: it continues, and pays for no step twice")
     again = _agent(folder, out)
     if again.returncode != 0:
         raise UsageError(f"the agent ended with {again.returncode}: {again.stderr[-500:]}")
     repeated = [line for line in again.stdout.splitlines() if line in killed.stdout.splitlines()]
     out.line(f"  {len(repeated)} steps were repeated.")
-    _title(out, "3. Somebody ruins a file: it comes back from the newest checkpoint")
+    _title(out, "3. Somebody ruins a file: it is restored from the newest checkpoint")
     whole = _ruin_and_restore(folder, hf)
     lines = len((folder / "story.txt").read_text().splitlines())
     out.line(f"  story.txt is {'whole again' if whole else 'NOT whole'}: {lines} lines.")

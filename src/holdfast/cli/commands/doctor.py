@@ -147,7 +147,7 @@ def _store(session: Session) -> Iterator[Finding]:
     problems = list(Inspection(session.hf.store).check())
     for line in problems[:5]:
         yield Finding(
-            "store", "bad", line, "`holdfast verify` tells what is damaged, `holdfast repair` mends what can be"
+            "store", "bad", line, "`holdfast verify` tells what is damaged, `holdfast repair` repairs what it can"
         )
     if session.hf.store.traits.tenants:
         medium: Any = session.hf.store.medium

@@ -31,7 +31,7 @@ def configure(parser: CommandParser) -> None:
     )
     parser.add_argument("-n", "--limit", type=int, metavar="N", help="only the last N")
     parser.add_argument(
-        "-f", "--follow", action="store_true", help="go on until the run ends; with --json, a line each"
+        "-f", "--follow", action="store_true", help="continue until the run ends; with --json, a line each"
     )
 
 

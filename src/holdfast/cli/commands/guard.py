@@ -183,7 +183,7 @@ class _Guarded:
                 if not run.workspace.capture.is_as(run.recorder.head_record):
                     run.checkpoint(trigger=trigger, reason=reason)
         except HoldfastError as error:
-            self._session.out.warn(f"run {run.id}: a checkpoint failed, and the command goes on: {error}")
+            self._session.out.warn(f"run {run.id}: a checkpoint failed, and the command continues: {error}")
 
     def _do(self, path: str) -> dict[str, Any]:
         from holdfast.flow.task_output import OutputFiles  # noqa: PLC0415

@@ -34,7 +34,7 @@ def configure(parser: CommandParser) -> None:
     )
     parser.add_argument("task", metavar="TASK", nargs="?", help="a phase, a task, or PHASE/TASK; otherwise all")
     parser.add_argument("-n", "--lines", type=int, metavar="N", help="only the last N lines of each task")
-    parser.add_argument("-f", "--follow", action="store_true", help="go on until the run ends")
+    parser.add_argument("-f", "--follow", action="store_true", help="continue until the run ends")
 
 
 def execute(arguments: Namespace, session: Session) -> int:

@@ -51,7 +51,7 @@ def execute(arguments: Namespace, session: Session) -> int:
     documents = [run_document(run, head, moving=moving) | {"lines": lines[run.id]} for run, head, moving in found]
     out.document({"runs": documents, "after": runs.after})
     if is_damaged:
-        out.note("`holdfast repair` makes what is damaged anew where that can be.")
+        out.note("`holdfast repair` rebuilds what is damaged where that can be.")
     if not runs and not is_damaged and (filters or arguments.after):
         out.note("No run fits.")
         return 0

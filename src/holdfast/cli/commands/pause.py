@@ -1,6 +1,6 @@
 """Ask a run to stop at its next boundary and wait; a command that runs now comes to its end first.
 
-`holdfast resume` lets the run go on.
+`holdfast resume` lets the run continue.
 """
 
 from __future__ import annotations
@@ -30,5 +30,5 @@ def execute(arguments: Namespace, session: Session) -> int:
     run = script.meant_run(session, arguments, or_only=True)
     session.hf.pause(run, by=me(session.out.environment), note=arguments.note)
     session.out.document({"run": run, "asked": "pause"})
-    session.out.note(f"{run} stops at its next boundary; `holdfast resume {run}` lets it go on.")
+    session.out.note(f"{run} stops at its next boundary; `holdfast resume {run}` lets it continue.")
     return 0

@@ -29,7 +29,7 @@ def configure(parser: CommandParser) -> None:
     """Say what the command takes."""
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=CommandParser)
     for verb, text in (
-        ("start", "begin a phase, or carry on one that was interrupted; 13 if it is done already"),
+        ("start", "begin a phase, or resume one that was interrupted; 13 if it is done already"),
         ("done", "a phase is complete"),
         ("fail", "a phase failed; it stays due"),
         ("skip", "leave a phase out"),
@@ -69,14 +69,18 @@ def _start(run: Run, name: str, arguments: Namespace, session: Session) -> int: 
         session,
         lambda book, now: phase_book.started(book, name, now),
         trigger="phase_transition",
-        reason=f"{name} {'goes on' if state.status == 'running' else 'begins'}",
+        reason=f"{name} {'continues' if state.status == 'running' else 'begins'}",
         phase=name,
         note="phase started",
     )
     _say_order(book, name, session)
     attempt = book.phases[name].attempt
     _say(
-        run, book, name, f"{name} {'goes on' if state.status == 'running' else 'begins'} (attempt {attempt}).", session
+        run,
+        book,
+        name,
+        f"{name} {'continues' if state.status == 'running' else 'begins'} (attempt {attempt}).",
+        session,
     )
     return 0
 

@@ -1,6 +1,6 @@
-"""Mend what can be mended: damaged checkpoints are marked, and a run whose head is damaged steps back to a sound one.
+"""Repair a store: damaged checkpoints are marked, and a run whose head is damaged steps back to a sound one.
 
-A run whose own record, holds or lease are damaged gets them anew from its sound checkpoints. Nothing is deleted. What
+A run whose own record, holds or lease are damaged has them rebuilt from its sound checkpoints. Nothing is deleted. What
 is lost is said, and asked about, first.
 """
 
@@ -31,12 +31,12 @@ def configure(parser: CommandParser) -> None:
 
 
 def execute(arguments: Namespace, session: Session) -> int:
-    """Check, show, ask, mend."""
+    """Check, show, ask, fix."""
     out = session.out
-    rebuilt, made_anew = _rebuild(session, dry_run=arguments.dry_run)
+    rebuilt, rebuilt_records = _rebuild(session, dry_run=arguments.dry_run)
     if rebuilt and arguments.dry_run:
-        out.note("What else can be mended shows when that is done.")
-        nothing: dict[str, Any] = {"made_anew": {}, "marked": [], "set_back": [], "left": []}
+        out.note("What else can be fixed shows when that is done.")
+        nothing: dict[str, Any] = {"rebuilt_records": {}, "marked": [], "set_back": [], "left": []}
         out.document({"sound": False, "rebuilt": rebuilt, **nothing, "done": False})
         return IntegrityError.exit_code
     report = _verify(session)
@@ -59,20 +59,28 @@ def execute(arguments: Namespace, session: Session) -> int:
     document: dict[str, Any] = {
         "sound": report.sound,
         "rebuilt": rebuilt,
-        "made_anew": made_anew,
+        "rebuilt_records": rebuilt_records,
         "marked": [plain(one) for one in damages],
         "set_back": [{"run": plan.run, "to": plan.checkpoint, "seq": plan.seq} for plan in steps],
         "left": [plain(one) for one in others],
         "done": is_done or bool(rebuilt),
     }
     if is_done:
-        _mend(damages, steps, session)
+        _repair(damages, steps, session)
     out.document(document)
     is_settled = not (damages or steps or others)
     is_dry = arguments.dry_run
-    _tell(report, session, is_done=is_done, is_settled=is_settled, rebuilt=rebuilt, made_anew=made_anew, dry_run=is_dry)
-    for run, last in made_anew.items():
-        out.note(f"Whether {run} had later checkpoints than {last}, nobody can tell: its record was made anew.")
+    _tell(
+        report,
+        session,
+        is_done=is_done,
+        is_settled=is_settled,
+        rebuilt=rebuilt,
+        rebuilt_records=rebuilt_records,
+        dry_run=is_dry,
+    )
+    for run, last in rebuilt_records.items():
+        out.note(f"Whether {run} had later checkpoints than {last}, nobody can tell: its record was rebuilt.")
     return 0 if report.sound or is_done or is_settled else IntegrityError.exit_code
 
 
@@ -83,17 +91,17 @@ def _tell(
     is_done: bool,
     is_settled: bool,
     rebuilt: list[str],
-    made_anew: dict[str, int],
+    rebuilt_records: dict[str, int],
     dry_run: bool,
 ) -> None:
     """Say how the store stands now."""
     out = session.out
     if report.sound:
-        told = "all that is there is as it should be." if made_anew else "all is as it should be again."
+        told = "all that is there is as it should be." if rebuilt_records else "all is as it should be again."
         out.line(Paint("Sound: ", "green"), told if rebuilt else "nothing to repair.")
     elif is_done:
         out.note("Done. What is marked is passed over from now on; `holdfast verify` still names it.")
-        out.note("What was lost can come back from a copy or an export; `holdfast delete` gives the space back.")
+        out.note("What was lost can be restored from a copy or an export; `holdfast delete` gives the space back.")
     elif is_settled:
         out.line("Nothing more to repair: what is damaged is marked already, and passed over.")
         out.note("`holdfast verify` names it. A copy or an export may have it; `holdfast delete` gives the space back.")
@@ -108,7 +116,7 @@ def _tell(
 def _rebuild(session: Session, *, dry_run: bool) -> tuple[list[str], dict[str, int]]:
     """Give runs whose record, holds or lease are damaged new ones, before anything else is looked at.
 
-    Return them, and the last number of each whose record was made anew.
+    Return them, and the last number of each whose record was rebuilt.
     """
     from holdfast.store.repair import Repair  # noqa: PLC0415
 
@@ -125,14 +133,14 @@ def _rebuilt(session: Session, store: Store, runs: list[str], *, dry_run: bool) 
         out.line(Paint("rebuild ", "yellow"), f"{run}: what the store keeps about it, from its sound checkpoints")
     if dry_run or not runs:
         return runs, {}
-    if not session.ask.agreed(f"Make the record of {number(len(runs), 'run')} anew?"):
+    if not session.ask.agreed(f"Rebuild the record of {number(len(runs), 'run')}?"):
         raise Declined
-    anew: dict[str, bool] = {}
+    again: dict[str, bool] = {}
     for run in runs:
-        anew[run] = _is_record_damaged(store, run)
+        again[run] = _is_record_damaged(store, run)
         rebuild(store, run)
     for run in Repair(store).damaged_runs():
-        if run in runs:  # a checkpoint that stood under another's name came back after its record was made
+        if run in runs:  # a checkpoint that stood under another's name was restored after its record was made
             rebuild(store, run)
     ends: dict[str, int] = {}
     for run in runs:
@@ -141,7 +149,7 @@ def _rebuilt(session: Session, store: Store, runs: list[str], *, dry_run: bool) 
         except (NotFound, IntegrityError):
             continue
         out.note(f"{run} has {number(record.checkpoints, 'checkpoint')} up to {record.last_seq}.")
-        if anew[run]:
+        if again[run]:
             ends[run] = record.last_seq
     return runs, ends
 
@@ -205,7 +213,7 @@ def _steps_back(session: Session) -> list[RecoveryPlan]:
     return plans
 
 
-def _mend(damages: list[Damage], steps: list[RecoveryPlan], session: Session) -> None:
+def _repair(damages: list[Damage], steps: list[RecoveryPlan], session: Session) -> None:
     from holdfast.recovery.find import mark_corrupted  # noqa: PLC0415
 
     for plan in steps:

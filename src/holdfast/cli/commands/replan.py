@@ -1,4 +1,4 @@
-"""Count that a phase is planned anew, and make it due again; exits with 11 when that was done too often."""
+"""Count that a phase is replanned, and make it due again; exits with 11 when that was done too often."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def execute(arguments: Namespace, session: Session) -> int:
         replans = run.phases.replans
     count, left = replans.count(name), replans.left(name)
     session.out.document({"run": run.id, "phase": name, "count": count, "left": left, "limit": replans.limit(name)})
-    session.out.note(f"{name} is planned anew for the {_nth(count)} time; {left} left.")
+    session.out.note(f"{name} is replanned for the {_nth(count)} time; {left} left.")
     return 0
 
 

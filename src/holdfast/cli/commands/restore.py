@@ -1,6 +1,6 @@
 """Put files of a checkpoint back: the plan is shown first, and the present files are checkpointed before it is done.
 
-Files that are missing come back. What you changed since is kept or merged; --take takes the checkpoint's, and where you
+Missing files are restored. What you changed since is kept or merged; --take takes the checkpoint's, and where you
 and the run changed the same lines you are asked, or --take, --keep, --both or --merge decides. --exact also deletes
 what was created since, whoever did.
 """

@@ -1,4 +1,4 @@
-"""Put a run back so that it can go on: from its newest sound checkpoint, or from the one that is named.
+"""Put a run back so that it can continue: from its newest sound checkpoint, or from the one that is named.
 
 What was found is shown first, then what changed since, then the plan; nothing is touched before you agree. Then a flow
 continues in the run's own directory, with the file, parameters, modules and agent that it was started with. A run that
@@ -55,8 +55,8 @@ def configure(parser: CommandParser) -> None:
         help="a run, a checkpoint of it, or a position (RUN#812); otherwise the run that moved last",
     )
     parser.add_argument("-n", "--dry-run", action="store_true", help="show the plan and do nothing")
-    parser.add_argument("--afresh", action="store_true", help="set the run aside, and start from the beginning")
-    parser.add_argument("--skip-failed", action="store_true", help="go on without the agents that failed")
+    parser.add_argument("--fresh", action="store_true", help="set the run aside, and start from the beginning")
+    parser.add_argument("--skip-failed", action="store_true", help="continue without the agents that failed")
     parser.add_argument("--retry-failed", action="store_true", help="let the agents that failed try again")
     parser.add_argument("--reset-to", metavar="STATE", help="set the workflow back to this state")
     parser.add_argument(
@@ -90,14 +90,14 @@ def execute(arguments: Namespace, session: Session) -> int:
     """Find, look, plan, ask, recover."""
     hf, out = session.hf, session.out
     checkpoint = hf.find(arguments.checkpoint or session.place.project.run or _last_run(session))
-    if arguments.afresh and arguments.dry_run:
+    if arguments.fresh and arguments.dry_run:
         out.line(f"{checkpoint.run} would be set aside, and start from the beginning.")
-        out.document({"recovered": False, "afresh": False, "run": checkpoint.run})
+        out.document({"recovered": False, "fresh": False, "run": checkpoint.run})
         return 0
-    if arguments.afresh:
+    if arguments.fresh:
         if not session.ask.agreed(f"Set {checkpoint.run} aside, and start from the beginning?"):
             raise Declined
-        return _start_afresh(checkpoint.run, session)
+        return _start_fresh(checkpoint.run, session)
     is_run = checkpoint.run == (arguments.checkpoint or checkpoint.run)
     settled = _settled(checkpoint, arguments, session) if is_run else None
     if settled is not None:
@@ -122,7 +122,7 @@ def execute(arguments: Namespace, session: Session) -> int:
         look=lambda: _look(checkpoint, arguments, session),
     )
     if agreed is None:
-        return _start_afresh(checkpoint.run, session)
+        return _start_fresh(checkpoint.run, session)
     result = carry_out(agreed, session)
     return _end(result, agreed, checkpoint, arguments, session)
 
@@ -151,7 +151,7 @@ def _continue(checkpoint: Checkpoint, arguments: Namespace, session: Session) ->
 
     record = _flow_of(checkpoint)
     if record is None:
-        session.out.note(f"Start the program of {checkpoint.run} again: it goes on from here.")
+        session.out.note(f"Start the program of {checkpoint.run} again: it continues from here.")
         return 0 if arguments.no_run else START_PROGRAM
     assert record.file is not None
     typed = ["holdfast", "run", record.file, "--run-id", checkpoint.run]
@@ -212,10 +212,10 @@ def _flow_of(checkpoint: Checkpoint) -> FlowRecord | None:
     return record if record.file else None
 
 
-def _start_afresh(run: str, session: Session) -> int:
+def _start_fresh(run: str, session: Session) -> int:
     """Set a run's line aside and begin a new one; what was there can be gone back to."""
-    first = session.hf.start_afresh(run)
-    session.out.document({"recovered": False, "afresh": True, "run": run, "checkpoint": first.id})
+    first = session.hf.start_fresh(run)
+    session.out.document({"recovered": False, "fresh": True, "run": run, "checkpoint": first.id})
     session.out.line(f"{run} starts from the beginning; `holdfast log {run} -a` shows what was there.")
     session.out.note(f"`holdfast undo {run}` goes back to before.")
     return 0
@@ -234,7 +234,7 @@ def _look(checkpoint: Checkpoint, arguments: Namespace, session: Session) -> Non
 
 
 def _last_run(session: Session) -> str:
-    """Return the run that moved last and can still go on."""
+    """Return the run that moved last and can still continue."""
     runs = sorted(session.hf.runs(limit=200), key=lambda run: run.updated_at, reverse=True)
     for run in runs:
         if run.head is None:
@@ -257,12 +257,14 @@ def _settled(checkpoint: Checkpoint, arguments: Namespace, session: Session) -> 
     paused = [wait for wait in _waits(session, run) if wait.kind == "pause"]
     lease = hf.store.leases.running(run)
     if paused and arguments.dry_run:
-        out.line(f"{run} was {paused[0].question}; without --dry-run it may go on.")
+        out.line(f"{run} was {paused[0].question}; without --dry-run it may continue.")
         out.document({**document, "unpaused": False})
         return 0
     if paused:
         hf.unpause(run, by=me(out.environment))
-        out.line(f"{run} was {paused[0].question}; it may go on now" + (f": {lease.owner} moves it." if lease else "."))
+        out.line(
+            f"{run} was {paused[0].question}; it may continue now" + (f": {lease.owner} moves it." if lease else ".")
+        )
         unpaused = {**document, "unpaused": True}
         out.document(unpaused) if lease is not None else _document(unpaused, checkpoint, arguments, session)
         return 0 if lease is not None else _continue(checkpoint, arguments, session)

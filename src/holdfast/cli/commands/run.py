@@ -1,4 +1,4 @@
-"""Run a flow, or carry it on from where its run stands: a YAML or JSON file, or a plan in Markdown with `sh` blocks.
+"""Run a flow, or resume it from where its run stands: a YAML or JSON file, or a plan in Markdown with `sh` blocks.
 
 The same line resumes it; give it the same workspace each time. A terminal is asked whether to resume, and what the run
 waits for. Without one the run is resumed, and leaves with exit code 9 where a person must decide, saying what to type.
@@ -84,12 +84,12 @@ def configure(parser: CommandParser) -> None:
         help="run a task again, and the phases that follow; may be repeated",
     )  # fmt: skip
     begin = parser.add_mutually_exclusive_group()
-    begin.add_argument("--resume", action="store_true", help="go on without asking")
+    begin.add_argument("--resume", action="store_true", help="continue without asking")
     begin.add_argument("--fresh", action="store_true", help="set what is there aside, and start from the beginning")
 
 
 def execute(arguments: Namespace, session: Session) -> int:
-    """Carry it on until it ends, waits or fails."""
+    """Resume it until it ends, waits or fails."""
     from holdfast.flow.functions import check_functions  # noqa: PLC0415 - help does without
     from holdfast.flow.load import bind_params  # noqa: PLC0415
 
@@ -120,7 +120,7 @@ def execute(arguments: Namespace, session: Session) -> int:
         workspace = options["workspace"] = session.directory_of(run, hf=hf).absolute()
     if _is_begun(hf, run) and _wants_fresh(hf, run, arguments, session):
         bind_params(flow, options["params"])  # what is wrong with them is said before anything is set aside
-        hf.start_afresh(run)
+        hf.start_fresh(run)
         session.out.note(f"What was there is set aside; `holdfast log {run} -a` shows it.")
     with contextlib.chdir(workspace) if arguments.no_files else contextlib.nullcontext():
         result, unsaid = _carried_on(hf, flow, arguments, session, options)
@@ -173,14 +173,14 @@ def _read(file: Path, arguments: Namespace, params: dict[str, Any], session: Ses
 
 
 def default_run(file: str | Path, flow: str, session: Session) -> str:
-    """Return the run that a file is carried on in if none is named: the flow's name; of a plan, one by its path."""
+    """Return the run that a file is resumed in if none is named: the flow's name; of a plan, one by its path."""
     from holdfast.flow.markdown import plan_run_id  # noqa: PLC0415 - help does without
 
     return plan_run_id(file, root=session.root) if Path(file).suffix.lower() in _PLANS else flow
 
 
 def params_of(given: list[str]) -> dict[str, Any]:
-    """Return parameters; a value that is no JSON is text."""
+    """Return parameters; a value that is not JSON is text."""
     found: dict[str, Any] = {}
     for one in given:
         name, equals, value = one.partition("=")
@@ -214,7 +214,7 @@ def _is_begun(hf: Holdfast, run: str) -> bool:
 
 
 def _wants_fresh(hf: Holdfast, run: str, arguments: Namespace, session: Session) -> bool:
-    """Say what is there, and ask whether to go on from it."""
+    """Say what is there, and ask whether to continue from it."""
     if arguments.fresh:
         return True
     found = hf.find(run)
@@ -223,7 +223,7 @@ def _wants_fresh(hf: Holdfast, run: str, arguments: Namespace, session: Session)
     if arguments.resume or found.summary.status in ("completed", "cancelled"):
         return False
     session.out.note(_stands(found, session))
-    question = "Resume it (n sets it aside and begins anew)?"
+    question = "Resume it (n sets it aside and starts over)?"
     return not session.ask.confirmed(question, unasked="the run is resumed; --fresh starts it again")
 
 
@@ -355,13 +355,13 @@ class _Shown:
 
 
 def way_on(event: Event, run: str) -> str:
-    """Return the command that lets a run go on that waits; nothing if only time does."""
+    """Return the command that lets a run continue that waits; nothing if only time does."""
     run, wait = shlex.quote(run), shlex.quote(event.data["wait"])
     kind = event.data["wait_kind"]
     if kind == "budget":
         return f"`holdfast budget {run} {event.data['budget']}+=MORE` raises it."
     if kind == "pause":
-        return f"`holdfast resume {run}` lets it go on."
+        return f"`holdfast resume {run}` lets it continue."
     if not event.data["options"]:
         return ""
     choice, *others = event.data["options"]
@@ -371,7 +371,7 @@ def way_on(event: Event, run: str) -> str:
 
 
 def _closing(hf: Holdfast, result: FlowResult) -> str:
-    """Return what lets a run go on that was left waiting."""
+    """Return what lets a run continue that was left waiting."""
     from holdfast.flow.reporter import wait_event  # noqa: PLC0415
 
     wait = next((one for one in hf.waiting(result.run) if one.id == result.waits_for), None)

@@ -132,7 +132,7 @@ def _workspace_facts(checkpoint: Checkpoint, session: Session) -> None:
 
 def _section_row(checkpoint: Checkpoint, name: str) -> list[Cell]:
     stored = [size(one.size) for one in checkpoint.record.envelope.sections if one.name == name]
-    taken = stored[0] if stored else ""  # what only the journal has is no section of its own yet
+    taken = stored[0] if stored else ""  # what only the journal has is not a section of its own yet
     return [Cell.of(Paint(name, "bold")), Cell.of(taken, right=True), Cell.of(_preview(checkpoint, name))]
 
 

@@ -54,5 +54,5 @@ def execute(arguments: Namespace, session: Session) -> int:
         out.line(Paint("Sound: ", "green"), f"{found} checked.")
         return 0
     out.line(Paint(f"{number(len(report.faults), 'fault')}: ", "red"), f"{found} checked.")
-    out.note("Other checkpoints stay readable. `holdfast repair` mends what can be mended.")
+    out.note("Other checkpoints stay readable. `holdfast repair` repairs what it can.")
     return IntegrityError.exit_code
