@@ -111,6 +111,28 @@ def test_figures_of_a_comparison_are_those_of_the_command_line(told):
         assert ui.get("/api/compare?a=add-login@2&b=try-2@1")["ancestor"]["seq"] == 1
 
 
+def test_a_comparison_offers_the_phase_and_the_last_answer(folder):
+    hf = holdfast.open(folder / ".holdfast")
+    with hf.run("r") as run:
+        with run.phase("one"):
+            run.checkpoint(state=1)
+        with run.phase("two"):
+            hf.control.signal("r", "ok")
+            run.wait_signal("ok")
+            at_answer = hf.latest("r").seq
+            run.checkpoint(state=2)
+            run.checkpoint(state=3)
+    with page(folder) as ui:
+        last = next(one for one in hf.checkpoints("r") if one.summary.phase == "two" and one.seq > at_answer + 1)
+        since = ui.get(f"/api/compare?a=r@1&b=r@{last.seq}")["since"]
+        assert since["phase"] == hf.find("r:before:two").place
+        answered = hf.find(since["answer"])
+        assert answered.summary.phase == "two"
+        assert answered.seq < last.seq
+        assert ui.get("/api/compare?a=r@1&b=r@1")["since"] == {}
+    hf.close()
+
+
 def test_a_plan_does_the_same_as_the_command_line_byte_for_byte(folder, tmp_path):
     """Check 7, on twins."""
     twin = tmp_path / "twin"
@@ -191,7 +213,9 @@ def test_an_answer_reaches_the_process_that_waits(told):
             assert ui.post(path, {"choice": "approve", "note": "ok"}).status == 200
             assert ui.post(path, {"choice": "reject"}).status == 409
             assert ui.get("/api/waits")["waiting"] == []
-        assert program.stdout.readline().split() == ["answered", "approve"]
+            assert program.stdout.readline().split() == ["answered", "approve"]
+            given = until(lambda: [one for one in ui.get("/api/waits")["answered"] if one["run"] == "deploy-42"])
+            assert [(one["choice"], one["by"], one["note"]) for one in given] == [("approve", "ann", "ok")]
         hf = holdfast.open(told / ".holdfast")
         assert any(event.by == "ann" for event in hf.events("deploy-42"))
     finally:

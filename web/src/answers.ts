@@ -630,6 +630,7 @@ export interface Comparison {
   ancestor: Place | null;
   seconds: number | null;
   steps: [number, number];
+  since: Record<string, string>;
   command: string;
 }
 
@@ -690,10 +691,21 @@ export interface WaitCard {
   evidence: Evidence;
 }
 
-/** What waits for a person over all runs, the longest wait first. */
+/** An answer that somebody gave. */
+export interface Answered {
+  run: string;
+  wait: string;
+  choice: string;
+  by: string;
+  note: string;
+  at: string;
+}
+
+/** What waits for a person over all runs, the longest wait first; and what was answered in the last day. */
 export interface Inbox {
   waiting: WaitCard[];
   total: number;
+  answered: Answered[];
 }
 
 /** An answer as it was recorded. */

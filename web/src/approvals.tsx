@@ -19,6 +19,12 @@ export function Approvals() {
       <Problem of={error} />
       {data?.waiting.length === 0 && <p class="empty">Nothing waits for you.</p>}
       {data?.waiting.map((wait) => <Card key={`${wait.run} ${wait.id}`} wait={wait} done={reload} />)}
+      {data && data.answered.length > 0 && (
+        <>
+          <h2>Answered in the last day</h2>
+          <ul class="answered">{data.answered.map((one) => <li key={`${one.run} ${one.wait}`}><Link to={runPath(one.run)}>{line(one.run)}</Link> {line(one.wait)}: <strong>{line(one.choice)}</strong>{one.by && <> by {line(one.by)}</>} <Time at={one.at} />{one.note && <span class="dim"> “{line(one.note)}”</span>}</li>)}</ul>
+        </>
+      )}
     </section>
   );
 }

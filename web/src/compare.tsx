@@ -37,6 +37,8 @@ export function Compare() {
         {b !== "now" && <button type="button" aria-label="Swap both sides" onClick={() => go(comparePath(b, a))}>⇄</button>}
         {data.b ? <Side name="B" row={data.b} /> : <span class="side"><span class="tag">B</span> now: <code>{line(data.now)}</code></span>}
         <span class="grow" />
+        {data.since.phase && <Link class="button" to={comparePath(data.since.phase, b)}>this phase</Link>}
+        {data.since.answer && <Link class="button" to={comparePath(data.since.answer, b)}>since the last answer</Link>}
         {data.b?.parent && <Link class="button" to={comparePath(data.b.parent, b)}>B with its parent</Link>}
         {data.b && <Link class="button" to={comparePath(a, "now")}>A with now</Link>}
         {data.a.run && <Link class="button" to={comparePath(`${data.a.run}@1`, data.b ? `${data.b.run}@${data.b.seq}` : data.a.run)}>whole run</Link>}

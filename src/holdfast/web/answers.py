@@ -587,6 +587,8 @@ class Comparison(TypedDict):
     ancestor: Place | None
     seconds: float | None
     steps: tuple[int, int]
+    since: dict[str, str]
+    """Other first points for the later one: where its phase began, where it stood at the last answer."""
     command: str
 
 
@@ -640,11 +642,23 @@ class WaitCard(WaitRow):
     evidence: Evidence
 
 
+class Answered(TypedDict):
+    """An answer that somebody gave."""
+
+    run: str
+    wait: str
+    choice: str
+    by: str
+    note: str
+    at: str
+
+
 class Inbox(TypedDict):
-    """What waits for a person over all runs, the longest wait first."""
+    """What waits for a person over all runs, the longest wait first; and what was answered in the last day."""
 
     waiting: list[WaitCard]
     total: int
+    answered: list[Answered]
 
 
 class GivenAnswer(TypedDict):

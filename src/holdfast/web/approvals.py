@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import HoldfastError, UsageError
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
 _MOST_OUTPUT = 2000
 _MOST_STEPS_BACK = 4000
+_MOST_ANSWERED = 30
 _PEOPLE = ("approval", "budget", "pause", "uncertain", "signal")
 
 
@@ -34,14 +37,38 @@ def inbox(handle: Handle, overview: Overview) -> answers.Inbox:
         }
         for run, wait in waiting[:50]
     ]
-    return {"waiting": cards, "total": len(waiting)}
+    return {"waiting": cards, "total": len(waiting), "answered": _answered(handle, overview)}
+
+
+def _answered(handle: Handle, overview: Overview) -> list[answers.Answered]:
+    """Return what was answered in the last day, the newest first, of the runs that moved last."""
+    moved = sorted(overview.all(), key=lambda run: run["updated_at"] or "", reverse=True)
+    since = datetime.now(UTC) - timedelta(days=1)
+    given: list[answers.Answered] = []
+    for run in moved[:_MOST_ANSWERED]:
+        with suppress(HoldfastError):
+            replies = _replies(handle.hf.latest(run["id"], required=True))
+            given += [
+                {
+                    "run": run["id"], "wait": handle.clean_text(wait), "choice": handle.clean_text(reply["choice"]),
+                    "by": reply["by"], "note": handle.clean_text(reply["note"]), "at": reply["at"].isoformat(),
+                }
+                for wait, reply in replies.items()
+                if reply["at"] >= since
+            ]  # fmt: skip
+    return sorted(given, key=lambda one: one["at"], reverse=True)[:_MOST_ANSWERED]
+
+
+def _replies(head: Checkpoint) -> dict[str, Any]:
+    found: dict[str, Any] = head.section("waits").get("answered", {}) if "waits" in head.sections else {}
+    return found
 
 
 def evidence(handle: Handle, run: str) -> answers.Evidence:
     """Return what an answer can be based on: files since the last answer, gates, budgets."""
     try:
         head = handle.hf.latest(run, required=True)
-        base = _since(handle, head)
+        base = at_last_answer(handle, head) or _first_with_files(handle, head)
         told: answers.Evidence = {
             "head": f"{run}@{head.seq}",
             "base": None,
@@ -60,14 +87,13 @@ def evidence(handle: Handle, run: str) -> answers.Evidence:
     return told
 
 
-def _since(handle: Handle, head: Checkpoint) -> Checkpoint | None:
-    """Return the checkpoint at which the run stood when it was last answered, or its first."""
+def at_last_answer(handle: Handle, head: Checkpoint) -> Checkpoint | None:
+    """Return the checkpoint at which the run stood when it was last answered, None if it never was."""
     hf = handle.hf
-    replies = head.section("waits").get("answered", {}) if "waits" in head.sections else {}
-    last = max((reply["at"] for reply in replies.values()), default=None)
+    last = max((reply["at"] for reply in _replies(head).values()), default=None)
     low, high = 1, head.seq
     if last is None:
-        return _first_with_files(handle, head)
+        return None
     while low < high:  # times grow with numbers, but for a clock that was set back
         middle = (low + high + 1) // 2
         record = hf.store.checkpoint_at(head.run, middle)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import suppress
 from itertools import chain, islice, zip_longest
 from typing import TYPE_CHECKING
 
-from holdfast.errors import NotFound, UsageError
+from holdfast.errors import HoldfastError, NotFound, UsageError
 from holdfast.model.sections import WORKSPACE
 from holdfast.recovery.compare import StateDiff, compare_places
 from holdfast.recovery.gather import file_capture
+from holdfast.web.approvals import at_last_answer
 from holdfast.web.history import ancestors, row_document
 from holdfast.web.site import found, short_place
 from holdfast.workspace.compare import changes
@@ -115,6 +117,7 @@ def compare(site: Site, handle: Handle, a: str, b: str) -> answers.Comparison:
         "ancestor": _ancestor(handle, pair.old, pair.new) if pair.new is not None else None,
         "seconds": (pair.new.created_at - pair.old.created_at).total_seconds() if pair.new is not None else None,
         "steps": (pair.old.summary.steps, pair.until.summary.steps),
+        "since": _since(handle, pair.until),
         "command": shlex.join(["holdfast", "diff", a, *([b] if b != NOW else [])]),
     }
 
@@ -153,6 +156,18 @@ def file(site: Site, handle: Handle, a: str, b: str, path: str) -> answers.FileD
         "diff": text[:_MOST_DIFF_CHARS],
         "cut": len(text) > _MOST_DIFF_CHARS,
     }
+
+
+def _since(handle: Handle, later: Checkpoint) -> dict[str, str]:
+    """Return where the later point's phase began, and where the run stood at its last answer."""
+    points: dict[str, str] = {}
+    if later.summary.phase:
+        with suppress(HoldfastError):  # a phase that the run began with, or whose beginning was deleted
+            points["phase"] = found(handle, f"{later.run}:before:{later.summary.phase}").place
+    answered = at_last_answer(handle, later)
+    if answered is not None:
+        points["answer"] = answered.place
+    return {name: place for name, place in points.items() if place != later.place}
 
 
 def _file(change: Change) -> answers.FileChange:
