@@ -111,6 +111,24 @@ def test_figures_of_a_comparison_are_those_of_the_command_line(told):
         assert ui.get("/api/compare?a=add-login@2&b=try-2@1")["ancestor"]["seq"] == 1
 
 
+def test_checkpoints_that_touch_one_file(folder):
+    hf = holdfast.open(folder / ".holdfast")
+    run = hf.run("r", workspace=folder)
+    wanted = []
+    for number, text in enumerate(["one", "one", "two", "two", "three"], 1):
+        (folder / "notes.md").write_text(text)
+        (folder / "other.md").write_text(str(number))
+        taken = run.checkpoint(reason=f"step {number}")
+        wanted = [taken.seq, *wanted] if number in (1, 3, 5) else wanted
+    hf.close()
+    with page(folder) as ui:
+        touching = ui.get("/api/runs/r/checkpoints?path=notes.md")
+        assert [row["seq"] for row in touching["rows"]] == wanted
+        assert [row["reason"] for row in ui.get("/api/runs/r/checkpoints?path=notes.md&q=step+3")["rows"]] == ["step 3"]
+        assert ui.get("/api/runs/r/checkpoints?path=none.md")["rows"] == []
+        assert ui.request("GET", "/api/runs/r/checkpoints?path=../out").status == 404
+
+
 def test_a_comparison_offers_the_phase_and_the_last_answer(folder):
     hf = holdfast.open(folder / ".holdfast")
     with hf.run("r") as run:

@@ -29,7 +29,7 @@ export function Run({ name }: { name: string }) {
   const last = data?.last_seq ?? 0;
   const at = Number(params.value.get("at") ?? 0) || last;
   const spec = `${name}@${at}`;
-  const filter = { q: params.value.get("q") ?? "", trigger: params.value.get("trigger") ?? "", phase: params.value.get("phase") ?? "" };
+  const filter = { q: params.value.get("q") ?? "", trigger: params.value.get("trigger") ?? "", phase: params.value.get("phase") ?? "", path: params.value.get("touching") ?? "" };
   useTitle(name, at === last ? `holdfast log ${name}` : `holdfast show ${spec}`);
   const select = (seq: number) => setParams({ at: seq === last ? null : seq });
   useEffect(() => {
@@ -96,6 +96,7 @@ export function Run({ name }: { name: string }) {
           <div class="bar small">
             <h2>Checkpoints</h2>
             <input type="search" aria-label="Filter checkpoints by text" placeholder="filter  /" value={filter.q} onInput={(event) => setParams({ q: event.currentTarget.value })} />
+            <input type="search" aria-label="Only checkpoints that touch this file" placeholder="only touching: src/a.py" value={filter.path} onChange={(event) => setParams({ touching: event.currentTarget.value })} />
             <select aria-label="Trigger" value={filter.trigger} onChange={(event) => setParams({ trigger: event.currentTarget.value })}>
               <option value="">any trigger</option>
               {about.value?.triggers.map((one) => <option key={one} value={one}>{one}</option>)}

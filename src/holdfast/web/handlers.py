@@ -154,14 +154,27 @@ def checkpoints(_desk: Desk, handle: Handle, ask: Ask) -> answers.CheckpointPage
     name = ask.path["run"]
     limit = ask.number("limit", 100, most=_MOST_ROWS)
     wanted = {key: ask.text(key) for key in ("trigger", "phase", "q") if ask.text(key)}
+    before = ask.number("before", 0, most=1 << 48) or None
+    if ask.text("path"):
+        return _touching(handle, name, ask.text("path"), wanted, before=before)
     if wanted:
-        before = ask.number("before", 0, most=1 << 48) or None
         return history.search(handle.hf, name, wanted, before=before, limit=limit)
     offset = ask.number("offset", 0, most=1 << 31)
     if ask.text("around"):
         seq = ask.number("around", 0, most=1 << 48)
         offset = max(0, history.place_of(handle.hf, name, seq) - limit // 2)
     return history.page(handle.hf, name, offset=offset, limit=limit)
+
+
+def _touching(
+    handle: Handle, name: str, path: str, wanted: dict[str, str], *, before: int | None
+) -> answers.CheckpointPage:
+    """Return the checkpoints that first had a version of one file, and fit what else is wanted."""
+    told = files.history(handle, name, path, before=before)
+    head = handle.hf.store.run(name).head
+    records = [handle.hf.store.checkpoint(one["id"]) for one in told["versions"]]
+    rows = [history.row_document(handle.hf, one, head=head) for one in records if history.fits(one, wanted)]
+    return {"run": name, "rows": rows, "looked_at": told["looked_at"], "next": told["next"]}
 
 
 def lanes(desk: Desk, handle: Handle, ask: Ask) -> answers.LanesAnswer:
