@@ -24,6 +24,7 @@ from holdfast.model.runtime_sections import Wait
 from holdfast.model.triggers import Trigger
 from holdfast.run_recorder import CommitFacts, grouping
 from holdfast.runtime.cancel_watch import CancelWatch
+from holdfast.runtime.interruption import is_interruption
 from holdfast.runtime.recorded import ATOMS
 from holdfast.runtime.wait_limit import at_most_s, is_given_up
 
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.waits import Steps, Waiting, Waits
 
 L = TypeVar("L", bound="Live")
+_BY_ITS_MACHINE = "its state machine is complete"
 _LOOK_EVERY_S = 0.25  # at boundaries, so that a run of many small steps does not read its inbox at each of them
 _LONG_PAUSE_S = 5.0  # a pause of this length is a wait that outlives the process
 _LONGEST_NOTE = 2_000
@@ -136,10 +138,13 @@ class RunHost:
         something rests on it (`required`): that is RunStopped.
         """
         self.check_open(f"{reason or trigger} was not saved")
-        if getattr(self._parts.get("workflow"), "is_complete", False):
-            if not self._is_over:  # in the same commit: killed right after, the run is complete
-                self.status.set("completed", "its state machine is complete")
-        elif self._is_over and trigger is not Trigger.SHUTDOWN:
+        is_complete = getattr(self._parts.get("workflow"), "is_complete", False)
+        if is_complete and self.status.status in (
+            None,
+            "running",
+        ):  # in the same commit: killed right after, it is complete
+            self.status.set("completed", _BY_ITS_MACHINE)
+        elif self._is_over and not is_complete and trigger is not Trigger.SHUTDOWN:
             self.status.set("running", "after it was completed")
         if trigger not in _UNNOTED:
             self.note(trigger.value, reason, phase=phase or self.current_phase)
@@ -353,10 +358,11 @@ class RunHost:
 
     def _boundary(self) -> None:
         """Let in what came from outside, now and then."""
-        if self._stop is not None and self._stop.is_set() and not self.lock.is_mine() and not self._is_over:
+        is_over = self._is_over and self.status.detail != _BY_ITS_MACHINE  # then its program may still be at work
+        if self._stop is not None and self._stop.is_set() and not self.lock.is_mine() and not is_over:
             raise SessionOver(self.id, "it was asked to leave")
         now = self.monotonic()
-        if now - self._looked_at < _LOOK_EVERY_S or self.lock.is_mine() or self._is_over:
+        if now - self._looked_at < _LOOK_EVERY_S or self.lock.is_mine() or is_over:
             return
         self._looked_at = now
         if "waits" in self._parts or self._has("waits") or self._services.read_inbox(0):
@@ -391,7 +397,10 @@ class RunHost:
         budget: Budget | None = self._parts.get("budget")
         if budget is not None:
             budget.count_time()
-        if status.status in ("completed", "cancelled") or isinstance(error, (RunWaiting, RunCancelled)):
+        failed_late = status.detail == _BY_ITS_MACHINE and isinstance(error, Exception) and not is_interruption(error)
+        if (status.status in ("completed", "cancelled") and not failed_late) or isinstance(
+            error, (RunWaiting, RunCancelled)
+        ):
             return
         if isinstance(error, SessionOver):
             status.set("ended", str(error)[:_LONGEST_NOTE])

@@ -498,6 +498,31 @@ def test_a_run_that_was_killed_right_after_complete_has_nothing_to_resume(tmp_pa
         assert hf.latest("r").summary.status == "completed"
 
 
+def fail_to_push():
+    raise OSError("cannot push")
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "work"),
+    [
+        ("failed", OSError, lambda run: run.step("push", fail_to_push)),
+        ("waiting", holdfast.RunWaiting, lambda run: run.approve("publish it?")),
+    ],
+)
+def test_what_happens_after_complete_is_not_hidden_by_it(status, error, work, tmp_path):
+    """Proves A11: a failure and a wait are what they are."""
+
+    def program():
+        with hf.run(status, waiting="leave") as run:
+            run.machine(states=["PLANNING"]).to("COMPLETE")
+            work(run)
+
+    with holdfast.open(tmp_path / "store", settings=holdfast.Settings()) as hf:
+        with pytest.raises(error):
+            program()
+        assert hf.latest(status).summary.status == status
+
+
 @pytest.mark.parametrize("form", ["sqlite", "files"])
 def test_one_checkpoint_is_validated_by_itself(form, tmp_path):
     """Proves A10: true for one that is whole, false for the one that was damaged and for one that does not exist."""

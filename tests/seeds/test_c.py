@@ -483,7 +483,8 @@ def test_the_phase_follows_the_state_label_and_new_labels_are_the_runs(tmp_path)
         assert stands() == {"enrich": "pending", "ready": "pending"}
         assert program("enrich", "ready") == "implementing"
         write("state:enrich", "urgent")  # what did not move says nothing new of the phase
-        assert program() == "enrich"
+        assert program() == "implementing"
+        assert stands() == {"enrich": "completed", "ready": "completed"}
 
 
 @pytest.mark.parametrize("verdict", ["ask", "warn"])

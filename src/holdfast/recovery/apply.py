@@ -324,7 +324,7 @@ class Recovery:
         told = {"subject": msgspec.structs.replace(known, **taken, seen_at=at)}
         if known.labels == now.labels or "phases" not in source.sections or "flow" in source.sections:
             return told
-        moved = following_label(source.section("phases"), now.labels, at)
+        moved = following_label(source.section("phases"), now.labels, at, before=known.labels)
         return told if moved is None else {**told, "phases": moved[1]}
 
     def _spent(self, source: Checkpoint) -> dict[str, Any]:

@@ -67,7 +67,9 @@ class OpenRun:
             return
         from holdfast.runtime.phases import following_label  # noqa: PLC0415 - few runs have an issue
 
-        moved = following_label(head.section("phases"), self._run.subject.value.labels, self._run.host.now())
+        known = head.section("subject").labels if "subject" in head.sections else ()
+        labels = self._run.subject.value.labels
+        moved = following_label(head.section("phases"), labels, self._run.host.now(), before=known)
         if moved is not None:
             save(f"its labels say {moved[0]}", {"phases": moved[1]})
 

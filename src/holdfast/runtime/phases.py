@@ -300,8 +300,10 @@ class Phases:
         self.changes += 1
 
 
-def following_label(section: PhasesSection, labels: Iterable[str], now: datetime) -> tuple[str, PhasesSection] | None:
-    """Return the phase that the state label of an issue names, and the phases as they stand then; None if they do.
+def following_label(
+    section: PhasesSection, labels: Iterable[str], now: datetime, *, before: Iterable[str]
+) -> tuple[str, PhasesSection] | None:
+    """Return the phase that the new state label of an issue names, and the phases as they stand then; None if none is.
 
     A phase's label is the one that it was begun with, or `state:NAME`. What comes before it and is not settled is
     skipped; it and what comes after are due again.
@@ -309,8 +311,8 @@ def following_label(section: PhasesSection, labels: Iterable[str], now: datetime
     known = set(labels)
     states = {name: section.phases.get(name, PhaseState()) for name in section.order}
     named = [name for name, state in states.items() if (state.label or f"state:{name}") in known]
-    if len(named) != 1:
-        return None
+    if len(named) != 1 or (states[named[0]].label or f"state:{named[0]}") in set(before):
+        return None  # a label that was there before says nothing new of the phase
     (name,) = named
     place = section.order.index(name)
     reason = f"the label {states[name].label or f'state:{name}'!r} says {name}"
