@@ -42,7 +42,10 @@ DOCUMENTS: dict[str, tuple[str, ...]] = {
     "restore": ("checkpoint", "restored", "plan", "git", "report"),
     "delete": ("deleted", "checkpoints", "runs"),
     "prune": ("done", "counts", "runs", "decisions"),
-    "status": ("run", "status", "moving", "head", "waits", "artifact_paths", "context_metadata", *PHASES),
+    "status": (
+        "run", "status", "moving", "head", "waits", "budget", "protection", "artifact_paths", "context_metadata",
+        *PHASES,
+    ),
     "begin": ("run", "new", *PHASES),
     "phase": ("run", "phase", *PHASES),
     "replan": ("run", "phase", "count", "left", "limit"),

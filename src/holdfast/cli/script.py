@@ -55,7 +55,12 @@ def meant_run(session: Session, arguments: Namespace, *, or_only: bool = False) 
     return _named_run(session, arguments) or _only_run(session, or_only=or_only)
 
 
-def shown_run(session: Session, arguments: Namespace) -> str:
+def spec_or_last(session: Session, spec: str | None) -> str:
+    """Return what is to be looked at: the checkpoint that is named, otherwise the newest of the run that moved last."""
+    return shown_run(session) if spec is None else spec
+
+
+def shown_run(session: Session, arguments: Namespace | None = None) -> str:
     """Return the run that is to be looked at: the one that is meant, otherwise the one that moved last, and say so."""
     named = _named_run(session, arguments)
     if named is not None:
@@ -68,8 +73,8 @@ def shown_run(session: Session, arguments: Namespace) -> str:
     return runs[0].id
 
 
-def _named_run(session: Session, arguments: Namespace) -> str | None:
-    named = arguments.run or session.out.environment.get("HOLDFAST_RUN")
+def _named_run(session: Session, arguments: Namespace | None) -> str | None:
+    named = (arguments is not None and arguments.run) or session.out.environment.get("HOLDFAST_RUN")
     if not named:
         try:
             named = read_regular(session.place.project.root / FOLDER / _CURRENT, limit=1024).decode().strip()

@@ -118,8 +118,13 @@ class Leases:
             return None
 
     def is_last(self, reader: Reader, line: LineRow) -> bool:
-        """Tell whether the lease that is stored for a line is the last one that was taken, none if there was none."""
+        """Tell whether the lease that is stored for a line is the last one that was taken, none if there was none.
+
+        One that is damaged is not older: its row is a fault of its own.
+        """
         lease = self.stored(reader, line.run, line.name)
+        if lease is None and reader.get(LEASE, (line.run, line.name)) is not None:
+            return True
         return line.fence == (lease.token if lease else 0)
 
     def _put(self, transaction: Transaction, row: LeaseRow) -> Lease:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from holdfast.errors import UsageError
 from holdfast.model.sections import WORKSPACE
 
 if TYPE_CHECKING:
+    from argparse import Namespace
     from collections.abc import Sequence
 
     from holdfast.checkpoint import Checkpoint
@@ -110,7 +110,7 @@ def _show_state(state: StateDiff, out: Output, *, heads_only: bool) -> None:
 
 def _sides(arguments: Namespace, session: Session) -> tuple[Checkpoint | None, Checkpoint | None]:
     """Return both checkpoints; no old one is nothing at all, no new one is now."""
-    first = session.find(arguments.old or script.shown_run(session, Namespace(run=None)))
+    first = session.find(script.spec_or_last(session, arguments.old))
     if arguments.parent:
         if arguments.new is not None:
             raise UsageError("--parent compares one checkpoint with the one before it: name only one")

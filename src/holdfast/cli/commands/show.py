@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli import script
@@ -19,6 +18,8 @@ from holdfast.model.sections import WORKSPACE
 from holdfast.store.tables import MAIN
 
 if TYPE_CHECKING:
+    from argparse import Namespace
+
     from holdfast.checkpoint import Checkpoint
     from holdfast.cli.parser import CommandParser
     from holdfast.cli.session import Session
@@ -42,7 +43,7 @@ def execute(arguments: Namespace, session: Session) -> int:
     """Show it."""
     out = session.out
     session.hf.types.show_unknown()
-    checkpoint = session.find(arguments.checkpoint or script.shown_run(session, Namespace(run=None)))
+    checkpoint = session.find(script.spec_or_last(session, arguments.checkpoint))
     if arguments.sections:
         return _sections(checkpoint, arguments.sections, session)
     if out.json:
