@@ -28,7 +28,7 @@ from holdfast.store.files_log import Change, Line, Witness, drop_change, make_li
 from holdfast.store.files_rows import BY_LINE, STORE, UNKNOWN, Log, LogRows, integer, names_in, stamp, status_of
 from holdfast.store.medium import Batch, MediumSizes, StaleError, apply_in
 from holdfast.store.names import run_name
-from holdfast.store.private_folder import check_private_folder
+from holdfast.store.private_folder import check_own_folders, check_private_folder
 from holdfast.store.store import Store
 from holdfast.store.tables import ACCOUNT, CHECKPOINT, FORMAT, INBOX, LINE, META, RECORD, RUN
 from holdfast.store.wakeups import PolledWakeups
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from holdfast.store.wakeups import Wakeup
 
 BUSY_TIMEOUT_S = 30.0
+_FOLDERS = ("tmp", "wakes", "chunks", "runs", "witness")
 _ROWS_A_LINE, _HOLDS_A_LINE = 256, 8192  # of a log that is rewritten
 _WASTE_FROM = 64  # rows: smaller logs are not worth rewriting
 
@@ -70,6 +71,7 @@ class FilesMedium:
         with translated(self.url):
             self._disk.make_folder(self._folder)
             check_private_folder(self._folder, self.url)
+            check_own_folders(self._folder, self.url, names=_FOLDERS, with_below=("chunks", "runs"))
 
     heads = None  # its own log and witnesses, or its server, answer for how far its lines had come
 

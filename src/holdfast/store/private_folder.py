@@ -4,14 +4,41 @@ from __future__ import annotations
 
 import os
 import stat
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.errors import StoreUnavailable
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterable
 
 PROJECT_FOLDER = ".holdfast"
+
+
+def check_own_folders(folder: Path, store: str, *, names: Iterable[str], with_below: Iterable[str]) -> None:
+    """Raise StoreUnavailable if a folder inside a store is a link, or anybody else could put files into it.
+
+    A store can come with a repository: through such a link files elsewhere would be replaced and deleted.
+    """
+    for name in names:
+        one = folder / name
+        if os.path.lexists(one):
+            _check_inside(one, one.lstat(), store)
+    for name in with_below:
+        if (folder / name).is_dir():
+            with os.scandir(folder / name) as entries:
+                for entry in entries:
+                    if entry.is_symlink() or entry.is_dir(follow_symlinks=False):
+                        _check_inside(Path(entry.path), entry.stat(follow_symlinks=False), store)
+
+
+def _check_inside(one: Path, status: os.stat_result, store: str) -> None:
+    if stat.S_ISLNK(status.st_mode):
+        raise StoreUnavailable(
+            store, f"{one} is a link, which is not followed: somebody made this store write elsewhere. Delete the link"
+        )
+    if status.st_uid not in (os.geteuid(), 0) or status.st_mode & stat.S_IWOTH:
+        raise StoreUnavailable(store, f"{one} belongs to somebody else, or everybody can write to it")
 
 
 def check_private_folder(folder: Path, store: str) -> None:
