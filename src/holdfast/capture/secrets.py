@@ -53,6 +53,13 @@ _ESCAPE = (
     r"|[ -/]*[0-OQ-WYZ\\`-~])"
 )
 ESCAPE = re.compile(_ESCAPE.encode())
+_HIDDEN = re.compile(  # what a reader does not see: escapes, NUL, backspace, soft hyphens, characters without width
+    _ESCAPE.encode() + rb"|[\x00\x08]|\xc2\xad|\xe2\x80[\x8b-\x8f]|\xe2\x81\xa0|\xef\xbb\xbf"
+)
+_WRITTEN = re.compile(  # escapes as JSON, a program's source or an address writes them: \n, \u001b[31m, \x1b[0m, %20
+    rb"\\+(?:u001[bB]|x1[bB]|033|e)\[[0-9;]*[A-Za-z]|\\+(?:u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2}|[0-7]{1,3}|[abfnrtv])"
+    rb"|%[0-9A-Fa-f]{2}"
+)
 TEXT_ESCAPE = re.compile(_ESCAPE)
 
 
@@ -65,14 +72,14 @@ class Found(NamedTuple):
 
 
 class _Shown:
-    """What a terminal shows of a text: without the escapes that colour it, move the cursor or name a link."""
+    """What a reader sees of a text: without escapes for terminals and characters that have no width."""
 
     def __init__(self, data: bytes) -> None:
         parts: list[bytes] = []
         self._starts: list[int] = []  # of each part, in what is shown
         self._origins: list[int] = []  # and in the whole text
         position = size = 0
-        for start, end in [*(match.span() for match in ESCAPE.finditer(data)), (len(data), len(data))]:
+        for start, end in [*(match.span() for match in _HIDDEN.finditer(data)), (len(data), len(data))]:
             if start > position:
                 parts.append(data[position:start])
                 self._starts.append(size)
@@ -130,11 +137,13 @@ class SecretFinder:
         self._find = make_find(tuple(one.native for one in given))
 
     def find(self, data: bytes) -> list[Found]:
-        """Return the stretches that are secrets, in order and without overlap; escapes for terminals hide none."""
+        """Return the stretches that are secrets, in order and without overlap; escapes of no kind hide one."""
         if len(data) < _SHORTEST:
             return []
         found = self._found_in(data)
-        if ESCAPE.search(data):
+        if _WRITTEN.search(data):
+            found += self._found_in(_WRITTEN.sub(lambda escape: b" " * len(escape[0]), data))
+        if _HIDDEN.search(data):
             shown = _Shown(data)
             found += [
                 Found(shown.at(one.start), shown.at(one.end - 1) + 1, one.rule) for one in self._found_in(shown.data)

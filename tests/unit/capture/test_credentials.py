@@ -1,5 +1,7 @@
 """How much of what is secret is found, and how little else is touched: measured on the corpus, in every place."""
 
+import json
+
 import pytest
 
 import holdfast
@@ -22,7 +24,10 @@ PLACES = {
     "a key": lambda text: {text: 1},
     "bytes": lambda text: {"v": text.encode()},
     "a tuple": lambda text: (text,),
+    "a line of JSON": lambda text: {"log": json.dumps({"stdout": f"first\n{text}"})},
+    "an address": lambda text: {"log": f"q=first%20{text}"},
 }
+HIDDEN = {"behind what nobody sees": lambda text: {"log": f"first\u200b{text[:6]}\u00ad{text[6:]}"}}
 
 
 @pytest.fixture(params=["hyperscan", "re"])
@@ -56,9 +61,9 @@ def test_the_corpus_is_large_enough():
     assert len(INNOCENT_TEXTS) >= 100
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", [*PLACES, *HIDDEN])
 def test_nine_of_ten_credentials_are_found_in_any_place(engine, hf, place):
-    left = [one.name for one in CREDENTIALS if missed(saved(hf, PLACES[place](one.text)), one.secret)]
+    left = [one.name for one in CREDENTIALS if missed(saved(hf, (PLACES | HIDDEN)[place](one.text)), one.secret)]
     assert len(left) <= (1 - FOUND_AT_LEAST) * len(CREDENTIALS), left
 
 
