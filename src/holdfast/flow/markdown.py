@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable
 
-_HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+(.*?)(?:[ \t]+#+)?[ \t]*$")
+_HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+(.*)$")
 _PHASE = re.compile(r"(?i)^(?:phase|step|stage)\s+([0-9]{1,4}(?:\.[0-9]{1,4})?)\s*(?:[:.\u2013\u2014-]\s*(.*))?$")
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*([A-Za-z0-9_+-]*)")
 _TASK = re.compile(r"^\s{0,8}[-*+]\s+\[([ xX])\]\s+(.*)$")
@@ -138,7 +138,7 @@ def _spans(lines: list[str]) -> list[tuple[int, int, str, str]]:
         if heading is None:
             continue
         level = len(heading[1])
-        phase = _PHASE.match(heading[2])
+        phase = _PHASE.match(_without_closing(heading[2]))
         if begun is not None and (level <= begun[1]):
             found.append((begun[0], at, begun[2], begun[3]))
             begun = None
@@ -147,6 +147,13 @@ def _spans(lines: list[str]) -> list[tuple[int, int, str, str]]:
     if begun is not None:
         found.append((begun[0], len(lines), begun[2], begun[3]))
     return found
+
+
+def _without_closing(heading: str) -> str:
+    """Return the text of a heading without spaces and #s at its end; a pattern for that takes its length squared."""
+    text = heading.rstrip(" \t")
+    bare = text.rstrip("#")
+    return bare.rstrip(" \t") if not bare or bare[-1] in " \t" else text
 
 
 def _command(body: list[str]) -> str | None:

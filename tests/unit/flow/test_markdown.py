@@ -97,3 +97,14 @@ def test_any_text_is_a_plan_or_refused(text):
         return
     flow_from_plan(text, run='cat "$HOLDFAST_INPUT_FILE"')
     assert len({one.name for one in phases}) == len(phases)
+
+
+@pytest.mark.parametrize("heading", ["x" + " " * 400_000 + "a", " " * 400_000 + "a:" * 200_000, "x " + "# " * 300_000])
+def test_a_long_heading_is_read_in_one_pass(heading):
+    """It took the square of its length, which is minutes here."""
+    assert len(plan_phases(f"## Phase 1: {heading}\n\n```sh\ntrue\n```\n")) == 1
+
+
+@pytest.mark.parametrize("closing", ["", " ", " ##", "  ## \t", "\t#"])
+def test_a_heading_may_be_closed(closing):
+    assert plan_phases(f"## Phase 1: build C#{closing}\n")[0].name == plan_phases("## Phase 1: build C#\n")[0].name
