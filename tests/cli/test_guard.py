@@ -284,11 +284,43 @@ def test_a_command_cannot_cut_its_own_way_back(repository):
     code, _, said = guarded(repository, "--", "sh", "-c", script)
     assert code == 0
     assert all(name in said for name in (".holdfastignore", ".gitignore", "holdfast.yaml"))
-    line = re.findall(r"`holdfast (restore [^`]*)`", said)[-1]
-    done = begin(repository, *shlex.split(line), "-y")
+    follow_way_back(repository, said)
+    assert state_of(repository) == before
+
+
+def follow_way_back(place, said):
+    """Carry out the last line that guard shows, with all of its options."""
+    done = begin(place, *shlex.split(re.findall(r"`holdfast (restore [^`]*)`", said)[-1]), "-y")
     out, err = done.communicate(timeout=PATIENCE_S)
     assert done.returncode == 0, (out, err)
-    assert state_of(repository) == before
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "echo '*' > .git/info/exclude",
+        "mkdir -p $HOME/.config/git; echo '*' > $HOME/.config/git/ignore",
+        ": > .git/info/exclude; echo edited > private",
+        "mv .git/info ..; echo edited > private",
+        "mv .git ../was.git; echo edited > private",
+    ],
+)
+def test_exclude_files_of_git_count_as_they_were_before_the_command(repository, tmp_path, monkeypatch, script):
+    """F11: what they left out stays as it is, and what the command makes them leave out is put back."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    (tmp_path / "home").mkdir()
+    (repository / ".git/info/exclude").write_text("private*\n")
+    (repository / "private").write_text("left alone\n")
+    files, where = state_of(repository)
+    code, _, said = guarded(repository, "--", "sh", "-c", f"{script}; echo evil > evil; echo changed > loose")
+    assert code == 0
+    follow_way_back(repository, said)
+    if (repository.parent / "was.git").exists():
+        shutil.rmtree(repository / ".git", ignore_errors=True)
+        (repository.parent / "was.git").rename(repository / ".git")
+    expected = files | {"private": b"edited\n"} if "edited" in script else files
+    assert state_of(repository) == (expected, where)
 
 
 @pytest.mark.parametrize("file", [".holdfastignore", ".gitignore"])

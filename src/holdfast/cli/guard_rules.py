@@ -1,8 +1,8 @@
 """What a guard protects, decided once before its command starts: the rules and settings that were read then.
 
-A command could otherwise cut its own way back by writing `.holdfastignore` or `holdfast.yaml`. They are stored with the
-run, so that `holdfast restore` sees the directory by the same rules. What nothing puts back (configuration, hooks and
-tags of git) is compared before and after, and named.
+A command could otherwise cut its own way back by writing `.holdfastignore`, `.git/info/exclude` or `holdfast.yaml`.
+They are stored with the run, so that `holdfast restore` sees the directory by the same rules. What nothing puts back
+(configuration, hooks and tags of git) is compared before and after, and named.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from holdfast.workspace.descriptors import OPEN_DIRECTORY, read_below
 from holdfast.workspace.gitdir import GitDirectory, GitFailed
 from holdfast.workspace.ignore import parse
 from holdfast.workspace.paths import text
-from holdfast.workspace.repositories import worktree_around
+from holdfast.workspace.repositories import read_excludes, worktree_around
 from holdfast.workspace.rules import IGNORE_FILES, MAX_IGNORE_BYTES
 
 if TYPE_CHECKING:
@@ -72,8 +72,12 @@ def freeze(run: Run, head: Checkpoint) -> None:
         os.close(handle)
     files = {path: content for path, content in sorted(contents.items()) if content is not None}
     fields = {name: getattr(workspace.options, name) for name in _FIELDS}
-    run.log(_LOG).append({"options": fields, "files": {path: Opaque(content) for path, content in files.items()}})
-    workspace.options = replace(workspace.options, ignore_files=tuple(files.items()))
+    excludes = read_excludes(workspace.root, head.workspace.positions) if workspace.options.use_git else None
+    stored: dict[str, Any] = {"options": fields, "files": {path: Opaque(content) for path, content in files.items()}}
+    if excludes is not None:
+        stored["excludes"] = {path: Opaque(content) for path, content in excludes}
+    run.log(_LOG).append(stored)
+    workspace.options = replace(workspace.options, ignore_files=tuple(files.items()), exclude_files=excludes)
 
 
 def apply(run: Run) -> bool:
@@ -86,7 +90,9 @@ def apply(run: Run) -> bool:
         name: tuple(value) if isinstance(value, list) else value for name, value in stored["options"].items()
     }
     files = tuple((path, bytes(content)) for path, content in stored["files"].items())
-    workspace.options = replace(workspace.options, **given, ignore_files=files)
+    known = stored.get("excludes")
+    excludes = None if known is None else tuple((path, bytes(content)) for path, content in known.items())
+    workspace.options = replace(workspace.options, **given, ignore_files=files, exclude_files=excludes)
     return True
 
 

@@ -31,6 +31,8 @@ class WorkspaceOptions:
     use_gitignore: bool = True
     ignore_files: tuple[tuple[str, bytes], ...] | None = None
     """Path and content of the ignore files that count, in place of those on disk; None reads those."""
+    exclude_files: tuple[tuple[str, bytes], ...] | None = None
+    """The same for git's exclude files: path of the repository and content, and "/" for the user's own one."""
     use_git: bool = True
     store_paths: tuple[str, ...] = ()  # where our own store lies, if inside the workspace; never captured or written
     secret_paths: tuple[str, ...] = ()  # files that settings name as secrets; never captured, and left as they are

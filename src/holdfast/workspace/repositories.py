@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from holdfast.workspace.options import WorkspaceOptions
     from holdfast.workspace.sink import Sink
 
+USER_EXCLUDES = "/"  # the key of the user's own exclude file, where the others have the path of their repository
 _MAX_REPOSITORIES = 200
 _PARTIAL = 200  # more changed paths than these are not worth naming to git
 
@@ -47,6 +48,7 @@ class Repositories:
     ) -> None:
         self._root = root
         self._options = options
+        self._frozen = None if options.exclude_files is None else dict(options.exclude_files)
         self._old = remembered
         self._global: bytes | None = None
         self._trusted = False
@@ -57,8 +59,8 @@ class Repositories:
     def start(self, rules: Rules) -> tuple[Rules, str | None]:
         """Return the rules at the root of the workspace, and the work tree it lies in."""
         top = worktree_around(self._root)
-        if top is None:
-            return rules, None
+        if top is None:  # what is frozen counts, also if the repository is gone
+            return self.enter(b"", rules) if self._frozen and "" in self._frozen else rules, None
         prefix = os.path.relpath(self._root, top)
         if prefix == ".":
             return self.enter(b"", rules), top
@@ -250,14 +252,12 @@ class Repositories:
 
     def _excludes(self, top: str, path: bytes) -> list[bytes]:
         """Return the user's own ignore file and the one inside the repository, in git's order."""
-        try:
-            with GitDirectory.open(top, path) as directory:
-                own = read_below(directory.common, b"info/exclude", MAX_IGNORE_BYTES)
-        except (GitFailed, OSError):
-            own = None
+        own = _exclude_file(top, path) if self._frozen is None else self._frozen.get(text(path))
         return [content for content in (self._global_excludes(), own) if content]
 
     def _global_excludes(self) -> bytes:
+        if self._frozen is not None:
+            return self._frozen.get(USER_EXCLUDES, b"")
         if self._global is None:
             place = self._old.global_place or git.user_ignore_file()
             self.now.global_place = place
@@ -292,6 +292,16 @@ class _RulesBelow:
         return rules if content is None else rules.enter(full, content, None)
 
 
+def read_excludes(root: str, positions: Sequence[GitPosition]) -> tuple[tuple[str, bytes], ...]:
+    """Return git's exclude files as they are now, as `exclude_files` of the options takes them."""
+    found = {USER_EXCLUDES: git.read_user_file(git.user_ignore_file(), MAX_IGNORE_BYTES)}
+    for one in positions:
+        top = root if one.path else worktree_around(root)
+        if top is not None:
+            found[one.path] = _exclude_file(top, paths.raw(one.path)) or b""
+    return tuple(found.items())
+
+
 def worktree_around(root: str) -> str | None:
     """Return the nearest directory at or above the workspace that holds a .git."""
     place = root
@@ -302,6 +312,14 @@ def worktree_around(root: str) -> str | None:
         if parent == place:
             return None
         place = parent
+
+
+def _exclude_file(top: str, path: bytes) -> bytes | None:
+    try:
+        with GitDirectory.open(top, path) as directory:
+            return read_below(directory.common, b"info/exclude", MAX_IGNORE_BYTES)
+    except (GitFailed, OSError):
+        return None
 
 
 def _relative(path: bytes, touched: Sequence[bytes]) -> list[bytes]:
