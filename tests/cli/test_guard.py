@@ -323,6 +323,15 @@ def test_exclude_files_of_git_count_as_they_were_before_the_command(repository, 
     assert state_of(repository) == (expected, where)
 
 
+@pytest.mark.parametrize("made", ["ln -s x", "ln -s tracked", "mkfifo", "mkdir"])
+def test_settings_that_are_no_file_do_not_cut_the_way_back(repository, made):
+    before = state_of(repository)
+    code, _, said = guarded(repository, "--", "sh", "-c", f"{made} holdfast.yaml; rm loose")
+    assert code == 0
+    follow_way_back(repository, said)
+    assert state_of(repository) == before
+
+
 @pytest.mark.parametrize("file", [".holdfastignore", ".gitignore"])
 def test_rules_that_leave_out_everything_are_refused_unless_accepted(project, file):
     (project / file).write_text("**\n")

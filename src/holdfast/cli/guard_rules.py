@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import stat
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,7 +19,7 @@ from blake3 import blake3
 from holdfast.cli.times import number
 from holdfast.encode.opaque import Opaque
 from holdfast.errors import UsageError
-from holdfast.workspace.descriptors import OPEN_DIRECTORY, read_below
+from holdfast.workspace.descriptors import OPEN_DIRECTORY, read_below, stat_below
 from holdfast.workspace.gitdir import GitDirectory, GitFailed
 from holdfast.workspace.ignore import parse
 from holdfast.workspace.paths import text
@@ -50,10 +51,10 @@ class Watched(NamedTuple):
         """Return how they are now."""
         handle = os.open(root, OPEN_DIRECTORY)
         try:
-            files = {name: read_below(handle, name.encode(), _MAX_FILE) for name in (*_SETTINGS, *_IGNORE_NAMES)}
+            files = {name: _digest(handle, name.encode()) for name in (*_SETTINGS, *_IGNORE_NAMES)}
         finally:
             os.close(handle)
-        return cls({name: blake3(data).digest() for name, data in files.items() if data is not None}, _git(root))
+        return cls({name: digest for name, digest in files.items() if digest is not None}, _git(root))
 
     def changed(self, now: Watched) -> tuple[list[str], list[str]]:
         """Return the names of the settings and rules, and of what belongs to git, that are not as they were."""
@@ -146,6 +147,16 @@ def _count(path: Path) -> int:
         if found > _MAX_FILE:
             break
     return found
+
+
+def _digest(directory: int, name: bytes) -> bytes | None:
+    """Return a digest of what is at a name, also if it is a link, a pipe or too large to be read; None for nothing."""
+    status = stat_below(directory, name)
+    if status is None:
+        return None
+    kind = f"{stat.S_IFMT(status.st_mode)} {max(status.st_size, _MAX_FILE)} "
+    link = os.readlink(name, dir_fd=directory) if stat.S_ISLNK(status.st_mode) else b""
+    return blake3(kind.encode() + link + (read_below(directory, name, _MAX_FILE) or b"")).digest()
 
 
 def _git(root: Path) -> dict[str, bytes]:
