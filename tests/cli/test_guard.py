@@ -332,6 +332,21 @@ def test_settings_that_are_no_file_do_not_cut_the_way_back(repository, made):
     assert state_of(repository) == before
 
 
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_command_that_deletes_the_directory_leaves_the_way_back(project, code):
+    work = project / "work"
+    work.mkdir()
+    (work / "file").write_text("precious\n")
+    script = f"rm -r {work}; exit {code}"
+    _, _, said = guarded(project, "--workspace", "work", "--run-id", "gone", "--", "sh", "-c", script)
+    assert len(re.findall("`holdfast restore gone@1 [^`]*`", said)) == 2, said
+    (project / "beside").write_text("not of the run\n")
+    subprocess.run(re.findall("`(mkdir -p [^`]*)`", said)[-1], shell=True, check=True)
+    follow_way_back(project, said)
+    assert (work / "file").read_text() == "precious\n"
+    assert (project / "beside").exists()
+
+
 @pytest.mark.parametrize("file", [".holdfastignore", ".gitignore"])
 def test_rules_that_leave_out_everything_are_refused_unless_accepted(project, file):
     (project / file).write_text("**\n")

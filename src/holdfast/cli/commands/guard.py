@@ -7,6 +7,7 @@ process ended, the line that is shown puts files and git back as they were befor
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import stat
@@ -77,6 +78,9 @@ def execute(arguments: Namespace, session: Session) -> int:
     except (KeyboardInterrupt, SystemExit):
         run_command.tell("was interrupted")
         raise
+    except HoldfastError:
+        run_command.tell("ended, and what it did could not be stored")
+        raise
     run_command.tell("is done")
     return 0
 
@@ -132,6 +136,9 @@ class _Guarded:
         where = f" --store {shlex.quote(store)}" if store else ""
         if self._settings_changed:  # they may name another store, or be broken
             where = f" --store {shlex.quote(store or self._run.owner.store.url)} --no-settings"
+        place = self._run.workspace.path
+        if place != self._session.root.resolve():  # a directory that is deleted is no longer known by its run
+            where = f" --workspace {shlex.quote(str(place))}{where}"
         git = " --git" if self._has_git else ""
         return f"`holdfast restore {self._run.id}@{self._before.seq} --exact{git}{where}`"
 
@@ -149,7 +156,15 @@ class _Guarded:
 
     def _tell_changed(self) -> None:
         """Name what decides over the protection, or over git, and was changed by the command."""
-        out, (rules, git) = self._session.out, self._watched.changed(guard_rules.Watched.of(self._run.workspace.path))
+        out = self._session.out
+        try:
+            rules, git = self._watched.changed(guard_rules.Watched.of(self._run.workspace.path))
+        except OSError as error:  # the way back matters more, and is said next
+            place = shlex.quote(str(self._run.workspace.path))
+            first = f"; for the way back make it first: `mkdir -p {place}`" if error.errno == errno.ENOENT else ""
+            out.warn(f"{place} cannot be read ({os.strerror(error.errno or 0)}){first}")
+            self._settings_changed = True
+            return
         if rules:
             out.warn(f"the command changed {', '.join(rules)}: for the way back they count as they were before it")
         self._settings_changed = any(name.startswith("holdfast.y") or name == "pyproject.toml" for name in rules)
