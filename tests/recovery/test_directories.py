@@ -103,6 +103,22 @@ def test_a_fork_is_a_git_worktree_and_its_work_is_done_there(tmp_path):
     assert str(place) in cli(project, "restore", "other", "--dry-run").stderr
 
 
+def test_a_fork_whose_name_no_branch_can_have_is_detached(tmp_path):
+    """Git keeps refs as paths: one cannot be both a branch and a directory of branches, also if they are packed."""
+    project = directory(tmp_path / "project", x="1\n")
+    git(project, "init", "-q", "-b", "main")
+    git(project, "add", "x.txt")
+    git(project, "commit", "-qm", "first")
+    git(project, "branch", "feature/1")
+    git(project, "pack-refs", "--all")
+    with holdfast.open(project / ".holdfast") as hf, hf.run("r", workspace=project) as run:
+        run.checkpoint(state=1)
+    forked = cli(project, "fork", "r", "feature", "--into", str(tmp_path / "forked"))
+    assert forked.returncode == 0, forked.stderr
+    head = git(project, "rev-parse", "main")
+    assert [git(project, "rev-parse", "feature/1"), git(tmp_path / "forked", "rev-parse", "HEAD")] == [head, head]
+
+
 def test_without_git_a_fork_is_a_copy(tmp_path):
     project = directory(tmp_path / "project", x="1\n")
     with holdfast.open(project / ".holdfast") as hf, hf.run("r", workspace=project) as run:

@@ -154,6 +154,11 @@ class GitDirectory:
                 found[name] = value
         return found
 
+    def can_make(self, ref: bytes) -> bool:
+        """Tell whether a ref could be new: no other has its name, lies below it or is a directory above it."""
+        below = ref + b"/"
+        return is_ref(ref) and not any(below.startswith(name + b"/") or name.startswith(below) for name in self.refs())
+
     def other_heads(self) -> set[bytes]:
         """Return the refs that the HEAD of another work tree of this repository names."""
         heads: list[bytes | None] = []

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.workspace.checkout import put_index
 from holdfast.workspace.descriptors import open_parent_below, stat_below
-from holdfast.workspace.gitdir import GitDirectory, GitFailed, is_ref
+from holdfast.workspace.gitdir import GitDirectory, GitFailed
 from holdfast.workspace.objects import Objects
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def add_worktree(repository: Path, target: Path, commit: str, branch: str) -> st
         if objects.commit(commit) is None:
             raise GitFailed(f"commit {commit} is not in this repository")
         ref = _BRANCHES + os.fsencode(branch)
-        is_free = is_ref(ref) and directory.resolve(ref) is None
+        is_free = directory.can_make(ref)
         name = _free_name(directory, target.name)
         place = Path(target).resolve()
         place.mkdir(parents=True, exist_ok=True)
