@@ -129,6 +129,21 @@ def test_a_commit_that_does_not_fit_is_refused_and_nothing_happens(hf, repositor
     assert git(repository, "rev-parse", "HEAD") == head
 
 
+def test_a_commit_while_another_git_holds_the_index_does_not_happen(hf, repository):
+    hf("run", "two.yaml")
+    head = git(repository, "rev-parse", "HEAD")
+    lock = repository / ".git/index.lock"
+    lock.touch()
+    done = hf("patch", "first/first", "two", "--commit")
+    assert done.code != 0
+    assert "index.lock" in done.err
+    assert lock.exists()
+    assert git(repository, "rev-parse", "HEAD") == head
+    lock.unlink()
+    assert hf("patch", "first/first", "two", "--commit").code == 0
+    assert git(repository, "rev-parse", "HEAD^") == head
+
+
 def test_python_gives_the_same(hf, repository):
     """Proves F12."""
     hf("run", "two.yaml")

@@ -246,14 +246,18 @@ def put_position(
 
 
 def put_commit(directory: GitDirectory, objects: Objects, now: GitPosition, commit: str) -> None:
-    """Add a commit to the present branch, or to a detached HEAD; what is staged over the present one stays staged."""
+    """Add a commit to the present branch, or to a detached HEAD; what is staged over the present one stays staged.
+
+    The index is locked before the branch moves: if another git holds it, nothing has happened.
+    """
     wanted = replace(now, commit=commit)
-    entries = _wanted_index(directory, objects, wanted, NO_FLAGS)
-    target = directory.head_target()
-    directory.write(target or b"HEAD", commit.encode() + b"\n", shared=target is not None, old=now.commit or "")
-    for log in (b"HEAD", target or b""):
-        directory.append(b"logs/" + log, _log_line(now.commit, commit, "patch"), shared=log != b"HEAD")
-    directory.write(b"index", indexes.dump(entries, objects.width))
+    with directory.locked(b"index") as put:
+        entries = _wanted_index(directory, objects, wanted, NO_FLAGS)
+        target = directory.head_target()
+        directory.write(target or b"HEAD", commit.encode() + b"\n", shared=target is not None, old=now.commit or "")
+        for log in (b"HEAD", target or b""):
+            directory.append(b"logs/" + log, _log_line(now.commit, commit, "patch"), shared=log != b"HEAD")
+        put(indexes.dump(entries, objects.width))
 
 
 def put_index(directory: GitDirectory, objects: Objects, commit: str) -> None:

@@ -31,7 +31,8 @@ def commit_patch(root: str, patch: bytes, paths: Sequence[str], message: str) ->
     """Add a commit with exactly this patch to the present branch; return its id. UsageError if that cannot be.
 
     The files stay as they are, and so does what is staged of other paths. Killed in between, nothing has happened, or
-    only the index is behind: `git status` then shows the paths as staged for their old content.
+    only the index is behind: `git status` then shows the paths as staged for their old content. As with git itself,
+    `.git/index.lock` may be left then, and is removed by hand.
     """
     real = Path(root).resolve()
     top = next((folder for folder in (real, *real.parents) if os.path.lexists(folder / ".git")), real)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import stat as modes
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.workspace.contents import KEY
@@ -22,7 +23,7 @@ from holdfast.workspace.descriptors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Self
 
 _MAX_SMALL = 64 * 1024
@@ -183,6 +184,14 @@ class GitDirectory:
 
         With `old` it is a ref that must still name this object ("" for none) once the lock is held.
         """
+        with self.locked(name, shared=shared) as put:
+            if old is not None and (self.resolve(name) or "") != old:
+                raise GitFailed(f"{os.fsdecode(name)} was moved by another git")
+            put(content)
+
+    @contextmanager
+    def locked(self, name: bytes, *, shared: bool = False) -> Iterator[Callable[[bytes], None]]:
+        """Hold the lock file that git uses; what is given replaces the file, which stays as it is if not called."""
         directory = self.common if shared else self.own
         make_above(directory, name)
         parent, leaf = open_parent_below(directory, name)
@@ -193,19 +202,22 @@ class GitDirectory:
                 handle = os.open(lock, flags, 0o666, dir_fd=parent)
             except FileExistsError as error:
                 raise GitFailed(f"another git is at work ({os.fsdecode(name)}.lock is there)") from error
-            try:
-                try:
-                    if old is not None and (self.resolve(name) or "") != old:
-                        raise GitFailed(f"{os.fsdecode(name)} was moved by another git")
-                    write_all(handle, content)
-                    os.fsync(handle)
-                finally:
-                    os.close(handle)
+            is_held = True
+
+            def put(content: bytes) -> None:
+                nonlocal is_held
+                write_all(handle, content)
+                os.fsync(handle)
                 os.rename(lock, leaf, src_dir_fd=parent, dst_dir_fd=parent)
-            except BaseException:
-                os.unlink(lock, dir_fd=parent)
-                raise
-            os.fsync(parent)
+                is_held = False
+                os.fsync(parent)
+
+            try:
+                yield put
+            finally:
+                os.close(handle)
+                if is_held:
+                    os.unlink(lock, dir_fd=parent)
         finally:
             os.close(parent)
 
