@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+
 import pytest
 
 FLOW = """\
@@ -82,3 +87,12 @@ def test_the_preview_names_what_runs_again_for_a_lost_artifact(hf, made, file, a
     assert log(made) == ["plan", "build"]
     assert hf("run", "made.yaml", "--no-wait", "--resume").code == 9
     assert log(made) == ["plan", "build", *again]
+
+
+def test_the_preview_does_not_wait_for_a_pipe_in_an_artifacts_place(made):
+    (made / "out.txt").unlink()
+    os.mkfifo(made / "out.txt")
+    line = [sys.executable, "-m", "holdfast", "run", "made.yaml", "-n", "--json"]
+    shown = subprocess.run(line, cwd=made, check=False, capture_output=True, timeout=60)
+    phases = json.loads(shown.stdout)["phases"]
+    assert [one["phase"] for one in phases if one["will"] == "again"][:1] == ["build"]

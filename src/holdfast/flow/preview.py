@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.errors import HoldfastError
+from holdfast.encode.documents import read_regular
+from holdfast.errors import DocumentInvalid, HoldfastError
 from holdfast.flow.digests import FlowChanges, compare_flows
 from holdfast.flow.position import POSITION, Position, place_name
 from holdfast.flow.tasks import is_worked
@@ -91,8 +92,14 @@ class _Preview:
 def is_edited_since(head: Checkpoint, root: Path, path: str) -> bool:
     """Tell whether a file is there and not as a checkpoint has it; one that it does not have cannot be told."""
     try:
-        return WORKSPACE in head.sections and head.read(path) != (root / path).read_bytes()
+        kept = head.read(path) if WORKSPACE in head.sections else None
     except (HoldfastError, OSError):
+        kept = None
+    try:
+        return kept is not None and read_regular(root / path, limit=len(kept), follow=True) != kept
+    except DocumentInvalid:  # larger, or not a regular file
+        return True
+    except OSError:
         return False
 
 
