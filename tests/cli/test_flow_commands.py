@@ -110,7 +110,7 @@ class Printed:
 
     def __init__(self, folder, keep_bytes):
         self.files = OutputFiles(folder, keep_bytes)
-        self._redactor = EventRedactor(lambda text: text.replace("-----BEGIN\nKEY\n-----END", "<key>"))
+        self._redactor = EventRedactor(lambda text: text.replace("-----BEGIN PRIVATE\nKEY\n-----END", "<key>"))
 
     def __call__(self, text):
         event = Event(kind="task_output", at=datetime.now(UTC), phase="p", task="t", text=text)
@@ -143,7 +143,7 @@ def test_the_file_of_a_task_is_bounded_and_a_follower_misses_nothing_but_the_mid
 
 
 def test_a_secret_of_several_lines_is_known_as_a_whole(printed, tmp_path):
-    for piece in ("-----BEGIN\n", "KEY\n", "-----END\n", "after\n"):
+    for piece in ("-----BEGIN PRIVATE\n", "KEY\n", "-----END\n", "after\n"):
         printed(piece)
     printed.files.close()
     (found,) = outputs_in(tmp_path / "out")

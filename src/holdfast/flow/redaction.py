@@ -6,6 +6,7 @@ error message between them, is known only as a whole.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 
 _LONGEST_LINE = 64 << 10  # what has no end of line by then is handed on
 _HELD_BACK = 1 << 10  # of a line that continues: longer than most credentials with the words before them
-_KEY_BEGINS, _KEY_ENDS = "-----BEGIN", "-----END"  # a key of several lines is known only as a whole
+# A private key of several lines is known only as a whole; a certificate or a public key is no secret.
+_KEY_BEGINS, _KEY_ENDS = re.compile(r"-----BEGIN[^\r\n]{0,80}?PRIVATE"), "-----END"
 
 
 class EventRedactor:
@@ -62,11 +64,16 @@ class EventRedactor:
 
 def _whole(text: str) -> int:
     """Return how much of a stream's text can be looked at: whole lines, and no key of several lines without its end."""
-    size = text.rfind("\n") + 1
-    begins = text.rfind(_KEY_BEGINS, 0, size)
+    size = _line_end(text, len(text))
+    begins = max((found.start() for found in _KEY_BEGINS.finditer(text, 0, size)), default=-1)
     if begins > text.rfind(_KEY_ENDS, 0, size) and len(text) < _LONGEST_LINE:
-        return 0
+        return _line_end(text, begins)
     return size if size or len(text) < _LONGEST_LINE else _word_end(text)
+
+
+def _line_end(text: str, before: int) -> int:
+    """Return where the last whole line ends; a carriage return ends one, too, as progress and menus are printed."""
+    return max(text.rfind("\n", 0, before), text.rfind("\r", 0, before)) + 1
 
 
 def _word_end(text: str) -> int:

@@ -49,6 +49,31 @@ def test_a_credential_between_colours_is_not_kept(hf):
     assert TOKEN[4:] not in kept
 
 
+def said_at_once(hf, *texts):
+    """Return what is handed on of what one task prints, before it prints more or ends."""
+    redactor = EventRedactor(text_redactor(hf.types, redaction_rules(hf.settings.redaction)))
+    events = [Event(kind="task_output", at=datetime.now(UTC), phase="one", task="one", text=text) for text in texts]
+    return "".join(said.text for event in events for said in redactor.take(event))
+
+
+@pytest.mark.parametrize(
+    "text", ["10%\r20%\r", "-----BEGIN CERTIFICATE-----\nMIIB\n", "-----BEGIN of the report\nfirst line\n"]
+)
+def test_whole_lines_are_handed_on_at_once(hf, text):
+    assert said_at_once(hf, text) == text
+
+
+@pytest.mark.parametrize("kind", ["PRIVATE KEY", "RSA PRIVATE KEY", "RSA \x1b[01;31m\x1b[KPRIVATE\x1b[m\x1b[K KEY"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_private_key_is_held_until_its_end_and_what_comes_before_it_is_not(hf, kind, end):
+    body = [TOKEN[4:] * 2] * 3
+    lines = [line + end for line in ("before", f"-----BEGIN {kind}-----", *body)]
+    assert said_at_once(hf, *lines) == f"before{end}"
+    whole = said_at_once(hf, *lines, f"-----END {kind}-----{end}", f"after{end}")
+    assert whole.endswith(f"after{end}")
+    assert TOKEN[4:] not in whole
+
+
 @pytest.mark.parametrize("what", ["output", "output/r", "output/r/one%2Fone.log"])
 def test_nothing_is_written_or_read_through_a_link(hf, tmp_path, what):
     outside = tmp_path / "outside"
