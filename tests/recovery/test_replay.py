@@ -6,6 +6,7 @@ import pytest
 
 import holdfast
 from holdfast import Divergence, NotFound, ReplayEnded
+from holdfast.recovery.replay import Replay
 
 
 @pytest.fixture
@@ -197,3 +198,30 @@ def test_a_run_without_steps_has_one_point(hf):
     replay = hf.replay("plain")
     assert len(replay) == 0
     assert replay.state == {"state": 1}
+
+
+class Moment(int):
+    """A time whose comparisons are counted."""
+
+    compared = 0
+
+    def _count(name):  # noqa: N805
+        def compare(self, other):
+            Moment.compared += 1
+            return getattr(int, name)(self, other)
+
+        return compare
+
+    __lt__, __le__, __gt__, __ge__ = map(_count, ("__lt__", "__le__", "__gt__", "__ge__"))
+
+
+def test_the_events_of_many_steps_are_found_without_going_through_all_of_them_for_each():
+    size = 500
+    records = [{"step": f"s{i}", "event": "done", "at": Moment(10 * i)} for i in range(size)]
+    journal = [{"kind": "answered", "what": str(at), "at": Moment(at)} for at in range(-5, 10 * size, 5)]
+    Moment.compared = 0
+    steps = Replay("r", records, None, journal=journal).steps
+    assert Moment.compared < 100 * size
+    assert [one.events for one in steps[:2]] == [("answered -5", "answered 0"), ("answered 5", "answered 10")]
+    last = 10 * (size - 1)
+    assert steps[-1].events == tuple(f"answered {at}" for at in (last - 5, last, last + 5))

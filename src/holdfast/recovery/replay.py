@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+from bisect import bisect_right
 from datetime import datetime
 from inspect import Parameter, signature
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import msgspec
@@ -110,7 +112,8 @@ class Replay:
         self._numbers = numbers
         self._source = source
         self._ends = [i + 1 for i, record in enumerate(self._records) if record.get("event") in _SETTLED]
-        self._journal = [line for line in journal if line["kind"] in _EVENTS]
+        self._times = [self._records[end - 1].get("at") for end in self._ends]
+        self._journal = sorted((line for line in journal if line["kind"] in _EVENTS), key=_at)
         self.position = 0
 
     def __len__(self) -> int:
@@ -219,11 +222,11 @@ class Replay:
 
     def _between(self, number: int) -> list[dict[str, Any]]:
         """Return the lines of the journal that belong to a step."""
-        times = [self._records[end - 1].get("at") for end in self._ends]
-        after = times[number - 2] if number > 1 else None
-        until = times[number - 1] if number < len(times) else None
-        lines = self._journal
-        return [one for one in lines if (after is None or one["at"] > after) and (until is None or one["at"] <= until)]
+        after = self._times[number - 2] if number > 1 else None
+        until = self._times[number - 1] if number < len(self._times) else None
+        first = 0 if after is None else bisect_right(self._journal, after, key=_at)
+        end = len(self._journal) if until is None else bisect_right(self._journal, until, key=_at)
+        return self._journal[first:end]
 
 
 class ReplayRun:
@@ -253,6 +256,9 @@ class ReplayRun:
         self._left.pop(name, None)
         result: T = copy.deepcopy(record.get("result"))  # type: ignore[assignment]
         return result
+
+
+_at = itemgetter("at")
 
 
 def _told(line: dict[str, Any]) -> str:
