@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from holdfast.store.store import Store
 
 _log = logging.getLogger("holdfast")
-_INODE_FIELD = 5
+_PLACE_FIELD = 5
 _OWNER = re.compile(r"(?P<host>\S+) pid (?P<pid>\d+)(?: \((?P<born>[\d.]+)\))? since .*")
 
 
@@ -57,7 +57,7 @@ def is_dead(owner: str) -> bool:
 
 def lock_advice(*files: Path | str) -> str:
     """Return what to do about a lock on one of these files that is kept for too long: who has it, if that is told."""
-    for pid in _lock_holders({inode for file in files if (inode := _inode(file)) is not None}):
+    for pid in _lock_holders({place for file in files if (place := _place(file)) is not None}):
         state = _state(pid)
         if state is not None:
             is_stopped = state in "Tt"
@@ -67,22 +67,24 @@ def lock_advice(*files: Path | str) -> str:
     return "another process has kept it locked for too long; repeat, or end that process"
 
 
-def _lock_holders(inodes: set[int]) -> list[int]:
+def _lock_holders(places: set[str]) -> list[int]:
     """Return the processes of this machine that have one of these files locked; none where the system does not tell."""
     try:
         lines = Path("/proc/locks").read_text().splitlines()
     except OSError:
         return []
     rows = [line.split() for line in lines]  # 1: FLOCK ADVISORY WRITE 4711 fd:01:1234 0 EOF
-    held = [(row[4], row[5].rpartition(":")[2]) for row in rows if row[3:4] == ["WRITE"] and len(row) > _INODE_FIELD]
-    return [int(pid) for pid, inode in held if inode in map(str, inodes) and int(pid) not in (-1, os.getpid())]
+    held = [(row[4], row[_PLACE_FIELD]) for row in rows if row[3:4] == ["WRITE"] and len(row) > _PLACE_FIELD]
+    return [int(pid) for pid, place in held if place in places and int(pid) not in (-1, os.getpid())]
 
 
-def _inode(file: Path | str) -> int | None:
+def _place(file: Path | str) -> str | None:
+    """Return device and inode as /proc/locks has them: an inode alone is another file on another file system."""
     try:
-        return Path(file).stat().st_ino
+        status = Path(file).stat()
     except OSError:
         return None
+    return f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
 
 
 def _state(pid: int) -> str | None:
