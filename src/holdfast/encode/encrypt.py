@@ -1,8 +1,9 @@
 """Encryption at rest: what is stored can be read, and its names matched with contents, only with the key.
 
-Random data keys belong to a store, one for each epoch; users' keys open them through slots. A slot is locked with a
-slot key, which is derived from the user's key and kept under the newest data key: only a holder of a key can lock a
-slot, also one for others, and leave one out. All keys in use are derived from a data key, one for each purpose.
+Random data keys belong to a store, one for each epoch; users' keys open them through slots. What locks a slot, a secret
+and the public half of a pair, is derived from the user's key and kept under the newest data key: only a holder of a key
+can lock a slot, also one for others, and leave one out. What opens it, the private half too, is the user's alone, so
+that who is left out opens no slot of the others. All keys in use are derived from a data key, one for each purpose.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 KEY_BYTES = 32
-SLOTS_VERSION = 3
+SLOTS_VERSION = 4
 RING_BYTES = 16
 _PREFIX = "hfk1_"
 _NONCE_BYTES = 12
@@ -34,7 +35,8 @@ _NEEDS_EXTRA = "an encrypted or signed store needs the extra: pip install 'holdf
 class KeySlot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A store's data keys, locked for the holder of one user key; `id` tells which without giving anything away.
 
-    `slot_key` is what locks it, under the newest data key, so that who retires another key can lock the next data key.
+    `slot_key` is what locks it, under the newest data key, so that who retires another key can lock the next data key;
+    `locked` begins with the public half of the pair that it was locked with.
     """
 
     id: str
@@ -87,8 +89,21 @@ def key_id(key: bytes) -> str:
 
 
 def slot_key(key: bytes, ring: bytes) -> bytes:
-    """Return what locks and opens the slot of a user key in a ring of keys."""
-    return blake3(key + ring, derive_key_context="holdfast 3 slot key").digest()
+    """Return what locks the slot of a user key in a ring of keys, and does not open it: a secret, and a public half."""
+    secret = blake3(key + ring, derive_key_context="holdfast 4 slot secret").digest()
+    public: bytes = _own_half(key, ring).public_key().public_bytes_raw()
+    return secret + public
+
+
+def _own_half(key: bytes, ring: bytes) -> Any:
+    return _x25519().X25519PrivateKey.from_private_bytes(
+        blake3(key + ring, derive_key_context="holdfast 4 slot private half").digest()
+    )
+
+
+def _slot_cipher(own: bytes, passing: bytes, shared: bytes) -> Any:
+    """Return the cipher of one slot: from its slot key, a passing pair's public half, and what both pairs share."""
+    return _aes(blake3(own + passing + shared, derive_key_context="holdfast 4 slot").digest())
 
 
 def lock_slots(
@@ -102,9 +117,13 @@ def lock_slots(
     """Return a store's data keys, oldest first, locked for each of these slot keys and signed with the newest one."""
     made = []
     for name, own in slot_keys.items():
+        pair = _x25519().X25519PrivateKey.from_private_bytes(entropy(KEY_BYTES))
+        passing = pair.public_key().public_bytes_raw()
+        shared = pair.exchange(_x25519().X25519PublicKey.from_public_bytes(own[KEY_BYTES:]))
         nonce = entropy(_NONCE_BYTES)
-        locked = _aes(own).encrypt(nonce, b"".join(data_keys), _about_slot(SLOTS_VERSION, mode, ring, name))
-        made.append(KeySlot(name, Vault(data_keys[-1]).encrypt(own, _about_slot_key(name)), nonce + locked))
+        about = _about_slot(SLOTS_VERSION, mode, ring, name)
+        locked = passing + nonce + _slot_cipher(own, passing, shared).encrypt(nonce, b"".join(data_keys), about)
+        made.append(KeySlot(name, Vault(data_keys[-1]).encrypt(own, _about_slot_key(name)), locked))
     slots = KeySlots(SLOTS_VERSION, mode, ring, tuple(made))
     return msgspec.structs.replace(slots, signature=Vault(data_keys[-1]).sign(_signed_slots(slots)))
 
@@ -116,11 +135,12 @@ def open_slots(slots: KeySlots, key: bytes) -> tuple[bytes, ...] | None:
     if slot is None:
         return None
     about = _about_slot(slots.version, slots.mode, slots.ring, name)
+    passing, rest = slot.locked[:KEY_BYTES], slot.locked[KEY_BYTES:]
+    own, half = slot_key(key, slots.ring), _own_half(key, slots.ring)
     try:
-        opened: bytes = _aes(slot_key(key, slots.ring)).decrypt(
-            slot.locked[:_NONCE_BYTES], slot.locked[_NONCE_BYTES:], about
-        )
-    except Exception:  # noqa: BLE001 - InvalidTag, or a slot too short to be one
+        shared = half.exchange(_x25519().X25519PublicKey.from_public_bytes(passing))
+        opened: bytes = _slot_cipher(own, passing, shared).decrypt(rest[:_NONCE_BYTES], rest[_NONCE_BYTES:], about)
+    except Exception:  # noqa: BLE001 - InvalidTag, no point of the curve, or a slot too short to be one
         raise ValueError("was altered") from None
     data_keys = tuple(opened[start : start + KEY_BYTES] for start in range(0, len(opened), KEY_BYTES))
     if not data_keys or len(data_keys[-1]) != KEY_BYTES:
@@ -263,6 +283,14 @@ def _xor(one: bytes, other: bytes) -> bytes:
 
 def _derived(data_key: bytes, purpose: str) -> bytes:
     return blake3(data_key, derive_key_context=f"holdfast 2 {purpose}").digest()
+
+
+def _x25519() -> Any:
+    try:
+        from cryptography.hazmat.primitives.asymmetric import x25519  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise UsageError(_NEEDS_EXTRA) from None
+    return x25519
 
 
 def _aes(key: bytes) -> Any:

@@ -148,7 +148,8 @@ def _read_slots(row: Row, store: str) -> KeySlots:
     if slots.version != SLOTS_VERSION or slots.mode not in _MODES:
         raise KeyRefused(
             f"its key slots have the mode {slots.mode[:40]!r} and version {slots.version}, which this program does not "
-            "know. If a newer one wrote them, upgrade; if not, somebody altered them: put them back from a copy",
+            "know. If another version of it wrote them, use that one; if not, somebody altered them: put them back "
+            "from a copy",
             store,
         )
     return slots

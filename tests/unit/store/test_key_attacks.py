@@ -6,10 +6,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from cryptography.exceptions import InvalidTag
 
 import holdfast
 from holdfast import KeyRefused, LeaseLost, RunCorrupt, Settings, StoreCorrupt, UsageError, generate_key
-from holdfast.encode.encrypt import KeySlots, Vault, key_id, lock_slots, parse_key, slot_key
+from holdfast.encode import encrypt
+from holdfast.encode.encrypt import KeySlots, Vault, key_id, lock_slots, open_slots, parse_key, slot_key, slot_keys_of
 from holdfast.store.codec import RowCodec
 from holdfast.store.commit import Commit
 from holdfast.store.keys import KEYS, WITNESS, keys_of, seal_store
@@ -89,10 +91,14 @@ def work(place, key, sign, run="run"):
         return hf.run(run).checkpoint(state={"said": "words"}).id
 
 
+def slots_in(place):
+    (row,) = [row for table, row in rows_of(place) if table is META and row[0] == KEYS]
+    return msgspec.json.decode(RowCodec().open(META, row).body, type=KeySlots)
+
+
 def forged(place, slot_keys, mode):
     """Return slots for the store's keys with a data key of the attacker, a witness and a row under it."""
-    (row,) = [row for table, row in rows_of(place) if table is META and row[0] == KEYS]
-    there = msgspec.json.decode(RowCodec().open(META, row).body, type=KeySlots)
+    there = slots_in(place)
     data_key = os.urandom(32)
     made = lock_slots([data_key], slot_keys(there), mode=mode, ring=there.ring, entropy=os.urandom)
     codec = RowCodec(Vault(data_key), mode)
@@ -108,12 +114,17 @@ def test_no_data_key_of_a_strangers_choice_is_accepted(place, sign):
     work(place, OWNER, sign)
     mode = "sign" if sign else "encrypt"
     stranger = parse_key(generate_key())
+
+    def public(there):  # of the owner; not even that is stored readably, and it would not be enough
+        return slot_key(parse_key(OWNER), there.ring)[32:]
+
     guesses = (
         lambda there: {slot.id: slot_key(stranger, there.ring) for slot in there.slots},
-        lambda there: {slot.id: slot.slot_key[-32:] for slot in there.slots},
-        lambda there: {slot.id: slot.locked[-32:] for slot in there.slots},
-        lambda there: {slot.id: there.ring * 2 for slot in there.slots},
-        lambda there: {slot.id: bytes(32) for slot in there.slots},
+        lambda there: {slot.id: slot_key(stranger, there.ring)[:32] + public(there) for slot in there.slots},
+        lambda there: {slot.id: slot.slot_key[-32:] + public(there) for slot in there.slots},
+        lambda there: {slot.id: slot.locked[-32:] + public(there) for slot in there.slots},
+        lambda there: {slot.id: there.ring * 2 + public(there) for slot in there.slots},
+        lambda there: {slot.id: bytes(32) + public(there) for slot in there.slots},
         lambda there: {key_id(stranger): slot_key(stranger, there.ring)},
     )
     before = rows_of(place)
@@ -138,6 +149,47 @@ def test_no_store_can_be_begun_for_somebody_whose_key_one_has_not(place, sign):
     put(place, [(META, RowCodec().close(META, MetaRow(name=KEYS, body=msgspec.json.encode(made))))])
     with pytest.raises(KeyRefused):
         work(place, OWNER, sign)
+
+
+def test_a_former_member_opens_no_slot_with_what_was_known_before(rotating, sign):
+    """Who had a key could note what locks the slots of the others, and opened with it whatever was locked later."""
+    work(rotating, OWNER, sign)
+    with opened(rotating, OWNER, sign) as hf:
+        hf.add_key(LEAVER)
+    leaver = parse_key(LEAVER)
+    then = slots_in(rotating)
+    known = open_slots(then, leaver)
+    noted = slot_keys_of(then, known[-1])
+    with opened(rotating, OWNER, sign) as hf:
+        hf.remove_key(LEAVER)
+        hf.run("after").checkpoint(state=1)
+        fresh = keys_of(hf.store)._data_keys[-1]
+    now = slots_in(rotating)
+    (slot,) = now.slots
+    own = noted[slot.id]
+    assert own == slot_key(parse_key(OWNER), now.ring), "what was noted still locks the slot"
+    about = encrypt._about_slot(now.version, now.mode, now.ring, slot.id)
+    passing = slot.locked[:32]
+    x25519 = encrypt._x25519()
+    halves = [leaver, own[:32], own[32:], *known, *(encrypt._own_half(key, now.ring) for key in (leaver, own[:32]))]
+    halves = [
+        half if isinstance(half, x25519.X25519PrivateKey) else x25519.X25519PrivateKey.from_private_bytes(half)
+        for half in halves
+    ]
+    shared = [half.exchange(x25519.X25519PublicKey.from_public_bytes(passing)) for half in halves]
+    ciphers = [
+        *(encrypt._aes(key) for key in (own[:32], own[32:], leaver, *known)),
+        *(encrypt._slot_cipher(own, passing, one) for one in (*shared, b"", own[:32], own[32:])),
+    ]
+    for cipher in ciphers:
+        for start in (0, 32):
+            with pytest.raises(InvalidTag):
+                cipher.decrypt(slot.locked[start : start + 12], slot.locked[start + 12 :], about)
+    for key in known:
+        with pytest.raises(ValueError, match="altered"):
+            slot_keys_of(now, key)
+    assert open_slots(now, leaver) is None
+    assert open_slots(now, parse_key(OWNER))[-1] == fresh
 
 
 def test_older_keys_put_back_are_noticed_by_a_machine_that_saw_newer_ones(rotating, sign, machine, tmp_path):
