@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[1] / "src" / "holdfast"
 FILES = sorted(path for path in ROOT.rglob("*.py") if ".mypy_cache" not in path.parts)
 
 # What each part may import; a part is a folder or module of src/holdfast.
-BASE = {"version", "errors", "model", "lazy"}
+BASE = {"version", "errors", "model", "lazy", "home"}
 STORE = BASE | {"encode", "store"}
 ENGINE = STORE | {
     "workspace",
@@ -34,6 +34,7 @@ MAY_IMPORT = {
     "version": set(),
     "errors": set(),
     "lazy": set(),
+    "home": set(),
     "model": BASE,
     "encode": BASE | {"encode"},
     "store": STORE,

@@ -955,7 +955,8 @@ def open(  # noqa: A001 - holdfast.open() reads well, and nothing here opens fil
     user_key = key or read_key(settings)
     store = open_store(place, **store_options)
     try:
-        memory = EpochMemory(config_folder() / "stores")
+        folder = config_folder()
+        memory = None if folder is None else EpochMemory(folder / "stores")
         store = seal_store(store, user_key, sign=settings.encryption.sign, memory=memory)
     except BaseException:
         store.close()

@@ -9,13 +9,15 @@ from __future__ import annotations
 import os
 import stat
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from blake3 import blake3
 
+from holdfast.home import in_base
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
 KEPT = 16  # files; two for each set of rules in use
 _MAX_BYTES = 16 << 20
@@ -60,11 +62,10 @@ def keep(name: str, data: bytes) -> None:
 
 def _place() -> Path:
     """Return the cache's folder; OSError where the user has no home, or the system no owners of files."""
-    given = os.environ.get("XDG_CACHE_HOME", "")
-    base = Path(given) if given.startswith("/") else Path(os.path.expanduser("~/.cache"))  # noqa: PTH111 - never raises
-    if not base.is_absolute() or not hasattr(os, "geteuid"):
+    place = in_base(os.environ.get("XDG_CACHE_HOME", ""), ".cache")
+    if place is None or not hasattr(os, "geteuid"):
         raise FileNotFoundError("no place for a cache")
-    return base / "holdfast"
+    return place
 
 
 @contextmanager

@@ -118,7 +118,8 @@ def find_place(store: str | None, start: Path, environment: Mapping[str, str], *
         project = project._replace(settings_file=None)
     named = store or environment.get("HOLDFAST_STORE") or None
     own = str(project.store or project.root / FOLDER)
-    if project.settings_file is None and not (config_folder() / "holdfast.yaml").exists():
+    folder = config_folder()
+    if project.settings_file is None and (folder is None or not (folder / "holdfast.yaml").exists()):
         return Place(project, named or own, None, named is not None)
     from holdfast.settings.file import located, project_settings  # noqa: PLC0415
 

@@ -16,16 +16,18 @@ import threading
 import time
 from contextlib import suppress
 from datetime import datetime
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, unquote
 
 from holdfast.capture.secrets import TEXT_ESCAPE
+from holdfast.home import in_base, make_private
 from holdfast.runtime.output import cut, left_out_of
 from holdfast.store.keys import has_keys
 from holdfast.store.open import FOLDER
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from holdfast.engine import Holdfast
     from holdfast.flow.events import Event
 
@@ -38,20 +40,21 @@ _ENDS = {"task_done", "task_failed", "task_skipped"}
 _OLD_S = 30 * 86_400.0
 
 
-def output_folder(store_url: str, store_folder: Path | None) -> Path:
-    """Return where the output of a store's runs lies on this machine."""
+def output_folder(store_url: str, store_folder: Path | None) -> Path | None:
+    """Return where the output of a store's runs lies on this machine; None for a user without a home."""
     if store_folder is not None and store_folder.name == FOLDER:
         return store_folder / "output"
-    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    state = in_base(os.environ.get("XDG_STATE_HOME", ""), ".local/state")
     digest = hashlib.sha256(store_url.encode("utf-8", "surrogateescape")).hexdigest()[:16]
-    return Path(state).expanduser() / "holdfast" / "output" / digest
+    return None if state is None else state / "output" / digest
 
 
 def run_folder(hf: Holdfast, run: str) -> Path | None:
     """Return the folder of a run's output; None if none is written for this store."""
     if hf.store.url.startswith("memory:") or has_keys(hf.store):
         return None
-    return output_folder(hf.store.url, hf.store.folder) / quote(run, safe="")
+    folder = output_folder(hf.store.url, hf.store.folder)
+    return None if folder is None else folder / quote(run, safe="")
 
 
 class OutputFiles:
@@ -187,7 +190,7 @@ def _descriptor(path: Path, flags: int, *, make: bool = False) -> int:
     """Open a file of output, following no link: neither its folder, its run's nor itself may lead elsewhere."""
     run, output = path.parent, path.parent.parent
     if make:
-        output.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(output.parent)
     folder = os.open(output.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         for name in (output.name, run.name):

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+from holdfast.home import in_base
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def variable(name: str) -> str | None:
@@ -11,8 +16,9 @@ def variable(name: str) -> str | None:
     return os.environ.get(name)
 
 
-def config_folder() -> Path:
-    """Return the folder of this user's own settings: `holdfast` in XDG_CONFIG_HOME, by default in ~/.config."""
-    given = os.environ.get("XDG_CONFIG_HOME", "")
-    base = Path(given) if given.startswith("/") else Path(os.path.expanduser("~/.config"))  # noqa: PTH111 - never raises
-    return base.absolute() / "holdfast"
+def config_folder() -> Path | None:
+    """Return the folder of this user's own settings: `holdfast` in XDG_CONFIG_HOME, by default in ~/.config.
+
+    None for a user without a home.
+    """
+    return in_base(os.environ.get("XDG_CONFIG_HOME", ""), ".config")

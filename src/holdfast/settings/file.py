@@ -53,8 +53,9 @@ def find_settings(folder: Path) -> Path | None:
 
 def user_file() -> Path | None:
     """Return this user's own settings file, None if there is none."""
-    path = config_folder() / "holdfast.yaml"
-    return path if path.exists() else None
+    folder = config_folder()
+    path = None if folder is None else folder / "holdfast.yaml"
+    return path if path is not None and path.exists() else None
 
 
 def load_settings(path: Path) -> Settings:

@@ -8,6 +8,7 @@ The user's own file, the environment, the command line and code need no trust.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -21,6 +22,7 @@ from blake3 import blake3
 
 from holdfast.capture.patterns import SECRET_KEYS
 from holdfast.errors import SettingsInvalid, SettingsUntrusted
+from holdfast.home import make_private
 from holdfast.settings.environment import config_folder
 from holdfast.settings.expressions import is_bounded
 
@@ -71,29 +73,35 @@ def is_trusted(wishes: list[Wish], file: Path) -> bool:
     """Tell whether this user trusts all of these, as they are, in this place."""
     with suppress(OSError):
         folder = _folder()
-        for place in (folder.parent, folder):
-            status = place.lstat()
-            if not stat.S_ISDIR(status.st_mode) or not _is_private(status):
-                return False
-        status = (folder / _name(wishes, file)).lstat()
-        return stat.S_ISREG(status.st_mode) and _is_private(status)
+        return _exposed(folder, folder / _name(wishes, file)) is None
     return False
+
+
+def _exposed(folder: Path, kept: Path) -> Path | None:
+    """Return the first of the places which trust rests on that others may write to; OSError if one is not there."""
+    for place in (folder.parent, folder, kept):
+        status = place.lstat()
+        is_kind = stat.S_ISREG if place is kept else stat.S_ISDIR
+        if not is_kind(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & _WRITABLE_BY_OTHERS:
+            return place
+    return None
 
 
 def trust(wishes: list[Wish], file: Path) -> None:
     """Remember that this user trusts these wishes of this file."""
     distrust(file)
-    folder = _folder()
     try:
-        for place in (folder.parent, folder):
-            place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder = _folder()
+        kept = folder / _name(wishes, file)
+        make_private(folder)
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-        with open(os.open(folder / _name(wishes, file), flags, 0o600), "wb") as kept:  # noqa: PTH123 - a descriptor
-            kept.write(b"\n".join(os.fsencode(one) for one in (str(_place(file)), *map(str, wishes))) + b"\n")
+        with open(os.open(kept, flags, 0o600), "wb") as opened:  # noqa: PTH123 - a descriptor
+            opened.write(b"\n".join(os.fsencode(one) for one in (str(_place(file)), *map(str, wishes))) + b"\n")
+        exposed = _exposed(folder, kept)
     except OSError as error:
-        raise SettingsInvalid(f"trust cannot be remembered ({error.strerror})", str(folder)) from error
-    if not is_trusted(wishes, file):
-        raise SettingsInvalid("is writable by others, so it is not believed: chmod go-w it", str(folder))
+        raise SettingsInvalid(f"trust cannot be remembered ({error.strerror})", str(error.filename or file)) from error
+    if exposed is not None:
+        raise SettingsInvalid("is writable by others, so it is not believed: chmod go-w it", str(exposed))
 
 
 def distrust(file: Path) -> int:
@@ -220,7 +228,10 @@ _ALLOWED: dict[str, Callable[[Any, Path], bool]] = {
 
 
 def _folder() -> Path:
-    return config_folder() / "trusted"
+    folder = config_folder()
+    if folder is None:
+        raise FileNotFoundError(errno.ENOENT, "this user has no home")
+    return folder / "trusted"
 
 
 def _place(file: Path) -> Path:
@@ -234,7 +245,3 @@ def _prefix(file: Path) -> str:
 def _name(wishes: list[Wish], file: Path) -> str:
     values = msgspec.json.encode([list(wish) for wish in wishes], order="deterministic")
     return f"{_prefix(file)}-{blake3(values).hexdigest()}"
-
-
-def _is_private(status: os.stat_result) -> bool:
-    return status.st_uid == os.geteuid() and not status.st_mode & _WRITABLE_BY_OTHERS

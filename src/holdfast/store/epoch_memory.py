@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from blake3 import blake3
 
 from holdfast.errors import DocumentInvalid
+from holdfast.home import make_private
 from holdfast.lazy import lazily
 
 with lazily():  # a store without keys does without
@@ -46,7 +47,7 @@ class EpochMemory:
         if self.seen(place)[-1:] == [new]:
             return
         with suppress(OSError):
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(self._folder)
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
             descriptor = os.open(self.file(place), flags, 0o600)
             try:

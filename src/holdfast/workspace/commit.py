@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from holdfast.errors import UsageError
+from holdfast.home import in_home
 from holdfast.workspace import git, position
 from holdfast.workspace.checkout import put_commit
 from holdfast.workspace.git import GitFailed
@@ -68,7 +69,7 @@ def commit_patch(root: str, patch: bytes, paths: Sequence[str], message: str) ->
 
 def _commit(ask: Callable[..., bytes], line: Sequence[str], message: bytes, settings: dict[bytes, bytes]) -> str:
     """Make the commit, in the name of the person if the repository or their own settings know one."""
-    own = {"GIT_CONFIG_GLOBAL": os.path.expanduser("~/.gitconfig")}  # noqa: PTH111 - of the user, not the repository
+    own = {"GIT_CONFIG_GLOBAL": str(in_home(".gitconfig") or os.devnull)}  # of the user, not the repository
     for what in ("name", "email"):
         told = settings.get(f"user.{what}".encode())
         if told is not None and b"\0" not in told:

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
+from holdfast.home import in_home
 from holdfast.workspace.descriptors import open_below, read_open, stat_below
 from holdfast.workspace.gitdir import GitDirectory, GitFailed
 
@@ -142,7 +143,7 @@ def user_ignore_file() -> str:
         named = _ask("/", ("config", "--global", "--type=path", "--get", "core.excludesFile"), settings)
         return os.fsdecode(named.rstrip(b"\n"))
     except GitFailed:
-        return os.path.expanduser("~/.config/git/ignore")  # noqa: PTH111
+        return str(in_home(".config/git/ignore") or os.devnull)
 
 
 def read_user_file(place: str, limit: int) -> bytes:

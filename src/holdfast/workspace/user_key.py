@@ -14,6 +14,7 @@ import secrets
 import tempfile
 
 from holdfast.errors import RestoreRefused
+from holdfast.home import in_home
 from holdfast.workspace.descriptors import OPEN_DIRECTORY, read_below
 
 _KEY = b"journal.key"
@@ -37,10 +38,9 @@ def is_user_mark(mark: str, kind: str, *facts: object) -> bool:
 
 def user_key() -> bytes:
     """Return this user's key, made at the first use; it never lies in a workspace that is captured."""
-    places = (
-        os.path.expanduser("~/.local/state/holdfast"),  # noqa: PTH111
-        os.path.join(tempfile.gettempdir(), f"holdfast-{os.geteuid()}"),  # noqa: PTH118 - without a home to write to
-    )
+    home = in_home(".local/state/holdfast")
+    passing = os.path.join(tempfile.gettempdir(), f"holdfast-{os.geteuid()}")  # noqa: PTH118 - no home to write to
+    places = (passing,) if home is None else (str(home), passing)
     problem: OSError | None = None
     for place in places:
         try:
@@ -56,7 +56,7 @@ def user_key() -> bytes:
         finally:
             os.close(handle)
     reason = os.strerror(problem.errno or 0) if problem else ""
-    raise RestoreRefused(f"this user's key can be kept neither in {places[0]!r} nor {places[1]!r}: {reason}")
+    raise RestoreRefused(f"this user's key cannot be kept in {' or '.join(map(repr, places))}: {reason}")
 
 
 def _key_in(directory: int) -> bytes:
