@@ -87,9 +87,9 @@ class PostgresMedium:
     ) -> None:
         if durability not in ("power", "process"):
             raise UsageError(f"unknown durability {durability!r}: use 'power' or 'process'")
-        place = PostgresPlace.parse(url)
-        self.tenant = check_run_id(tenant or place.tenant)
-        self.schema = postgres_schema.check_schema_name(schema or place.schema)
+        place = PostgresPlace.parse(url, tenant=tenant, schema=schema)
+        self.tenant = check_run_id(place.tenant)
+        self.schema = postgres_schema.check_schema_name(place.schema)
         self.url = place.shown
         self.conninfo = url
         """The whole URL, with its password: for who connects to the same database for itself."""

@@ -11,6 +11,7 @@ from psycopg.conninfo import conninfo_to_dict
 from holdfast.errors import UsageError
 
 _OURS = ("tenant", "schema", "chunks")
+_USUAL = {"tenant": "default", "schema": "holdfast"}
 _SECRET = ("password", "sslpassword", "passfile", "oauth_client_secret")
 
 
@@ -24,14 +25,20 @@ class PostgresPlace(NamedTuple):
     shown: str
 
     @classmethod
-    def parse(cls, url: str) -> PostgresPlace:
-        """Take a URL apart; UsageError if libpq would not understand its part."""
+    def parse(cls, url: str, *, tenant: str | None = None, schema: str | None = None) -> PostgresPlace:
+        """Take a URL apart; UsageError if libpq would not understand its part.
+
+        A tenant or schema that is given counts before the URL's, and what is shown names it: it tells stores apart.
+        """
         try:
             parts = urlsplit(url)
             _ = parts.port if "," not in parts.netloc else None  # ValueError unless it is a number
             pairs = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
             ours = {name: value for name, value in pairs if name in _OURS}
             theirs = [(name, value) for name, value in pairs if name not in _OURS]
+            for name, given in (("tenant", tenant), ("schema", schema)):
+                if given and given != ours.get(name, _USUAL[name]):
+                    ours[name] = given
             conninfo = urlunsplit(parts._replace(query=urlencode(theirs)))
             conninfo_to_dict(conninfo)
         except (ValueError, psycopg.Error) as error:
@@ -42,4 +49,5 @@ class PostgresPlace(NamedTuple):
         shown = [(name, value) for name, value in theirs if name not in _SECRET]
         shown += [(name, value) for name, value in ours.items() if name != "chunks"]
         address = urlunsplit(("postgresql", user + place, parts.path, urlencode(shown), ""))
-        return cls(conninfo, ours.get("tenant", "default"), ours.get("schema", "holdfast"), ours.get("chunks"), address)
+        ours = _USUAL | ours
+        return cls(conninfo, ours["tenant"], ours["schema"], ours.get("chunks"), address)

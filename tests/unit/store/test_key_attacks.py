@@ -266,6 +266,23 @@ def test_a_store_that_its_owner_begins_again_or_moves_is_no_fault(sign, tmp_path
     assert work(tmp_path / "a.db", OWNER, sign, "again")
 
 
+def test_tenants_and_schemas_that_are_given_beside_the_url_are_places_of_their_own(place, sign):
+    """Each was taken for the other exchanged, so that two of them locked each other out."""
+    if not place.startswith("postgres"):
+        pytest.skip("only PostgreSQL has tenants and schemas")
+    options = [{}, {"tenant": "one"}, {"tenant": "two"}, {"schema": "other"}, {"tenant": "one", "schema": "other"}]
+    urls = set()
+    for _ in range(2):
+        for given in options:
+            with holdfast.open(place, settings=Settings(), key=OWNER, sign=sign, **given) as hf:
+                hf.run("run").checkpoint(state=1)
+                urls.add(hf.store.url)
+    assert len(urls) == len(options)
+    by_url = f"{place}{'&' if '?' in place else '?'}tenant=one"
+    with opened(by_url, OWNER, sign) as hf:
+        assert hf.store.url in urls
+
+
 def test_what_a_machine_remembers_tells_no_key_and_lies_where_only_its_user_reads(rotating, sign, tmp_path):
     work(rotating, OWNER, sign)
     with opened(rotating, OWNER, sign) as hf:
