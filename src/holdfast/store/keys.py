@@ -84,9 +84,12 @@ def seal_store(
             raise KeyRefused(
                 "it holds rows that were stored without a key: open it without, or begin a new store", medium.url
             )
-        ring = entropy(RING_BYTES)
+        ring, data_key = entropy(RING_BYTES), entropy(KEY_BYTES)
         slot_keys = {key_id(user_key): slot_key(user_key, ring)}
-        row = _begun(medium, "sign" if sign else "encrypt", ring, slot_keys, entropy)
+        if memory is not None and medium.traits.durable:
+            memory.begin(medium.url, ring, fingerprint(data_key))  # first: a crash after the next line is no exchange
+        mode = "sign" if sign else "encrypt"
+        row = _begun(medium, data_key, lock_slots([data_key], slot_keys, mode=mode, ring=ring, entropy=entropy))
     return StoreKeys(medium, user_key, row, sign=sign, memory=memory, is_new=is_empty, entropy=entropy).store
 
 
@@ -113,13 +116,10 @@ def _looked_at(medium: Medium) -> tuple[Row | None, bool]:
     return row, not rows and next(iter(medium.chunk_ids()), None) is None
 
 
-def _begun(
-    medium: Medium, mode: KeyMode, ring: bytes, slot_keys: dict[str, bytes], entropy: Callable[[int], bytes]
-) -> Row:
+def _begun(medium: Medium, data_key: bytes, slots: KeySlots) -> Row:
     """Write the first key slots of an empty store, and return the row that is there: perhaps another process's."""
-    data_key = entropy(KEY_BYTES)
-    row = _slots_row(lock_slots([data_key], slot_keys, mode=mode, ring=ring, entropy=entropy))
-    witness = _witness(RowCodec(Vault(data_key), mode), 0)
+    row = _slots_row(slots)
+    witness = _witness(RowCodec(Vault(data_key), cast("KeyMode", slots.mode)), 0)
     try:
         medium.apply(Batch(guards=[(META, (KEYS,), None)], inserts=[(META, row), (META, witness)]))
     except StaleError:
@@ -255,7 +255,9 @@ class StoreKeys:
                 )
             with self.medium.read() as reader:
                 slot_keys = self._slot_keys(reader)
-            row = _begun(medium, self.mode, self._ring, slot_keys, self._entropy)
+            data_key = self._entropy(KEY_BYTES)
+            slots = lock_slots([data_key], slot_keys, mode=self.mode, ring=self._ring, entropy=self._entropy)
+            row = _begun(medium, data_key, slots)
         return StoreKeys(medium, self._user_key, row, sign=None, entropy=self._entropy).store
 
     def lock_beside(self, data: bytes, about: bytes) -> bytes:

@@ -1,6 +1,9 @@
 """Attacks on a store with a key by somebody who can write it, on SQLite, files and PostgreSQL."""
 
 import os
+import shutil
+import subprocess
+import sys
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -281,6 +284,44 @@ def test_tenants_and_schemas_that_are_given_beside_the_url_are_places_of_their_o
     by_url = f"{place}{'&' if '?' in place else '?'}tenant=one"
     with opened(by_url, OWNER, sign) as hf:
         assert hf.store.url in urls
+
+
+_BEGIN_AND_DIE = """
+import os, sys
+import holdfast
+from holdfast.store import keys
+begun = keys._begun
+def begun_then_killed(*given):
+    if sys.argv[3] == "after":
+        begun(*given)
+    os.kill(os.getpid(), 9)
+keys._begun = begun_then_killed
+holdfast.open(sys.argv[1], settings=holdfast.Settings(), key=sys.argv[2])
+"""
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_store_begun_again_by_a_process_that_was_killed_is_its_owners(tmp_path, moment):
+    """Between its first row and the memory of it, every later open said that somebody exchanged it."""
+    place, other = tmp_path / "a" / "store.db", tmp_path / "shared.db"
+    work(other, OWNER, sign=False)
+    work(place, OWNER, sign=False)
+    kept = rows_of(str(place))
+    shutil.rmtree(place.parent)
+    killed = subprocess.run([sys.executable, "-c", _BEGIN_AND_DIE, place, OWNER, moment], timeout=120, check=False)
+    assert killed.returncode == -9
+    begun = rows_of(str(place))
+    assert bool(begun) == (moment == "after")
+    put(str(place), rows_of(str(other)), instead=True)
+    with pytest.raises(StoreCorrupt, match="another store"):
+        work(place, OWNER, sign=False)
+    put(str(place), begun, instead=True)
+    for heads in place.parent.glob("*-heads"):
+        heads.unlink()
+    work(place, OWNER, sign=False)
+    put(str(place), kept, instead=True)
+    with pytest.raises(StoreCorrupt, match="another store"):
+        work(place, OWNER, sign=False)
 
 
 def test_what_a_machine_remembers_tells_no_key_and_lies_where_only_its_user_reads(rotating, sign, tmp_path):
