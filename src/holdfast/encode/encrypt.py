@@ -84,20 +84,25 @@ def parse_key(text: str) -> bytes:
 
 
 def key_id(key: bytes) -> str:
-    """Return a name for a key that tells nothing about it."""
-    return blake3(key, derive_key_context="holdfast 1 key id").hexdigest()[:16]
+    """Return a name for a key that tells nothing about it, and that no other key has."""
+    return _id_of(_own_half(key).public_key().public_bytes_raw())
+
+
+def _id_of(public: bytes) -> str:
+    return blake3(public, derive_key_context="holdfast 4 key id").hexdigest()[:32]
 
 
 def slot_key(key: bytes, ring: bytes) -> bytes:
     """Return what locks the slot of a user key in a ring of keys, and does not open it: a secret, and a public half."""
     secret = blake3(key + ring, derive_key_context="holdfast 4 slot secret").digest()
-    public: bytes = _own_half(key, ring).public_key().public_bytes_raw()
+    public: bytes = _own_half(key).public_key().public_bytes_raw()
     return secret + public
 
 
-def _own_half(key: bytes, ring: bytes) -> Any:
+def _own_half(key: bytes) -> Any:
+    """Return the private half of a user's pair; it is that of all rings, so that the key's id vouches for the other."""
     return _x25519().X25519PrivateKey.from_private_bytes(
-        blake3(key + ring, derive_key_context="holdfast 4 slot private half").digest()
+        blake3(key, derive_key_context="holdfast 4 private half").digest()
     )
 
 
@@ -136,7 +141,7 @@ def open_slots(slots: KeySlots, key: bytes) -> tuple[bytes, ...] | None:
         return None
     about = _about_slot(slots.version, slots.mode, slots.ring, name)
     passing, rest = slot.locked[:KEY_BYTES], slot.locked[KEY_BYTES:]
-    own, half = slot_key(key, slots.ring), _own_half(key, slots.ring)
+    own, half = slot_key(key, slots.ring), _own_half(key)
     try:
         shared = half.exchange(_x25519().X25519PublicKey.from_public_bytes(passing))
         opened: bytes = _slot_cipher(own, passing, shared).decrypt(rest[:_NONCE_BYTES], rest[_NONCE_BYTES:], about)
@@ -151,8 +156,15 @@ def open_slots(slots: KeySlots, key: bytes) -> tuple[bytes, ...] | None:
 
 
 def slot_keys_of(slots: KeySlots, data_key: bytes) -> dict[str, bytes]:
-    """Return the slot keys of slots that the newest data key has signed."""
-    return {slot.id: Vault(data_key).decrypt(slot.slot_key, _about_slot_key(slot.id)) for slot in slots.slots}
+    """Return the slot keys of slots that the newest data key has signed; ValueError if one is not its user's.
+
+    Who has a key could put a pair of his own there, and would open what is locked with it after he was removed.
+    """
+    found = {slot.id: Vault(data_key).decrypt(slot.slot_key, _about_slot_key(slot.id)) for slot in slots.slots}
+    for name, own in found.items():
+        if _id_of(own[KEY_BYTES:]) != name:
+            raise ValueError(f"what locks the slot of the key {name} is not its own")
+    return found
 
 
 def fingerprint(data_key: bytes) -> str:

@@ -327,7 +327,15 @@ class StoreKeys:
     def _slot_keys(self, reader: Reader) -> dict[str, bytes]:
         """Return what locks the slots as they are by now, by the names of the keys."""
         slots = self._slots(reader)
-        return slot_keys_of(slots, self._data_keys[-1])
+        try:
+            found = slot_keys_of(slots, self._data_keys[-1])
+        except ValueError as error:
+            raise StoreCorrupt(
+                f"{error}: somebody who had a key exchanged it. Begin another store with the keys that stay, and bring "
+                "the runs there with `holdfast copy`",
+                self._inner.url,
+            ) from None
+        return found | {self.own_id: slot_key(self._user_key, self._ring)}
 
     def _slots(self, reader: Reader, *, is_checked: bool = True) -> KeySlots:
         """Return the slots as they are by now; whoever removed its own key can only list them."""

@@ -174,7 +174,7 @@ def test_a_former_member_opens_no_slot_with_what_was_known_before(rotating, sign
     about = encrypt._about_slot(now.version, now.mode, now.ring, slot.id)
     passing = slot.locked[:32]
     x25519 = encrypt._x25519()
-    halves = [leaver, own[:32], own[32:], *known, *(encrypt._own_half(key, now.ring) for key in (leaver, own[:32]))]
+    halves = [leaver, own[:32], own[32:], *known, *(encrypt._own_half(key) for key in (leaver, own[:32]))]
     halves = [
         half if isinstance(half, x25519.X25519PrivateKey) else x25519.X25519PrivateKey.from_private_bytes(half)
         for half in halves
@@ -193,6 +193,29 @@ def test_a_former_member_opens_no_slot_with_what_was_known_before(rotating, sign
             slot_keys_of(now, key)
     assert open_slots(now, leaver) is None
     assert open_slots(now, parse_key(OWNER))[-1] == fresh
+
+
+def test_a_member_who_puts_a_pair_of_his_own_in_anothers_place_is_noticed_before_anything_is_locked(rotating, sign):
+    """After the removal he would open the other's slot, which was locked for his pair."""
+    work(rotating, OWNER, sign)
+    with opened(rotating, OWNER, sign) as hf:
+        hf.add_key(SECOND)
+        hf.add_key(LEAVER)
+    then = slots_in(rotating)
+    vault = Vault(open_slots(then, parse_key(LEAVER))[-1])
+    planted = slot_key(parse_key(SECOND), then.ring)[:32] + slot_key(parse_key(LEAVER), then.ring)[32:]
+    second = key_id(parse_key(SECOND))
+    locked = vault.encrypt(planted, encrypt._about_slot_key(second))
+    replace = msgspec.structs.replace
+    forged = replace(then, slots=tuple(replace(s, slot_key=locked) if s.id == second else s for s in then.slots))
+    forged = replace(forged, signature=vault.sign(encrypt._signed_slots(forged)))
+    put(rotating, [(META, RowCodec().close(META, MetaRow(name=KEYS, body=msgspec.json.encode(forged))))])
+    with opened(rotating, OWNER, sign) as hf:
+        with pytest.raises(StoreCorrupt, match="is not its own"):
+            hf.remove_key(LEAVER)
+        with pytest.raises(StoreCorrupt, match="is not its own"):
+            hf.add_key(generate_key())
+    assert slots_in(rotating) == forged
 
 
 def test_older_keys_put_back_are_noticed_by_a_machine_that_saw_newer_ones(rotating, sign, machine, tmp_path):

@@ -108,7 +108,7 @@ def test_damaged_key_slots_are_told_apart_from_a_wrong_key(medium, body):
 
 def test_a_wrong_or_missing_key_is_a_clear_error(medium, sign):
     fill(seal_store(medium, KEY, sign=sign))
-    for key, told in ((None, "give its key with key_file="), (NEW_KEY, "does not open it; the keys [0-9a-f]{16} do")):
+    for key, told in ((None, "give its key with key_file="), (NEW_KEY, "does not open it; the keys [0-9a-f]{32} do")):
         with pytest.raises(KeyRefused, match=told):
             seal_store(medium, key, sign=sign)
     with pytest.raises(UsageError, match="32 random bytes"):

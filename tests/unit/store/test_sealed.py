@@ -88,7 +88,7 @@ def test_chunks_are_shared_and_swept_as_in_any_store(tmp_path):
 @pytest.mark.parametrize("sign", [False, True])
 def test_a_wrong_or_missing_key_is_a_clear_error(tmp_path, sign):
     filled(tmp_path, sign=sign).close()
-    for key, told in ((None, "give its key with key_file="), (NEW_KEY, "does not open it; the keys [0-9a-f]{16} do")):
+    for key, told in ((None, "give its key with key_file="), (NEW_KEY, "does not open it; the keys [0-9a-f]{32} do")):
         with pytest.raises(KeyRefused, match=told):
             opened(tmp_path, key=key, sign=sign)
     with pytest.raises(UsageError, match="32 random bytes"):
