@@ -128,6 +128,11 @@ class RowCodec:
                 packed = self.vault.decrypt(packed, place)
             value = _decoders[table.name].decode(_unpacked(packed))
             expected = self._columns(table, value)
+        except msgspec.ValidationError as error:  # its seal is right: it is what some program wrote
+            detail = (
+                f"has not the form that this version of Holdfast reads ({error}): open it with the one that wrote it"
+            )
+            raise damaged(table, key, detail) from error
         except (ValueError, OverflowError, msgspec.MsgspecError, zstandard.ZstdError, RecursionError) as error:
             raise damaged(table, key, f"cannot be decoded ({error})") from error
         if _key_of(table, value) != key:

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+import holdfast
 from holdfast.errors import CheckpointCorrupt, FormatTooNew, IntegrityError, LimitExceeded, RunCorrupt, UsageError
 from holdfast.model.checkpoint import FORMAT_VERSION, CheckpointRecord, Marks
 from holdfast.store import envelopes
@@ -173,3 +174,16 @@ def test_what_a_row_cannot_hold_is_a_usage_error():
 
 def test_the_size_of_a_checkpoint_is_that_of_its_sections():
     assert ENVELOPE.size_bytes == 6
+
+
+def test_a_row_of_another_versions_form_says_so_and_not_that_it_is_damaged(tmp_path):
+    """Budgets of a run were once only named in its row."""
+    with holdfast.open(tmp_path / "a.db") as hf:
+        hf.run("run").checkpoint(state=1)
+        store = hf.store
+        with store.medium.write() as transaction:
+            (value,) = [store.codec.open(RUN, row) for row in transaction.scan(RUN)]
+            old = msgspec.structs.replace(value, accounts=("tokens",))
+            transaction.put(RUN, store.codec.close(RUN, old))
+        with pytest.raises(RunCorrupt, match="open it with the one that wrote it"):
+            store.run("run")
