@@ -99,6 +99,33 @@ def test_the_exit_code_is_the_commands_and_one_line_puts_everything_back(reposit
     assert "second" in git(repository, "log", "--all", "--format=%s")
 
 
+def test_a_limit_of_size_that_leaves_most_out_is_refused(project):
+    (project / "holdfast.yaml").write_text("workspace: {max_file_mb: 0.000001}\n")
+    for name in ("a", "b", "c"):
+        (project / name).write_text("work\n")
+    code, _, said = guarded(project, "--", "rm", "a", "b", "c")
+    assert code == 2
+    assert "nothing was started" in said
+    assert (project / "a").exists()
+    code, _, said = guarded(project, "--accept-ignored", "--", "true")
+    assert code == 0
+    assert "puts what is protected back" in said
+
+
+@pytest.mark.parametrize("kind", ["unborn", "off"])
+def test_the_line_works_where_git_was_not_captured(hf, project, kind):
+    git(project, "init", "-q", "-b", "main")
+    (project / "a").write_text("work\n")
+    if kind == "off":
+        git(project, "-c", "user.email=a@b", "-c", "user.name=a", "commit", "-q", "--allow-empty", "-m", "first")
+        (project / "holdfast.yaml").write_text("workspace: {use_git: false}\n")
+    _, _, said = guarded(project, "--run-id", "g", "--", "rm", "a")
+    assert "git is not protected" in said
+    assert "`holdfast restore g@1 --exact` puts what is protected back" in said
+    assert hf("restore", "g@1", "--exact", "--yes").code == 0
+    assert (project / "a").read_text() == "work\n"
+
+
 def test_a_commit_on_the_same_branch_is_kept_beside_it(repository):
     before = state_of(repository)
     _, _, said = guarded(repository, "--", "bash", "-c", "git commit -q -a -m second; git merge -q --no-edit main")

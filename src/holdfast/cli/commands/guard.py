@@ -99,6 +99,7 @@ class _Guarded:
         self._before: Checkpoint | None = None
         self._watched = guard_rules.Watched.of(run.workspace.path)
         self._settings_changed = False
+        self._is_partial = False
         self._has_git = (run.workspace.path / ".git").exists()  # elsewhere than at its root git is not put back
 
     def protect(self) -> None:
@@ -114,14 +115,19 @@ class _Guarded:
         if not self._accepts_ignored:
             guard_rules.check_rules(head, self._run)
         self._before = head
+        is_repository, self._has_git = self._has_git, self._has_git and head.git.commit is not None
         self._run.owner.mark(head.id, pinned=True)  # whatever the retention says, this is the way back
         self._run.note("guarded", shlex.join(self._command))
         what = "files and git" if self._has_git else "the files of this directory"
         self._session.out.note(Paint("guarded: ", "dim"), f"{self._way_back} puts {what} back as they are now")
         out = self._session.out
         left_out = guard_rules.unprotected(head)
+        self._is_partial = bool(left_out) or is_repository != self._has_git
         if left_out:
             out.warn(f"not protected: {left_out}")
+        if is_repository and not self._has_git:
+            why = head.git.problem or "it has no commit yet, or could not be read"
+            out.warn(f"git is not protected ({why}): branches and commits stay as the command leaves them")
         top = guard_rules.around(self._run.workspace.path)
         if top is not None:
             out.warn(
@@ -152,7 +158,8 @@ class _Guarded:
             changed = 0
         self._tell_changed()
         what = f"{self._command[0]} {ended}" + (f", and {number(changed, 'path')} changed" if changed else "")
-        self._session.out.note(Paint("guarded: ", "dim"), f"{what}; {self._way_back} puts everything back")
+        back = "what is protected" if self._is_partial else "everything"
+        self._session.out.note(Paint("guarded: ", "dim"), f"{what}; {self._way_back} puts {back} back")
 
     def _tell_changed(self) -> None:
         """Name what decides over the protection, or over git, and was changed by the command."""

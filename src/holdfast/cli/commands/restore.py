@@ -107,7 +107,7 @@ def execute(arguments: Namespace, session: Session) -> int:
             out.note(
                 "Nothing to restore: what you changed is kept; --take takes the checkpoint's."
                 if kept
-                else "Nothing to restore: the files are as they were."
+                else "Nothing to restore: all files that were captured are as they were."
             )
         return 0
     if not session.ask.agreed(f"Restore {number(len(plan.changes), 'path')} in {plan.target}?"):
