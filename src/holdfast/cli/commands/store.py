@@ -90,6 +90,7 @@ def _new(arguments: Namespace, session: Session) -> int:
     from holdfast.encode.encrypt import generate_key, key_id, parse_key  # noqa: PLC0415
 
     text = generate_key()
+    name = key_id(parse_key(text))  # before the file: it says what is missing where keys cannot be used
     try:
         handle = os.open(arguments.file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
@@ -100,7 +101,6 @@ def _new(arguments: Namespace, session: Session) -> int:
         file.write(text + "\n")
         file.flush()
         os.fsync(file.fileno())
-    name = key_id(parse_key(text))
     session.out.document({"key": name, "file": str(Path(arguments.file).absolute())})
     session.out.line(f"{name} written to {arguments.file}")
     session.out.note(
