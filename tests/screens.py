@@ -72,7 +72,7 @@ class Names:
         line = re.sub(r"\[(\d+ms|\d+(\.\d+)?s)\]", "[1.0s]", line)
         line = re.sub(r"\b\d+ (s|min) ago\b", "just now", line)
         line = re.sub(r"\bowner .* is gone", "owner (process 4321) is gone", line)
-        line = re.sub(r"\b[0-9a-f]{16}\b", "0123456789abcdef", line)
+        line = re.sub(r"\b(?:[0-9a-f]{16}){1,2}\b", lambda found: "0123456789abcdef" * (len(found[0]) // 16), line)
         line = re.sub(r"\bSQLite [\d.]+", "SQLite 3.54.0", line)
         line = re.sub(r"\btime_s [\d.]+", "time_s 1.0", line)
         line = re.sub(r"\b\d+\.\d s\b", "0.0 s", line)
