@@ -139,10 +139,8 @@ class RunHost:
         """
         self.check_open(f"{reason or trigger} was not saved")
         is_complete = getattr(self._parts.get("workflow"), "is_complete", False)
-        if is_complete and self.status.status in (
-            None,
-            "running",
-        ):  # in the same commit: killed right after, it is complete
+        is_under_way = self.status.status in (None, "running")
+        if is_complete and is_under_way:  # in the same commit: killed right after, the run is complete
             self.status.set("completed", _BY_ITS_MACHINE)
         elif self._is_over and not is_complete and trigger is not Trigger.SHUTDOWN:
             self.status.set("running", "after it was completed")

@@ -165,7 +165,7 @@ def _decompress_zstd(stored: bytes, size: int) -> bytes:
             decompressor = _decompressors.zstd = zstandard.ZstdDecompressor()
         return decompressor.decompress(stored, allow_extra_data=False)
     except zstandard.ZstdError as error:
-        raise ValueError(f"is not sound zstd frame ({error})") from error
+        raise ValueError(f"is not a sound zstd frame ({error})") from error
 
 
 def _decompress_gzip(stored: bytes, size: int) -> bytes:
@@ -173,7 +173,7 @@ def _decompress_gzip(stored: bytes, size: int) -> bytes:
     try:
         plain = stream.decompress(stored, size + 1)
     except zlib.error as error:
-        raise ValueError(f"is not sound gzip stream ({error})") from error
+        raise ValueError(f"is not a sound gzip stream ({error})") from error
     if not stream.eof or stream.unused_data:
         raise ValueError("does not end where its gzip stream ends")
     return plain
@@ -184,7 +184,7 @@ def _decompress_lz4(stored: bytes, size: int) -> bytes:
     try:
         plain: bytes = block.decompress(stored, uncompressed_size=size)
     except block.LZ4BlockError as error:
-        raise ValueError(f"is not sound lz4 block ({error})") from error
+        raise ValueError(f"is not a sound lz4 block ({error})") from error
     return plain
 
 

@@ -114,7 +114,7 @@ def value_below(value: Any, spelled: str, variable: str) -> Any:
     """Return what a spelling finds in a fact's data; NameUnknown if there is nothing, or more than one thing."""
     found = list(_below(value, spelled))
     if len(found) != 1:
-        raise NameUnknown(f"there {'are several values' if found else 'is not a value'} for ${variable}")
+        raise NameUnknown(f"there {'are several values' if found else 'is no value'} for ${variable}")
     return found[0]
 
 

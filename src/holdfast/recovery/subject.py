@@ -194,7 +194,7 @@ def _names(subject: str, field: str, value: Any) -> list[str]:
     if isinstance(value, str):
         return [name.strip() for name in value.split(",") if name.strip()]
     if not isinstance(value, list):
-        raise SubjectUnavailable(subject, f"its {field} are not list")
+        raise SubjectUnavailable(subject, f"its {field} are not a list")
     named = [item.get("name") or item.get("login") if isinstance(item, dict) else item for item in value]
     return [str(name) for name in named if name is not None]
 

@@ -90,7 +90,8 @@ def plan_undo(
         place = done.workspace
         if not is_own:
             raise UsageError(
-                f"the recovery changed files in {place!r}, and you did not make it: name their place, workspace=..."
+                f"the recovery changed files in {place!r}, and nothing shows that you made it: name their place, "
+                "workspace=..."
             )
         if not os.path.isdir(place):  # noqa: PTH112
             raise UsageError(f"the recovery changed files in {place!r}, which is gone: name their place, workspace=...")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from holdfast.model.sections import Agent, AgentTask, PhaseState
 
 _KNOWN = frozenset({"at", "kind", "what", "phase", "by", "duration_s"})
-_CARRIED_ON = "resumed"
+_RESUMED = "resumed"
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -83,7 +83,7 @@ def savings(
 
     A run without steps, which a shell script moves, is resumed by every command: its complete phases are the work.
     """
-    resumed = [line["at"] for line in journal if line["kind"] == _CARRIED_ON]
+    resumed = [line["at"] for line in journal if line["kind"] == _RESUMED]
     steps = list(steps)
     if not steps:
         settled = [phase for phase in phases if phase.status == "completed"]

@@ -123,7 +123,7 @@ def execute(arguments: Namespace, session: Session) -> int:
         hf.start_fresh(run)
         session.out.note(f"What was there is set aside; `holdfast log {run} -a` shows it.")
     with contextlib.chdir(workspace) if arguments.no_files else contextlib.nullcontext():
-        result, unsaid = _carried_on(hf, flow, arguments, session, options)
+        result, unsaid = _resumed(hf, flow, arguments, session, options)
     _tell(hf, result, session, unsaid)
     return _CODES[result.status]
 
@@ -238,7 +238,7 @@ def _stands(found: Checkpoint, session: Session) -> str:
     return f"Found a checkpoint, {when}: {count}" + (f" ({', '.join(done)})." if done else ".")
 
 
-def _carried_on(
+def _resumed(
     hf: Holdfast, flow: Flow, arguments: Namespace, session: Session, options: dict[str, Any]
 ) -> tuple[FlowResult, Callable[[str], str]]:
     """Run the flow; what it waits for is asked here if a person is there.
