@@ -37,9 +37,8 @@ _LOGIN = r"(?:\xa2-[uU]|--(?:proxy-)?user)(?:=|[\xa3-\xbf]|\xd9[\x00-\xff])[!-~]
 _PROGRAMS = "|".join(sorted(PASSWORD_FLAGS))
 _COMMAND = rf"(?:{_PROGRAMS})[\xa2-\xbf\xd9]"  # with a short flag for a password, and further items of a list
 _WRAPPED = r"holdfast\.(?:Secret|Redacted)"
-_HIDDEN = (  # what a reader does not see: what it stands between may be one credential
-    r"\x1b[ -~]|[!-~][\x00\x08][!-~]|\xc2\xad|\xe2\x80[\x8b-\x8f]|\xe2\x81\xa0|\xef\xbb\xbf"
-)
+INVISIBLE = r"\xc2\xad|\xe2\x80[\x8b-\x8f]|\xe2\x81\xa0|\xef\xbb\xbf"  # soft hyphens, characters without width
+_HIDDEN = rf"\x1b[ -~]|[!-~][\x00\x08][!-~]|{INVISIBLE}"  # what it stands between may be one credential
 _OTHERS = (_TELLING_VALUE, _CHOSEN_VALUE, _VALUE_TELLING, _LOGIN, _COMMAND, _WRAPPED, _HIDDEN)
 _TAIL = 512  # longer than an excluded key: where one that must be the last text can stand
 MARGIN = 8 * 1024  # wider than any pattern: what is new is looked at with this much of what stands around it

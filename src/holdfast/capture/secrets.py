@@ -22,7 +22,7 @@ from holdfast.capture.names import (
     looks_secret,
 )
 from holdfast.capture.patterns import ASSIGNMENTS
-from holdfast.capture.scan import key_pattern, make_find
+from holdfast.capture.scan import INVISIBLE, key_pattern, make_find
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,10 +52,7 @@ _ESCAPE = (
     r"|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)"  # a title, a link
     r"|[ -/]*[0-OQ-WYZ\\`-~])"
 )
-ESCAPE = re.compile(_ESCAPE.encode())
-_HIDDEN = re.compile(  # what a reader does not see: escapes, NUL, backspace, soft hyphens, characters without width
-    _ESCAPE.encode() + rb"|[\x00\x08]|\xc2\xad|\xe2\x80[\x8b-\x8f]|\xe2\x81\xa0|\xef\xbb\xbf"
-)
+_HIDDEN = re.compile(rf"{_ESCAPE}|[\x00\x08]|{INVISIBLE}".encode())  # what a reader does not see
 _WRITTEN = re.compile(  # escapes as JSON, a program's source or an address writes them: \n, \u001b[31m, \x1b[0m, %20
     rb"\\+(?:u001[bB]|x1[bB]|033|e)\[[0-9;]*[A-Za-z]|\\+(?:u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2}|[0-7]{1,3}|[abfnrtv])"
     rb"|%[0-9A-Fa-f]{2}"
@@ -340,6 +337,6 @@ def _without_overlap(found: list[Found]) -> list[Found]:
 
 
 __all__ = [
-    "ESCAPE", "TEXT_ESCAPE", "Found", "SecretFinder", "ends_in_secret_key", "is_secret_key", "is_telling",
+    "TEXT_ESCAPE", "Found", "SecretFinder", "ends_in_secret_key", "is_secret_key", "is_telling",
     "keys_pattern", "looks_random", "make_finder", "redacted",
 ]  # fmt: skip

@@ -490,7 +490,7 @@ class Writer:
         return envelope, drafts
 
     def _analysed(self, telling: dict[str, Any]) -> tuple[RecoveryInfo, Summary]:
-        """Return what the sections say of continuing and in lists, without secrets; again only if one of them is."""
+        """Return what the sections say of resuming and in lists, without secrets; kept while none of them changes."""
         last, recovery, summary = self._last_analysed
         if last.keys() != telling.keys() or any(last[name] is not value for name, value in telling.items()):
             recovery, summary = _cleaned(analyse(telling), self._clean), _cleaned(summarise(telling), self._clean)

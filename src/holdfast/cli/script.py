@@ -55,6 +55,12 @@ def meant_run(session: Session, arguments: Namespace, *, or_only: bool = False) 
     return _named_run(session, arguments) or _only_run(session, or_only=or_only)
 
 
+def add_shown_run(parser: CommandParser) -> None:
+    """Let a command that only looks take a run, or find it by itself."""
+    told = "the run; otherwise HOLDFAST_RUN, the one begun here, or the one that moved last"
+    parser.add_argument("run", metavar="RUN", nargs="?", help=told)
+
+
 def spec_or_last(session: Session, spec: str | None) -> str:
     """Return what is to be looked at: the checkpoint that is named, otherwise the newest of the run that moved last."""
     return shown_run(session) if spec is None else spec

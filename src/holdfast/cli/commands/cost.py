@@ -23,12 +23,7 @@ if TYPE_CHECKING:
 
 def configure(parser: CommandParser) -> None:
     """Say what the command takes."""
-    parser.add_argument(
-        "run",
-        metavar="RUN",
-        nargs="?",
-        help="the run; otherwise HOLDFAST_RUN, the one begun here, or the one that moved last",
-    )
+    script.add_shown_run(parser)
     parser.add_argument("--calls", action="store_true", help="every call, also those that cost time alone")
 
 

@@ -23,12 +23,7 @@ _OVER = ("completed", "failed", "cancelled", "ended")
 
 def configure(parser: CommandParser) -> None:
     """Say what the command takes."""
-    parser.add_argument(
-        "run",
-        metavar="RUN",
-        nargs="?",
-        help="the run; otherwise HOLDFAST_RUN, the one begun here, or the one that moved last",
-    )
+    script.add_shown_run(parser)
     parser.add_argument("-n", "--limit", type=int, metavar="N", help="only the last N")
     parser.add_argument(
         "-f", "--follow", action="store_true", help="continue until the run ends; with --json, a line each"

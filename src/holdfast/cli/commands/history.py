@@ -21,12 +21,7 @@ if TYPE_CHECKING:
 def configure(parser: CommandParser) -> None:
     """Say what the command takes."""
     parser.add_argument("file", metavar="FILE", help="the file, as it is named from here")
-    parser.add_argument(
-        "run",
-        metavar="RUN",
-        nargs="?",
-        help="the run; otherwise HOLDFAST_RUN, the one begun here, or the one that moved last",
-    )
+    script.add_shown_run(parser)
 
 
 def execute(arguments: Namespace, session: Session) -> int:

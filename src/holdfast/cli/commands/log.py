@@ -30,12 +30,7 @@ _PAGE = 100
 
 def configure(parser: CommandParser) -> None:
     """Say what the command takes."""
-    parser.add_argument(
-        "run",
-        metavar="RUN",
-        nargs="?",
-        help="the run; otherwise HOLDFAST_RUN, the one begun here, or the one that moved last",
-    )
+    script.add_shown_run(parser)
     parser.add_argument("-n", "--limit", type=int, metavar="N", help="show at most so many")
     parser.add_argument("--positions", action="store_true", help="show the journal number of each, for RUN#NUMBER")
     parser.add_argument("--names", action="store_true", help="show the name of each for people: phase, time, digits")

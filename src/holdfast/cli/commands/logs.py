@@ -26,12 +26,7 @@ _LOOK_EVERY_S = 0.3
 
 def configure(parser: CommandParser) -> None:
     """Say what the command takes."""
-    parser.add_argument(
-        "run",
-        metavar="RUN",
-        nargs="?",
-        help="the run; otherwise HOLDFAST_RUN, the one begun here, or the one that moved last",
-    )
+    script.add_shown_run(parser)
     parser.add_argument("task", metavar="TASK", nargs="?", help="a phase, a task, or PHASE/TASK; otherwise all")
     parser.add_argument("-n", "--lines", type=int, metavar="N", help="only the last N lines of each task")
     parser.add_argument("-f", "--follow", action="store_true", help="continue until the run ends")

@@ -135,9 +135,9 @@ def _rebuilt(session: Session, store: Store, runs: list[str], *, dry_run: bool) 
         return runs, {}
     if not session.ask.agreed(f"Rebuild the record of {number(len(runs), 'run')}?"):
         raise Declined
-    again: dict[str, bool] = {}
+    has_damaged_record: dict[str, bool] = {}
     for run in runs:
-        again[run] = _is_record_damaged(store, run)
+        has_damaged_record[run] = _is_record_damaged(store, run)
         rebuild(store, run)
     for run in Repair(store).damaged_runs():
         if run in runs:  # a checkpoint that stood under another's name was restored after its record was made
@@ -149,7 +149,7 @@ def _rebuilt(session: Session, store: Store, runs: list[str], *, dry_run: bool) 
         except (NotFound, IntegrityError):
             continue
         out.note(f"{run} has {number(record.checkpoints, 'checkpoint')} up to {record.last_seq}.")
-        if again[run]:
+        if has_damaged_record[run]:
             ends[run] = record.last_seq
     return runs, ends
 

@@ -26,12 +26,7 @@ _COLOURS = {"completed": "green", "running": "yellow", "failed": "red", "skipped
 
 def configure(parser: CommandParser) -> None:
     """Say what the command takes."""
-    parser.add_argument(
-        "run",
-        metavar="RUN",
-        nargs="?",
-        help="the run; otherwise HOLDFAST_RUN, the one begun here, or the one that moved last",
-    )
+    script.add_shown_run(parser)
     parser.add_argument("--left", action="store_true", help="only the names of the phases that are still to be done")
 
 
