@@ -42,7 +42,7 @@ def work(number):
 
 COUNT = int(sys.argv[2])
 with holdfast.open(sys.argv[1], interval_s=None).run("r") as run:
-    state = run.attach("state", State())
+    state = run.register("state", State())
     if not state.messages:
         state.messages = [{"role": "agent", "number": n, "content": os.urandom(1000).hex()} for n in range(1000)]
     for number in range(COUNT + 1):

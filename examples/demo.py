@@ -100,7 +100,7 @@ class Story:
         interrupted = {"tests # draft 1"}
         self.claim("no gate that had given its verdict ran again", is_so=set(repeated) <= interrupted)
         with holdfast.open(self.folder / ".holdfast") as hf:
-            saved, stats, report = hf.savings(RUN), hf.stats(), hf.verify()
+            saved, stats, report = hf.recovery.savings(RUN), hf.stats(), hf.verify()
             full = sum(one.size_bytes for one in hf.checkpoints(RUN, archived=True))
         told = f"{saved.steps} calls, {saved.seconds:.1f} s and {saved.tokens:,} tokens were kept over the kill"
         self.claim(told, is_so=saved.steps > 0 and saved.tokens > 0)

@@ -92,7 +92,8 @@ def report(run: holdfast.Run) -> None:
     """Say what it cost, and what the budgets had to say on the way."""
     for name, one in run.budget.spending.items():
         print(f"  {name:<10} {one.used:>8,.6g} of {one.limit:,}")
-    lines = [f"  {line['kind']}: {line['what']}" for line in run.journal() if line["kind"].startswith("budget")]
+    noted = run.holdfast.events(run.id)
+    lines = [f"  {one.kind}: {one.what}" for one in noted if one.kind.startswith("budget")]
     print(*dict.fromkeys(lines), sep="\n")
 
 
@@ -107,7 +108,7 @@ def main(arguments: list[str]) -> int:
             if not auto:
                 return waiting.exit_code
             with holdfast.open(directory / ".holdfast") as hf:  # as another process or machine would
-                hf.raise_budget(RUN, {"tokens": 3000}, by="ann", note="worth it")
+                hf.control.raise_budget(RUN, {"tokens": 3000}, by="ann", note="worth it")
         else:
             return 0
 

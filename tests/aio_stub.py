@@ -20,6 +20,10 @@ PARTS = {
     "Conflicts": "runtime/conflicts.py",
     "Context": "runtime/context.py",
     "Control": "control.py",
+    "Keys": "engine.py",
+    "Recovery": "recovery/facade.py",
+    "RunHistory": "recovery/facade.py",
+    "Transfer": "transfer/facade.py",
     "GatedTask": "runtime/gates.py",
     "Gates": "runtime/gates.py",
     "Knowledge": "runtime/knowledge.py",
@@ -128,31 +132,21 @@ def opening(engine: Module) -> ast.stmt:
 
 
 def classes() -> tuple[list[ast.ClassDef], list[Module]]:
-    engine, facade, run, control = (
-        Module(path) for path in ("engine.py", "recovery/facade.py", "run.py", "control.py")
-    )
+    engine, run = Module("engine.py"), Module("run.py")
     every = lambda _name: True  # noqa: E731
     hf = [
-        *attributes(("settings", "Settings"), ("store", "Store"), ("types", "TypeRegistry"), ("enabled", "bool")),
-        *attributes(("control", "AsyncControl")),
+        *attributes(("settings", "Settings"), ("store", "Store"), ("internals", "Internals")),
+        *attributes(("control", "AsyncControl"), ("recovery", "AsyncRecovery"), ("files", "AsyncRunHistory")),
+        *attributes(("transfer", "AsyncTransfer"), ("keys", "AsyncKeys")),
         opening(engine),
         *methods_of(engine.class_named("Holdfast"), every, {"close"}),
-        *methods_of(facade.class_named("RecoveryFacade"), every),
-        *methods_of(control.class_named("Control"), every, {"reader", "set_limits"}),
     ]
     plain = aio._RUN_MAKES | aio._RUN_PARTS | aio._RUN_VALUES
     runs = [
         *attributes(("id", "str"), ("lock", "RunLock")),
         *methods_of(run.class_named("Run"), lambda name: name not in plain, written_in(aio.AsyncRun)),
     ]
-    found, modules = [class_of("HoldfastMethods", hf)], [engine, facade, run, control]
-    for path, kind, names in (
-        ("run_host.py", "RunHost", {"note", "attach"}),
-        ("run_recorder.py", "Recorder", {"journal", "reload", "restore_registered"}),
-    ):  # which a run has from below
-        modules.append(Module(path))
-        given = methods_of(modules[-1].class_named(kind), every)
-        runs += [method for method in given if method.name in names]
+    found, modules = [class_of("HoldfastMethods", hf)], [engine, run]
     found.append(class_of("RunMethods", runs))
     for name, path in PARTS.items():
         module = Module(path)

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 SOURCE = Path(__file__).parents[1] / "src" / "holdfast"
 PARTS = {  # of a run and of a handle, by the attribute that gives them
     "hf.control": ("control.py", "Control"),
+    "hf.files": ("recovery/facade.py", "RunHistory"),
+    "hf.keys": ("engine.py", "Keys"),
+    "hf.recovery": ("recovery/facade.py", "Recovery"),
+    "hf.transfer": ("transfer/facade.py", "Transfer"),
     "run.agents": ("runtime/agents.py", "Agents"),
     "run.budget": ("runtime/budget.py", "Budget"),
     "run.context": ("runtime/context.py", "Context"),
@@ -33,10 +37,6 @@ PARTS = {  # of a run and of a handle, by the attribute that gives them
     "run.team(...)": ("runtime/team.py", "Team"),
     "run.workspace": ("run_files.py", "RunFiles"),
 }
-OWN = {  # of Holdfast: what other modules of the package need of it
-    "journal_packer", "lease_keeper", "mirror", "open_run", "opened", "present", "reached", "read_back", "services",
-    "tools", "watch",
-}  # fmt: skip
 HEAD = """# Python
 
 Every public name, made from the source by `make docs`. What they are for, with examples that are executed:
@@ -115,9 +115,8 @@ def _members(node: ast.ClassDef | ast.FunctionDef | ast.Assign) -> Iterator[str]
         elif isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Name) and one.targets[0].id.isupper():
             yield f"- `{ast.unparse(one)}`"
         elif isinstance(one, ast.FunctionDef) and not one.name.startswith("_"):
-            is_own = node.name == "Holdfast" and one.name in OWN
-            if not is_own and "overload" not in {ast.unparse(word) for word in one.decorator_list}:
-                yield _function(one)
+            words = {ast.unparse(word) for word in one.decorator_list}
+            yield from () if "overload" in words else (_function(one),)
 
 
 def _function(node: ast.ClassDef | ast.FunctionDef | ast.Assign) -> str:

@@ -232,7 +232,7 @@ def base(hf):
             run.step("work", lambda: {"said": [1, 2]})
             run.log("said").append({"text": "x"})
             run.checkpoint(state={"n": 2})
-        hf.signal(name, "go", {"a": 1})
+        hf.control.signal(name, "go", {"a": 1})
         hf.store.leases.end(hf.store.leases.take(name, owner="me", ttl_s=5))
         hf.checkpoints(name)
 
@@ -241,7 +241,7 @@ def looks(hf, run):
     """Yield everything that reads a run."""
     yield hf.runs
     yield lambda: hf.checkpoints(run)
-    yield lambda: hf.waiting(run)
+    yield lambda: hf.control.waiting(run)
     yield lambda: hf.plan(run)
     yield lambda: hf.find(run)
 

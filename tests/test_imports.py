@@ -28,6 +28,7 @@ ENGINE = STORE | {
     "control",
     "recovery",
     "engine",
+    "internals",
 }
 FLOW = ENGINE | {"flow"}
 MAY_IMPORT = {
@@ -51,6 +52,7 @@ MAY_IMPORT = {
     "run_host": ENGINE,
     "run_recorder": ENGINE,
     "control": ENGINE,
+    "internals": ENGINE,
     "recovery": ENGINE,
     "engine": ENGINE | {"worker.wake"},
     "documents": ENGINE,

@@ -68,7 +68,7 @@ def finished(path: Path, **agents: Any) -> Holdfast:
     try:
         orchestrate(hf, path, agents)
     except holdfast.RunWaiting:
-        hf.answer(RUN, "approve", by="ann")
+        hf.control.answer(RUN, "approve", by="ann")
     assert orchestrate(hf, path, agents) == "COMPLETE"
     return hf
 
@@ -130,7 +130,7 @@ def the_limit_of_checkpoints_is_enforced(path: Path) -> None:
 def it_recovers_from_a_valid_checkpoint(path: Path) -> None:
     """Scenario, and checklist: the recovery restores state, agents, context and files."""
     with finished(path) as hf:
-        point = next(one for one in hf.recovery_points(RUN) if one.state == "BUILDING" and one.can_resume)
+        point = next(one for one in hf.recovery.points(RUN) if one.state == "BUILDING" and one.can_resume)
         (path / "repo" / "README.md").write_text("ruined\n")
         result = hf.recover(point.checkpoint, workspace=path / "repo", decisions=holdfast.Decisions(edits="take"))
         assert (result.success, result.restored_state, result.errors) == (True, "BUILDING", ())
@@ -154,7 +154,7 @@ def it_detects_checkpoints_that_it_cannot_recover(path: Path) -> None:
     """Scenario: three failures, ERROR, an unknown id; nothing is touched, and each has a suggestion."""
     with failing(path) as hf:
         head = hf.latest(RUN, required=True).id
-        status = hf.recovery_status(head)
+        status = hf.recovery.status(head)
         assert (status.can_resume, status.blockers) == (False, ("agent coder failed 3 times",))
         assert any("--skip-failed" in one for one in status.suggestions)
         for refused in (hf.recover(RUN), hf.recover("cp_" + "0" * 32)):
@@ -166,7 +166,7 @@ def it_detects_checkpoints_that_it_cannot_recover(path: Path) -> None:
             assert "failed 3 times" in str(error)
         assert hf.latest(RUN, required=True).id == head
         dead = hf.run("dead").checkpoint(workflow={"current_state": "ERROR", "previous_state": "BUILDING"})
-        assert any("--reset-to BUILDING" in one for one in hf.recovery_status(dead.id).suggestions)
+        assert any("--reset-to BUILDING" in one for one in hf.recovery.status(dead.id).suggestions)
 
 
 # Its checklist.
@@ -207,11 +207,11 @@ def it_is_reset_to_an_earlier_state(path: Path) -> None:
             assert "PLANNING" in str(error)
         tried = hf.recover(RUN, reset_to="PLANNING", dry_run=True)
         assert (tried.success, tried.restored_state) == (True, "PLANNING")
-        assert hf.recovery_status(RUN).state == "BUILDING"
+        assert hf.recovery.status(RUN).state == "BUILDING"
         result = hf.recover(RUN, reset_to="PLANNING")
         assert (result.success, result.restored_state) == (True, "PLANNING")
         assert result.state["workflow"].history[-1].trigger == "recovery"
-        assert hf.recovery_status(RUN).can_resume
+        assert hf.recovery.status(RUN).can_resume
 
 
 def a_workflow_is_replayed_step_by_step(path: Path) -> None:
@@ -273,7 +273,7 @@ def the_index_lists_and_is_not_needed(path: Path) -> None:
     (path / "work").mkdir()
     with finished(path / "work") as hf:
         ids = [one.id for one in hf.checkpoints(RUN)]
-        points = hf.recovery_points(RUN)
+        points = hf.recovery.points(RUN)
         stats = hf.stats()
     assert [one.checkpoint for one in points] == ids
     assert all(one.trigger and one.created_at and one.can_resume is not None for one in points)

@@ -420,8 +420,8 @@ def an_episode_stops_and_continues_where_it_was(world: World) -> None:
             assert waiting.kind == kind
         if kind == "budget":
             assert calls == ["perceive", "plan"]
-            hf.raise_budget("ep_1", {"tokens": 100})
-    hf.answer("ep_1", "approve", by="ann")
+            hf.control.raise_budget("ep_1", {"tokens": 100})
+    hf.control.answer("ep_1", "approve", by="ann")
     assert (episode(), calls) == ("approve", ["perceive", "plan", "act"])
 
 

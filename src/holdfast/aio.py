@@ -95,17 +95,27 @@ class _Threads:
 
 
 _THREADS = _Threads()
-_HELD = frozenset({"settings", "store", "types", "enabled"})
-_RUN_VALUES = frozenset({"id", "lock", "head", "last_checkpoint_at", "protection", "unprotected_since", "triggers"})
+_HELD = frozenset({"settings", "store", "internals"})
+_RUN_VALUES = frozenset({"id", "lock", "head", "protection", "triggers"})
 _RUN_PARTS = frozenset(
     {"status", "calls", "phases", "agents", "context", "knowledge", "mailbox", "team", "subject", "budget",
      "gates"}
 )  # fmt: skip
 _RUN_MAKES = frozenset({"phase", "declare_phases", "graph", "machine", "destructive"})  # each returns a part or block
-_PARTS = ("holdfast.runtime.", "holdfast.control")
+_PARTS = (
+    "holdfast.runtime.",
+    "holdfast.control",
+    "holdfast.recovery.facade",
+    "holdfast.transfer.facade",
+    "holdfast.engine",
+)
 AWAITED: dict[str, frozenset[str]] = {
     "Agents": frozenset({"call", "skip"}),
     "Control": frozenset({"waiting", "answer", "signal", "pause", "unpause", "cancel", "raise_budget", "set_limits"}),
+    "Recovery": frozenset({"status", "points", "recover_all", "start_fresh", "lineage", "savings"}),
+    "RunHistory": frozenset({"history", "blame", "bisect", "patch"}),
+    "Transfer": frozenset({"copy_to", "export", "import_from"}),
+    "Keys": frozenset({"ids", "add", "remove"}),
     "Phases": frozenset({"begin", "complete", "fail", "skip", "retry", "replan", "add_artifact"}),
     "Phase": frozenset({"call", "add_artifact"}),
     "StateMachine": frozenset({"to", "request", "advance", "reset"}),

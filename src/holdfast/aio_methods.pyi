@@ -4,30 +4,23 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
-from datetime import datetime
 from datetime import timedelta
 from holdfast.aio import AsyncRun
-from holdfast.capture.live import Live
 from holdfast.capture.lock import RunLock
 from holdfast.capture.protection import OnFailure
 from holdfast.capture.protection import Protection
 from holdfast.capture.strategy import Condition
-from holdfast.capture.tools import Tools
-from holdfast.capture.watch import Watch
 from holdfast.capture.writer import RecordDraft
 from holdfast.checkpoint import Checkpoint
 from holdfast.control import Control
 from holdfast.encode.compress import CodecName
+from holdfast.encode.outcome import Outcome
 from holdfast.encode.types import TypeRegistry
-from holdfast.encode.values import Packer
-from holdfast.engine import Holdfast
-from holdfast.errors import Conflict
-from holdfast.errors import IntegrityError
-from holdfast.errors import LeaseLost
+from holdfast.engine import Keys
+from holdfast.internals import Internals
 from holdfast.journal.feed import Feed
 from holdfast.journal.run_log import RunLog
 from holdfast.model import sections
-from holdfast.model.checkpoint import CheckpointRecord
 from holdfast.model.checkpoint import RunRecord
 from holdfast.model.checkpoint import Status
 from holdfast.model.rules import Rules
@@ -48,8 +41,9 @@ from holdfast.model.sections import Workflow
 from holdfast.model.triggers import Trigger
 from holdfast.model.verdicts import Verdict
 from holdfast.recovery.bisect import Bisected
-from holdfast.recovery.bisect import Outcome
 from holdfast.recovery.compare import CheckpointDiff
+from holdfast.recovery.facade import Recovery
+from holdfast.recovery.facade import RunHistory
 from holdfast.recovery.fork import Origin
 from holdfast.recovery.history import BlamedLine
 from holdfast.recovery.history import FileVersion
@@ -64,11 +58,10 @@ from holdfast.recovery.result import RecoveryResult
 from holdfast.recovery.subject import SubjectProvider
 from holdfast.retain.policy import RetentionPolicy
 from holdfast.retain.prune import Pruned
+from holdfast.run import L
 from holdfast.run import Run
 from holdfast.run import T
 from holdfast.run_files import RunFiles
-from holdfast.run_host import L
-from holdfast.run_recorder import Services
 from holdfast.runtime.agents import Agents
 from holdfast.runtime.agents import TaskOutput
 from holdfast.runtime.amounts import Amount
@@ -84,6 +77,7 @@ from holdfast.runtime.calls import OnUnknown
 from holdfast.runtime.checks import Gate
 from holdfast.runtime.checks import Work
 from holdfast.runtime.command import Command
+from holdfast.runtime.conflicts import Conflict
 from holdfast.runtime.conflicts import ConflictRecord
 from holdfast.runtime.conflicts import Conflicts
 from holdfast.runtime.context import Context
@@ -94,9 +88,7 @@ from holdfast.runtime.gates import Gates
 from holdfast.runtime.graph import GraphResult
 from holdfast.runtime.graph import Progress
 from holdfast.runtime.graph import TaskGraph
-from holdfast.runtime.inbox import Item
 from holdfast.runtime.knowledge import Knowledge
-from holdfast.runtime.lease import LeaseKeeper
 from holdfast.runtime.machine import StateMachine
 from holdfast.runtime.mailbox import Mailbox
 from holdfast.runtime.message import Message
@@ -113,8 +105,9 @@ from holdfast.store.api import StoreStats
 from holdfast.store.queries import CheckpointFilters
 from holdfast.store.queries import RunFilters
 from holdfast.store.store import Store
-from holdfast.store.tables import Record
 from holdfast.transfer.copy import Copied
+from holdfast.transfer.facade import OpenStore
+from holdfast.transfer.facade import Transfer
 from holdfast.verify.check import Report
 from holdfast.workspace.options import WorkspaceOptions
 from pathlib import Path
@@ -130,46 +123,18 @@ import os
 class HoldfastMethods:
     settings: Settings
     store: Store
-    types: TypeRegistry
-    enabled: bool
+    internals: Internals
     control: AsyncControl
+    recovery: AsyncRecovery
+    files: AsyncRunHistory
+    transfer: AsyncTransfer
+    keys: AsyncKeys
 
     @classmethod
     async def open(cls, place: str | Path | None=..., *, settings: Settings | str | Path | None=..., types: Iterable[type] | TypeRegistry=..., compression: CodecName | None=..., enabled: bool | None=..., max_section_bytes: int | None=..., strategy: Condition | None=..., destructive: Iterable[str]=..., interval_s: float | msgspec.UnsetType | None=..., on_checkpoint_failure: OnFailure | None=..., key: str | None=..., key_file: str | None=..., key_env: str | None=..., sign: bool | None=..., reveal: bool=..., **store_options: Any) -> Self:
         ...
 
     async def run(self, run: str, *, workspace: str | os.PathLike[str] | None=..., workspace_options: WorkspaceOptions | None=..., subject: SubjectProvider | str | None=..., verdicts: Mapping[str, Verdict] | None=..., waiting: Waiting=..., rewinding: bool=..., key: str | None=..., attributes: Mapping[str, str | int | float | bool | None] | None=...) -> AsyncRun:
-        ...
-
-    async def open_run(self, run: str) -> Run | None:
-        ...
-
-    async def watch(self, run: Run) -> Watch:
-        ...
-
-    async def services(self, run: str) -> Services:
-        ...
-
-    async def mirror(self, checkpoint: Checkpoint) -> None:
-        ...
-
-    async def journal_packer(self) -> Packer:
-        ...
-
-    async def present(self, run: str, head: CheckpointRecord | None) -> Checkpoint:
-        ...
-
-    async def reached(self, record: CheckpointRecord, number: int | None, skipped: Iterable[IntegrityError]=...) -> Checkpoint:
-        ...
-
-    async def read_back(self, record: CheckpointRecord, since: CheckpointRecord | None) -> None:
-        ...
-
-    async def lease_keeper(self, run: str, lost: Callable[[LeaseLost], object]) -> LeaseKeeper:
-        ...
-
-    @property
-    def tools(self) -> Tools:
         ...
 
     async def runs(self, *, limit: int | None=..., after: str | None=..., **filters: Unpack[RunFilters]) -> Listing[RunRecord]:
@@ -192,10 +157,28 @@ class HoldfastMethods:
     async def latest(self, run: str, *, required: bool=..., sound: bool=...) -> Checkpoint | None:
         ...
 
-    async def events(self, run: str) -> list[Event]:
+    async def find(self, spec: str, *, run: str | None=..., sound: bool=...) -> Checkpoint:
         ...
 
-    async def savings(self, run: str) -> Savings:
+    async def plan(self, spec: str, *, run: str | None=..., **options: Unpack[PlanOptions]) -> RecoveryPlan:
+        ...
+
+    async def recover(self, plan: RecoveryPlan | str, *, run: Run | None=..., confirmed: bool=..., dry_run: bool=..., replay: bool=..., progress: Callable[[int, int], None] | None=..., **options: Unpack[PlanOptions]) -> RecoveryResult:
+        ...
+
+    async def undo(self, run: str | Run, *, workspace: str | os.PathLike[str] | None=..., workspace_options: WorkspaceOptions | None=..., take: bool=..., allow_outside_links: bool=...) -> RecoveryResult:
+        ...
+
+    async def fork(self, spec: str, new_run: str, *, sections: Mapping[str, Any] | None=..., drop: Iterable[str]=..., label: str | None=...) -> Checkpoint:
+        ...
+
+    async def replay(self, spec: str) -> Replay:
+        ...
+
+    async def diff(self, old: str | Checkpoint, new: str | Checkpoint, *, run: str | None=...) -> CheckpointDiff:
+        ...
+
+    async def events(self, run: str) -> list[Event]:
         ...
 
     async def cost(self, run: str) -> RunCost:
@@ -216,103 +199,10 @@ class HoldfastMethods:
     async def verify(self, checkpoint: Checkpoint | str | None=..., *, progress: Callable[[str, int], None] | None=..., remembered: Mapping[str, str | tuple[int, str]] | None=...) -> Report:
         ...
 
-    async def copy_to(self, target: Holdfast | Store | str | Path, *runs: str, progress: Callable[[str, int, int], None] | None=...) -> list[Copied]:
-        ...
-
-    async def export(self, path: str | Path, *runs: str, progress: Callable[[str, int, int], None] | None=...) -> list[Copied]:
-        ...
-
-    async def import_from(self, path: str | Path, *runs: str, key: str | None=..., progress: Callable[[str, int, int], None] | None=...) -> list[Copied]:
-        ...
-
     async def follow(self, runs: str | Iterable[str] | None=..., after: str | None=..., *, wait_s: float | None=...) -> Feed:
         ...
 
-    async def migrate(self, *, progress: Callable[[str, int], None] | None=...) -> list[int]:
-        ...
-
-    async def add_key(self, key: str) -> None:
-        ...
-
-    async def remove_key(self, key: str) -> None:
-        ...
-
-    async def key_ids(self) -> list[str]:
-        ...
-
     async def stats(self) -> StoreStats:
-        ...
-
-    async def opened(self, record: CheckpointRecord, skipped: Iterable[IntegrityError]=..., *, since: Sequence[Record]=..., ranges: tuple[tuple[int, int], ...] | None=..., is_left: bool=...) -> Checkpoint:
-        ...
-
-    async def find(self, spec: str, *, run: str | None=..., sound: bool=...) -> Checkpoint:
-        ...
-
-    async def plan(self, spec: str, *, run: str | None=..., **options: Unpack[PlanOptions]) -> RecoveryPlan:
-        ...
-
-    async def recover(self, plan: RecoveryPlan | str, *, run: Run | None=..., confirmed: bool=..., dry_run: bool=..., replay: bool=..., progress: Callable[[int, int], None] | None=..., **options: Unpack[PlanOptions]) -> RecoveryResult:
-        ...
-
-    async def undo(self, run: str | Run, *, workspace: str | os.PathLike[str] | None=..., workspace_options: WorkspaceOptions | None=..., take: bool=..., allow_outside_links: bool=...) -> RecoveryResult:
-        ...
-
-    async def fork(self, spec: str, new_run: str, *, sections: Mapping[str, Any] | None=..., drop: Iterable[str]=..., label: str | None=...) -> Checkpoint:
-        ...
-
-    async def lineage(self, run: str) -> list[Origin]:
-        ...
-
-    async def start_fresh(self, run: str) -> Checkpoint:
-        ...
-
-    async def replay(self, spec: str) -> Replay:
-        ...
-
-    async def diff(self, old: str | Checkpoint, new: str | Checkpoint, *, run: str | None=...) -> CheckpointDiff:
-        ...
-
-    async def bisect(self, run: str, command: Sequence[str], *, tell: Callable[[int, Outcome], object]=..., timeout_s: float | None=...) -> Bisected:
-        ...
-
-    async def file_history(self, run: str, path: str) -> list[FileVersion]:
-        ...
-
-    async def blame(self, run: str, path: str) -> list[BlamedLine]:
-        ...
-
-    async def patch(self, run: str, call: str, *, together: bool=...) -> CallPatch:
-        ...
-
-    async def recover_all(self, resume: Callable[[Run], object] | None=..., *, workspace: Callable[[str], str | os.PathLike[str] | None] | None=..., **options: Any) -> list[Recovered]:
-        ...
-
-    async def recovery_status(self, spec: str) -> RecoveryStatus:
-        ...
-
-    async def recovery_points(self, run: str, *, limit: int | None=...) -> list[RecoveryPoint]:
-        ...
-
-    async def waiting(self, run: str) -> list[Wait]:
-        ...
-
-    async def answer(self, run: str, choice: str, *, wait: str | None=..., by: str=..., note: str=..., value: Any=...) -> Wait:
-        ...
-
-    async def signal(self, run: str, name: str, value: Any=..., *, by: str=..., note: str=...) -> None:
-        ...
-
-    async def pause(self, run: str, *, by: str=..., note: str=...) -> None:
-        ...
-
-    async def unpause(self, run: str, *, by: str=..., note: str=...) -> None:
-        ...
-
-    async def cancel(self, run: str, *, by: str=..., note: str=...) -> None:
-        ...
-
-    async def raise_budget(self, run: str, more: Mapping[str, Given], *, by: str=..., note: str=...) -> list[Wait]:
         ...
 
 class RunMethods:
@@ -328,13 +218,13 @@ class RunMethods:
     def destructive(self, operation: str, detail: str=..., **known_sections: Any) -> AbstractAsyncContextManager[Checkpoint | None]:
         ...
 
-    async def register(self, section: str, live: Live, *, quiet: bool=...) -> None:
-        ...
-
-    async def unregister(self, section: str) -> None:
+    async def register(self, section: str, live: L, *, quiet: bool=...) -> L:
         ...
 
     async def log(self, name: str) -> RunLog:
+        ...
+
+    async def note(self, kind: str, what: str=..., **details: Any) -> None:
         ...
 
     @property
@@ -353,9 +243,6 @@ class RunMethods:
         ...
 
     def phase(self, name: str, *, label: str | None=...) -> AsyncPhase:
-        ...
-
-    async def replan(self, phase: str, reason: str) -> Replan:
         ...
 
     def machine(self, **declared: Any) -> AsyncStateMachine:
@@ -400,15 +287,7 @@ class RunMethods:
         ...
 
     @property
-    def last_checkpoint_at(self) -> datetime | None:
-        ...
-
-    @property
     def protection(self) -> Protection:
-        ...
-
-    @property
-    def unprotected_since(self) -> datetime | None:
         ...
 
     @property
@@ -416,10 +295,6 @@ class RunMethods:
         ...
 
     async def switch(self, *, all: bool | None=..., **triggers: bool) -> None:
-        ...
-
-    @property
-    def has_workspace(self) -> bool:
         ...
 
     @property
@@ -431,25 +306,6 @@ class RunMethods:
         ...
 
     async def close(self) -> None:
-        ...
-
-    @property
-    def owner(self) -> Holdfast:
-        ...
-
-    async def note(self, kind: str, what: str=..., **details: Any) -> None:
-        ...
-
-    async def attach(self, section: str, live: L, *, journaled: bool=...) -> L:
-        ...
-
-    async def journal(self) -> list[dict[str, Any]]:
-        ...
-
-    async def restore_registered(self, checkpoint: Checkpoint | None=...) -> list[str]:
-        ...
-
-    async def reload(self, *, rewinding: bool=...) -> None:
         ...
 
 class AsyncAgents:
@@ -683,9 +539,6 @@ class AsyncContext:
 class AsyncControl:
     sync: Control
 
-    def reader(self, run: str) -> Callable[[int], Sequence[Item]]:
-        ...
-
     async def waiting(self, run: str) -> list[Wait]:
         ...
 
@@ -708,6 +561,66 @@ class AsyncControl:
         ...
 
     async def set_limits(self, run: str, limits: Mapping[str, Given], *, by: str=..., note: str=...) -> list[Wait]:
+        ...
+
+class AsyncKeys:
+    sync: Keys
+
+    async def ids(self) -> list[str]:
+        ...
+
+    async def add(self, key: str) -> None:
+        ...
+
+    async def remove(self, key: str) -> None:
+        ...
+
+class AsyncRecovery:
+    sync: Recovery
+
+    async def status(self, spec: str) -> RecoveryStatus:
+        ...
+
+    async def points(self, run: str, *, limit: int | None=...) -> list[RecoveryPoint]:
+        ...
+
+    async def recover_all(self, resume: Callable[[Run], object] | None=..., *, workspace: Callable[[str], str | os.PathLike[str] | None] | None=..., **options: Any) -> list[Recovered]:
+        ...
+
+    async def start_fresh(self, run: str) -> Checkpoint:
+        ...
+
+    async def lineage(self, run: str) -> list[Origin]:
+        ...
+
+    async def savings(self, run: str) -> Savings:
+        ...
+
+class AsyncRunHistory:
+    sync: RunHistory
+
+    async def history(self, run: str, path: str) -> list[FileVersion]:
+        ...
+
+    async def blame(self, run: str, path: str) -> list[BlamedLine]:
+        ...
+
+    async def bisect(self, run: str, command: Sequence[str], *, tell: Callable[[int, Outcome], object]=..., timeout_s: float | None=...) -> Bisected:
+        ...
+
+    async def patch(self, run: str, call: str, *, together: bool=...) -> CallPatch:
+        ...
+
+class AsyncTransfer:
+    sync: Transfer
+
+    async def copy_to(self, target: OpenStore | Store | str | Path, *runs: str, progress: Callable[[str, int, int], None] | None=...) -> list[Copied]:
+        ...
+
+    async def export(self, path: str | Path, *runs: str, progress: Callable[[str, int, int], None] | None=...) -> list[Copied]:
+        ...
+
+    async def import_from(self, path: str | Path, *runs: str, key: str | None=..., progress: Callable[[str, int, int], None] | None=...) -> list[Copied]:
         ...
 
 class AsyncGatedTask:

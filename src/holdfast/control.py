@@ -9,7 +9,7 @@ import msgspec
 from holdfast.errors import UsageError
 from holdfast.lazy import lazily
 from holdfast.model.runtime_sections import WaitsValue
-from holdfast.runtime.inbox import Item, pack_item, read_item
+from holdfast.runtime.inbox import pack_item, read_inbox, read_item
 from holdfast.runtime.status import FINAL
 from holdfast.runtime.waits import is_raised
 
@@ -19,15 +19,14 @@ with lazily():
     from holdfast.runtime import amounts, ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from holdfast.checkpoint import Checkpoint
-    from holdfast.encode.values import Packer
+    from holdfast.internals import Internals
     from holdfast.model import sections
     from holdfast.model.runtime_sections import Wait
     from holdfast.runtime.amounts import Given
-    from holdfast.runtime.inbox import ItemKind
-    from holdfast.store.store import Store
+    from holdfast.runtime.inbox import Item, ItemKind
 
 
 class Control:
@@ -35,22 +34,15 @@ class Control:
 
     def __init__(
         self,
-        store: Store,
-        packer: Packer,
-        present: Callable[[str], Checkpoint],
-        writer: Callable[[], Packer],
-        wake: Callable[[str, int], object] | None = None,
+        internals: Internals,
+        wake: Callable[[str, int], object],
     ) -> None:
         """Speak to the runs of a store; `wake` hears the number of each entry that is left for a run."""
-        self._store = store
-        self._packer = packer
-        self._present = present
-        self._writer = writer  # takes secrets out, like the journal's
-        self._wake = wake or (lambda _run, _number: None)
-
-    def reader(self, run: str) -> Callable[[int], Sequence[Item]]:
-        """Return what reads a run's inbox behind a number, and behind what the run has taken in for good."""
-        return lambda after: [read_item(row, self._packer) for row in self._store.unread(run, after=after)]
+        self._store = internals.store
+        self._packer = internals.packer
+        self._present = internals.present_of
+        self._writer = internals.journal_packer  # takes secrets out
+        self._wake = wake
 
     def waiting(self, run: str) -> list[Wait]:
         """Return what a run waits for, as its newest checkpoint says; what was answered meanwhile is left out.
@@ -61,7 +53,7 @@ class Control:
         if self._status(present) in FINAL:
             return []
         value = self._waits(present)
-        items = self.reader(run)(0)
+        items = read_inbox(self._store, self._packer, run, 0)
         answered = {item.target for item in items if item.kind == "answer"}
         if any(item.kind == "resume" for item in items):
             answered |= {wait.id for wait in value.open.values() if wait.kind == "pause"}

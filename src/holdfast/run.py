@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 
     from holdfast.capture.live import Live
     from holdfast.capture.protection import Protection
+    from holdfast.capture.watch import EntryCheck
     from holdfast.capture.writer import RecordDraft, Writer
     from holdfast.checkpoint import Checkpoint
     from holdfast.engine import Holdfast
     from holdfast.model.rules import Rules
     from holdfast.model.runtime_sections import Reply
-    from holdfast.model.sections import Replan
     from holdfast.run_files import RunFiles
     from holdfast.runtime.agents import Agents
     from holdfast.runtime.budget import Budget
@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.waits import Waiting
 
 T = TypeVar("T")
+L = TypeVar("L", bound="Live")
 
 
 class Run:
@@ -74,19 +75,26 @@ class Run:
     In a `with` block it holds the run's lease: no other process moves the run meanwhile.
     """
 
-    def __init__(self, holdfast: Holdfast, run: str, writer: Writer, *, waiting: Waiting = "block") -> None:
+    def __init__(
+        self,
+        holdfast: Holdfast,
+        run: str,
+        writer: Writer,
+        *,
+        entry_check: Callable[[Run], EntryCheck],
+        waiting: Waiting = "block",
+    ) -> None:
         self.id = run
-        services = holdfast.services(run)
+        self.holdfast = holdfast
+        """The `Holdfast` that it was opened with."""
+        services = holdfast.internals.services(run)
         self.recorder = Recorder(holdfast, run, writer, services)
-        self._holdfast = holdfast
         self._writer = writer
-        self._watch = holdfast.watch(self)
+        self._watch = holdfast.internals.watch(self, self.recorder, lambda: entry_check(self))
         self._lease: LeaseKeeper | None = None
-        root = self.workspace.path if self.has_workspace else None
+        root = self.workspace.path if writer.files is not None else None
         self.host = RunHost(self.recorder, self._watch, services, root=root, waiting=waiting)
         """The run as its parts see it."""
-        self.note, self.attach, self.reload = self.host.note, self.host.attach, self.recorder.reload
-        self.journal, self.restore_registered = self.recorder.journal, self.recorder.restore_registered
         self.lock = self.recorder.lock
         """Held while a checkpoint is taken; hold it yourself while registered state is changed in several steps."""
 
@@ -137,7 +145,7 @@ class Run:
     ) -> Checkpoint | None:
         """Take a checkpoint if this event's switch is on and the strategy finds it due; return it, or None.
 
-        A failure does not stop the work unless the settings say so: it is warned about, and `unprotected_since` tells.
+        A failure does not stop the work unless the settings say so: it is warned about, and `run.protection` tells.
         """
         taken: Checkpoint | None = self._watch.maybe(
             event, reason=reason, phase=phase, details=details or {}, sections=sections, files=files, **known_sections
@@ -150,18 +158,13 @@ class Run:
         """Stand before a destructive operation: `with run.destructive("git_push", "origin main"):` saves first."""
         return self._watch.destructive(operation, detail, **known_sections)
 
-    def register(self, section: str, live: Live, *, quiet: bool = False) -> None:
+    def register(self, section: str, live: L, *, quiet: bool = False) -> L:
         """Capture an object with snapshot() and restore(value) as a section of every checkpoint from now on.
 
-        A quiet one is stored with every checkpoint, but alone is no reason for the timer to take one.
+        It is given its state from the head at once, if that has one, and returned. A quiet one is stored with every
+        checkpoint, but alone is no reason for the timer to take one.
         """
-        with self.lock:
-            self.recorder.live.register(section, live, quiet=quiet)
-
-    def unregister(self, section: str) -> None:
-        """Leave a registered object out from now on; its section is carried over as it is."""
-        with self.lock:
-            self.recorder.live.unregister(section)
+        return self.host.attach(section, live, quiet=quiet)
 
     def log(self, name: str) -> RunLog:
         """Return a log of the run: a growing collection whose items are durable as they are appended.
@@ -171,11 +174,15 @@ class Run:
         if name in LOG_TYPES:
             raise UsageError(f"{name!r} is a log that the run keeps of itself: choose another name")
         recorder = self.recorder
-        return RunLog(self._holdfast.store, recorder.packer, name, recorder.line, self._append_records)
+        return RunLog(self.holdfast.store, recorder.packer, name, recorder.line, self._append_records)
 
     def _append_records(self, kind: str, path: str, make: Callable[[], list[bytes]]) -> None:
         self.host.check_open(f"nothing was added to {path}")
         self.recorder.append_records(kind, path, make)
+
+    def note(self, kind: str, what: str = "", **details: Any) -> None:
+        """Add a line to the run's journal; `hf.events(run)` shows it, and it is stored with the next commit."""
+        self.host.note(kind, what, **details)
 
     def step(
         self,
@@ -243,7 +250,7 @@ class Run:
         return self.host.wait_for(approval(question, options=options, name=name, until=until, **details))
 
     def wait_signal(self, name: str, *, until: datetime | None = None) -> Reply:
-        """Wait for a named signal; `hf.signal(run, name, value)` sends it, also before it is waited for."""
+        """Wait for a named signal; `hf.control.signal(run, name, value)` sends it, also before it is waited for."""
         return self.host.wait_for(signal_wait(name, until=until))
 
     def sleep_until(
@@ -280,10 +287,6 @@ class Run:
         """Return a phase: `with run.phase("research"):` does it, `.is_due` tells whether it is still to be done."""
         self.host.calls.begin_attempt(name)
         return self.phases.phase(name, label=label)
-
-    def replan(self, phase: str, reason: str) -> Replan:
-        """Count that a phase is replanned; ReplanLimit when that was done too often."""
-        return self.phases.replan(phase, reason)
 
     def machine(self, **declared: Any) -> StateMachine:
         """Declare the run's state machine (`states=`, `transitions=`, `guards=`), where it stood."""
@@ -344,7 +347,7 @@ class Run:
         if self._lease is not None:
             yield
             return
-        self._lease = self._holdfast.lease_keeper(self.id, self.host.lease_lost)
+        self._lease = self.holdfast.internals.lease_keeper(self.id, self.host.lease_lost)
         try:
             self._writer.fence = self._lease.take()
             self.recorder.reload(rewinding=True)
@@ -353,19 +356,9 @@ class Run:
             self._give_back()
 
     @property
-    def last_checkpoint_at(self) -> datetime | None:
-        """When the last checkpoint was taken, None if there is none."""
-        return self._watch.last_checkpoint_at
-
-    @property
     def protection(self) -> Protection:
-        """Whether the position is saved, and why not."""
+        """Whether the position is saved; `since` when it is not, and why."""
         return self.recorder.protection
-
-    @property
-    def unprotected_since(self) -> datetime | None:
-        """When the first of the checkpoints failed that have not been made up for, None if all is saved."""
-        return self.recorder.protection.since
 
     @property
     def triggers(self) -> Rules:
@@ -380,7 +373,7 @@ class Run:
     def __enter__(self) -> Self:
         """Take the run's lease and watch over it until the end of the block: timer, signals, a last checkpoint."""
         try:
-            if self._holdfast.enabled:
+            if self.holdfast.settings.enabled:
                 self._take_over()
             self._watch.enter()
         except BaseException:
@@ -392,7 +385,7 @@ class Run:
     def _take_over(self) -> None:
         """Take the lease, go to where the run stands, and store a run that is new."""
         if self._lease is None:
-            self._lease = self._holdfast.lease_keeper(self.id, self.host.lease_lost)
+            self._lease = self.holdfast.internals.lease_keeper(self.id, self.host.lease_lost)
             self._writer.fence = self._lease.take()
         self._catch_up()
         is_new = self._writer.head is None and not self._writer.number
@@ -423,11 +416,6 @@ class Run:
             self._lease = None
 
     @property
-    def has_workspace(self) -> bool:
-        """Whether the run's checkpoints hold a directory, too."""
-        return self._writer.files is not None
-
-    @property
     def workspace(self) -> RunFiles:
         """The run's directory: what it would take to restore a checkpoint into it, and doing so."""
         files = self._writer.files
@@ -450,11 +438,6 @@ class Run:
         self._give_back()
         if self._writer.files is not None:
             self._writer.files.save_cache()
-
-    @property
-    def owner(self) -> Holdfast:
-        """The Holdfast that it was opened with."""
-        return self._holdfast
 
     def __repr__(self) -> str:
         return f"<Run {self.id}>"

@@ -196,7 +196,7 @@ class RunFiles:
     def before_entry(self) -> Checkpoint | None:
         """The head that the run had before it was entered and captured what had changed meanwhile, if anything had."""
         record = self._capture.before_entry
-        return self._run.owner.opened(record) if record is not None else None
+        return self._run.holdfast.internals.opened(record) if record is not None else None
 
     def changes(self, since: Checkpoint | None = None) -> list[Change]:
         """Return what became of the files on disk since a checkpoint, by default the head."""
@@ -263,7 +263,7 @@ class RunFiles:
 
     def ownership(self) -> Ownership:
         """Return who works in the directory, and what people left there."""
-        return ownership_of(self._run.owner.store, self._run.id, str(self.path), self._run.head)
+        return ownership_of(self._run.holdfast.store, self._run.id, str(self.path), self._run.head)
 
     def restore(self, plan: RestorePlan, *, progress: Callable[[int, int], None] | None = None) -> RestoreReport:
         """Carry out exactly this plan, or nothing.

@@ -106,6 +106,11 @@ class RunHost:
         return self._recorder.records_stored
 
     @property
+    def has_workspace(self) -> bool:
+        """Whether the run's checkpoints hold a directory, too."""
+        return self._recorder.writer.files is not None
+
+    @property
     def current_phase(self) -> str | None:
         """The phase that is under way."""
         phases = self._parts.get("phases")
@@ -415,7 +420,7 @@ class RunHost:
         self.save(Trigger.SHUTDOWN, "the run is complete", required=True)
         self._recorder.is_ended = True
 
-    def attach(self, section: str, live: L, *, journaled: bool = False) -> L:
+    def attach(self, section: str, live: L, *, quiet: bool = False, journaled: bool = False) -> L:
         """Register an object as a section, with its state from the head if that has one; return it.
 
         What changes in a `journaled` one is stored with every record, not only with checkpoints.
@@ -429,7 +434,7 @@ class RunHost:
                 resume = getattr(live, "resume", None)
                 if callable(resume):
                     resume()
-            self._recorder.live.register(section, live, quiet=section in _QUIET)
+            self._recorder.live.register(section, live, quiet=quiet or section in _QUIET)
             if journaled:
                 self._recorder.live.journal(section, known)
         return live

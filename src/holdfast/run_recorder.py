@@ -74,7 +74,7 @@ class Recorder:
         self.live = LiveSections()
         self.notes: list[dict[str, Any]] = []
         """Lines of the journal that the next commit stores."""
-        self.packer = holdfast.journal_packer()
+        self.packer = holdfast.internals.journal_packer()
         self.protection = Protection()
         self.records_stored = 0
         self.is_ended = False
@@ -100,7 +100,7 @@ class Recorder:
     @property
     def is_enabled(self) -> bool:
         """Whether anything is stored at all."""
-        return self._holdfast.enabled
+        return self._holdfast.settings.enabled
 
     def checkpoint(
         self,
@@ -189,7 +189,7 @@ class Recorder:
             self.live.journal_whole(replaced)
             self._calls_since = 0
             if is_grouped and (tip := self.writer.tip) is not None:
-                self._known_present = self._holdfast.opened(tip)
+                self._known_present = self._holdfast.internals.opened(tip)
             else:
                 self.flush()
             assert self._known_present is not None
@@ -217,7 +217,7 @@ class Recorder:
                 made = self.writer.flush()
                 for record in made:
                     if record.envelope.trigger == Trigger.PHASE_COMPLETE:
-                        self._holdfast.read_back(record, before)
+                        self._holdfast.internals.read_back(record, before)
             except BaseException as error:
                 self.writer.forget()  # one that was read back damaged must be stored again, not referred to
                 self._unstage()
@@ -228,14 +228,14 @@ class Recorder:
             del self.notes[: staged.notes]
             del self._added[: staged.added]
             self.records_stored += staged.added
-            opened = [self._holdfast.opened(record) for record in made]
+            opened = [self._holdfast.internals.opened(record) for record in made]
             if opened:
                 self._known_present = opened[-1]
             self._succeeded(opened[-1].id if opened else "its journal")
             for record in made:
                 self.on_stored(record)
         for one in opened:
-            self._holdfast.mirror(one)
+            self._holdfast.internals.mirror(one)
 
     def _unstage(self) -> None:
         """Forget that something was staged: it is not stored, and goes with the next commit."""
@@ -343,7 +343,7 @@ class Recorder:
     def journal(self) -> list[dict[str, Any]]:
         """Return every line of the journal, oldest first."""
         with self.lock:
-            return [*self._holdfast.present(self.id, self.writer.head).notes, *self.notes]
+            return [*self._holdfast.internals.present(self.id, self.writer.head).notes, *self.notes]
 
     def forget_records(self) -> None:
         """Look calls up again: the run stands elsewhere than this handle knew."""
@@ -388,7 +388,7 @@ class Recorder:
     def present(self) -> Checkpoint:
         """How the run stood when this handle last read it: its head and what the journal has since."""
         if self._known_present is None:
-            self._known_present = self._holdfast.present(self.id, self.writer.head)
+            self._known_present = self._holdfast.internals.present(self.id, self.writer.head)
             self._calls_since = self._staged.added
         return self._known_present
 
@@ -401,7 +401,7 @@ class Recorder:
     def head(self) -> Checkpoint | None:
         """The checkpoint that the next one will be taken on."""
         record = self.writer.head
-        return None if record is None else self._holdfast.present(self.id, record)
+        return None if record is None else self._holdfast.internals.present(self.id, record)
 
     def begin_from(
         self,
@@ -444,8 +444,8 @@ class Recorder:
         )
         self._known_present = None
         self._succeeded(record.envelope.id)
-        made = self._holdfast.opened(record)
-        self._holdfast.mirror(made)
+        made = self._holdfast.internals.opened(record)
+        self._holdfast.internals.mirror(made)
         return made
 
     def stand_at(self, checkpoint: Checkpoint) -> None:

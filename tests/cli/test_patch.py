@@ -148,7 +148,7 @@ def test_python_gives_the_same(hf, repository):
     """Proves F12."""
     hf("run", "two.yaml")
     with holdfast.open() as store:
-        found = store.patch("two", "first/first")
+        found = store.files.patch("two", "first/first")
     assert found.patch.decode() == hf("patch", "first/first", "two").out
     assert "text" in found.paths
 

@@ -432,7 +432,7 @@ def test_a_budget_is_raised_by_the_name_that_a_flow_gives_it_and_an_unknown_one_
     for text, says in (("tokns=5", "did you mean 'tokens'"), ("foo=5", "'time_s', 'tokens'"), ("time=5x", "1h30m")):
         refused = hf("budget", "r", text)
         assert (refused.code, says in refused.err) == (2, True), text
-    assert len(store.waiting("r")) == 1
+    assert len(store.control.waiting("r")) == 1
     raised = hf("budget", "r", "--add", "time=1m")
     assert raised.out == "time: raised by 1m\n"
     assert "still waits: The budget tokens is used up" in raised.err

@@ -212,11 +212,11 @@ def test_files_belong_to_the_run_when_asked_for(hf, plan):
 def test_a_phase_stops_for_a_pause_and_a_cancellation_from_outside(hf, plan):
     run = hf("begin", "PLAN.md", "-q").out.strip()
     store = holdfast.open()
-    store.pause(run, by="ann")
+    store.control.pause(run, by="ann")
     assert hf("phase", "start", "1").code == 9
-    store.unpause(run)
+    store.control.unpause(run)
     assert hf("phase", "start", "1").code == 0
-    store.cancel(run, by="ann", note="enough")
+    store.control.cancel(run, by="ann", note="enough")
     store.close()
     stopped = hf("phase", "done", "1")
     assert stopped.code == 10

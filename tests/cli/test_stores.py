@@ -262,7 +262,7 @@ def test_an_import_that_meets_damage_says_what_is_there_by_now(hf, project, tmp_
         run = store.run("r")
         for number in range(3):
             run.checkpoint(state={"text": f"{number}" * 100})
-        store.export(tmp_path / "e.hfx", "r")
+        store.transfer.export(tmp_path / "e.hfx", "r")
     connection = apsw.Connection(str(tmp_path / "e.hfx"))
     connection.execute("UPDATE chunk SET data = x'00' WHERE n = (SELECT max(n) FROM chunk)")
     connection.close()

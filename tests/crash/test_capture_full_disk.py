@@ -46,11 +46,11 @@ def test_work_goes_on_over_a_full_disk_and_the_run_shows_it(disk, tmp_path):
                 assert run.maybe_checkpoint("step_complete", state=step) is None
             done.append(step)
         assert done == [1, 2, 3]
-        since = run.unprotected_since
+        since = run.protection.since
         assert (since is not None, run.protection.failures) == (True, 3)
         disk.arm(None)
         assert run.maybe_checkpoint("step_complete", state=4).section("state") == 4
-        assert run.unprotected_since is None
+        assert run.protection.since is None
         assert hf.verify().sound
         assert [cp.section("state") for cp in hf.checkpoints("r")] == [4, 0]
 
@@ -108,7 +108,7 @@ CHILD = """
         resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
         for step in range(40):
             run.maybe_checkpoint("step_complete", state=[os.urandom(2_000) for _ in range(50)])
-        print("worked", step + 1, "unprotected", run.unprotected_since is not None, flush=True)
+        print("worked", step + 1, "unprotected", run.protection.since is not None, flush=True)
 """
 
 

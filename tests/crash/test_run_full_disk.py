@@ -45,10 +45,10 @@ def test_outcomes_are_held_in_memory_and_stored_with_the_next_success(disk, hf):
             run.step("b", lambda: done.append("b"))
         with pytest.warns(UnprotectedWarning):
             run.step("c", lambda: done.append("c"))
-        assert run.unprotected_since is not None
+        assert run.protection.since is not None
         disk.arm(None)
         run.step("d", lambda: done.append("d"))
-        assert run.unprotected_since is None
+        assert run.protection.since is None
     with hf.run("r") as again:
         for name in "abcd":
             again.step(name, lambda: done.append("again"))

@@ -43,8 +43,8 @@ def test_a_crash_loop_cannot_make_more_calls_than_its_budget(tmp_path):
     assert [one.signal for one in ended] == [signal.SIGKILL] * 3 + [0] * 3
     with holdfast.open(tmp_path / "s") as hf:
         assert hf.latest("r").section("budget").spending["subcalls"].used == 3
-        assert [wait.kind for wait in hf.waiting("r")] == ["budget"]
-        hf.raise_budget("r", {"subcalls": 1})
+        assert [wait.kind for wait in hf.control.waiting("r")] == ["budget"]
+        hf.control.raise_budget("r", {"subcalls": 1})
     assert Child(life).join().signal == signal.SIGKILL
     assert begun(log) == 4
 

@@ -97,7 +97,7 @@ def test_an_answer_is_not_delivered_again_after_going_back(place):
         before = hf.run("r").checkpoint(state=1)
         with pytest.raises(holdfast.RunWaiting), hf.run("r", waiting="leave") as run:
             run.approve("Deploy?")
-        hf.answer("r", "approve")
+        hf.control.answer("r", "approve")
         with hf.run("r", waiting="leave") as run:
             assert run.approve("Deploy?").approved
         assert hf.recover(before.id).success

@@ -29,7 +29,7 @@ def old_line(hf):
 def test_the_run_begins_anew_and_the_old_line_is_kept_under_its_time(hf):
     """Proves B3: archived with a timestamp, then fresh."""
     tip = old_line(hf)
-    root = hf.start_fresh("r")
+    root = hf.recovery.start_fresh("r")
     assert (root.parent, root.sections, root.seq) == (None, ("recovery",), 3)
     run = hf.run("r")
     assert run.checkpoint(state="new").sections == ("recovery", "state")
@@ -45,7 +45,7 @@ def test_the_run_begins_anew_and_the_old_line_is_kept_under_its_time(hf):
 
 def test_it_can_be_undone(hf):
     old_line(hf)
-    hf.start_fresh("r")
+    hf.recovery.start_fresh("r")
     hf.run("r").checkpoint(state="new")
     assert hf.undo("r").success
     assert hf.latest("r").section("state") == 2
@@ -55,15 +55,15 @@ def test_it_can_be_undone(hf):
 
 def test_doing_it_twice_is_the_same_as_once(hf):
     old_line(hf)
-    root = hf.start_fresh("r")
+    root = hf.recovery.start_fresh("r")
     before = contents(hf)
-    assert hf.start_fresh("r").id == root.id
+    assert hf.recovery.start_fresh("r").id == root.id
     assert contents(hf) == before
 
 
 def test_the_newest_sound_one_is_not_looked_for_on_the_old_line(hf, tmp_path):
     old_line(hf)
-    root = hf.start_fresh("r")
+    root = hf.recovery.start_fresh("r")
     last = hf.run("r").checkpoint(state="new")
     damage_record(tmp_path / "store", last.id)
     assert hf.plan("r").checkpoint == root.id
@@ -74,7 +74,7 @@ def test_a_damaged_head_can_be_declined_too(hf, tmp_path):
     damage_record(tmp_path / "store", tip.id)
     hf.close()
     with holdfast.open(tmp_path / "store") as other:
-        other.start_fresh("r")
+        other.recovery.start_fresh("r")
         assert other.run("r").checkpoint(state="new").seq == 4
 
 
@@ -84,7 +84,7 @@ def test_with_a_damaged_head_the_newest_sound_one_is_kept_and_can_be_gone_back_t
     damage_record(tmp_path / "store", tip.id) if way == "record" else damage_section(tmp_path / "store", tip, "own")
     hf.close()
     with holdfast.open(tmp_path / "store") as other:
-        assert "kept as mine" in other.start_fresh("r").reason
+        assert "kept as mine" in other.recovery.start_fresh("r").reason
         assert other.find("r:mine").pinned
         assert other.undo("r").success
         assert other.latest("r").section("state") == 1
@@ -92,7 +92,7 @@ def test_with_a_damaged_head_the_newest_sound_one_is_kept_and_can_be_gone_back_t
 
 def test_a_run_that_is_not_there_is_said(hf):
     with pytest.raises(NotFound):
-        hf.start_fresh("nobody")
+        hf.recovery.start_fresh("nobody")
 
 
 @pytest.mark.parametrize("call", ["mark", "write", "mark_many"])
@@ -110,11 +110,11 @@ def test_killed_in_the_middle_doing_it_again_ends_it(hf, tmp_path, call, when):
 
         setattr(SQLiteStore, call, deadly)
         with holdfast.open(tmp_path / "store") as child:
-            child.start_fresh("r")
+            child.recovery.start_fresh("r")
 
     assert Child(work).join().signal == signal.SIGKILL
     with holdfast.open(tmp_path / "store") as other:
-        root = other.start_fresh("r")
+        root = other.recovery.start_fresh("r")
         assert root.parent is None
         assert [one.seq for one in other.checkpoints("r")] == [root.seq]
         assert [one.section("state") for one in other.checkpoints("r", archived=True)[1:]] == [2, 1]

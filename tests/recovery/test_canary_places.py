@@ -46,14 +46,14 @@ def in_answer(hf, text):
     run = f"asked{len(hf.runs())}"
     with contextlib.suppress(holdfast.RunWaiting), hf.run(run, waiting="leave") as asking:
         asking.approve(f"Deploy {text}?", name="deploy", seen=text)
-    hf.answer(run, "approve", by=text[:100], note=text)
+    hf.control.answer(run, "approve", by=text[:100], note=text)
     with hf.run(run, waiting="leave") as asking:
         asking.approve(f"Deploy {text}?", name="deploy", seen=text)
 
 
 def in_note(hf, text):
     with hf.run("notes") as run:
-        run.note("observed", text, detail=text)
+        run.host.note("observed", text, detail=text)
 
 
 def in_agent(hf, text):
@@ -76,9 +76,9 @@ PLACES = {
     "label": lambda hf, text: hf.run(RUN).checkpoint(label=text[:200]),
     "label of a mark": lambda hf, text: hf.mark(hf.latest(RUN).id, label=text[:200]),
     "log": lambda hf, text: hf.run(RUN).log("messages").append({"said": text}),
-    "signal": lambda hf, text: hf.signal(RUN, "go", {"said": text}),
-    "note of a signal": lambda hf, text: hf.signal(RUN, "go", note=text),
-    "note of a cancel": lambda hf, text: hf.cancel(RUN, note=text),
+    "signal": lambda hf, text: hf.control.signal(RUN, "go", {"said": text}),
+    "note of a signal": lambda hf, text: hf.control.signal(RUN, "go", note=text),
+    "note of a cancel": lambda hf, text: hf.control.cancel(RUN, note=text),
     "answer and question": in_answer,
     "note": in_note,
     "message": in_message,

@@ -49,25 +49,25 @@ def test_bisect_names_the_call_since_which_a_command_fails(project, hf):
     """Proves X10: binary search, nothing of the user's touched, resumable."""
     worked(hf, project)
     before = tree(project)
-    found = hf.bisect("job", ["grep", "-q", "two", "code.py"])
+    found = hf.files.bisect("job", ["grep", "-q", "two", "code.py"])
     assert found.first_bad is not None
     assert found.first_bad.calls == ("call-7",)
     assert found.last_good.calls == ("call-6",)
     assert found.tried <= 6
     assert found.trees == 13
     assert tree(project) == before
-    again = hf.bisect("job", ["grep", "-q", "two", "code.py"])
+    again = hf.files.bisect("job", ["grep", "-q", "two", "code.py"])
     assert again.first_bad == found.first_bad
     assert again.files_written == 0, "what was tried is remembered"
 
 
 def test_bisect_says_so_where_there_is_nothing_to_find(project, hf):
     worked(hf, project, 3)
-    assert "does not fail" in hf.bisect("job", ["true"]).reason
-    assert "oldest files already" in hf.bisect("job", ["false"]).reason
+    assert "does not fail" in hf.files.bisect("job", ["true"]).reason
+    assert "oldest files already" in hf.files.bisect("job", ["false"]).reason
     with pytest.raises(UsageError, match="cannot be run"):
-        hf.bisect("job", ["no-such-command-here"])
-    skipping = hf.bisect(
+        hf.files.bisect("job", ["no-such-command-here"])
+    skipping = hf.files.bisect(
         "job", ["sh", "-c", "grep -q 'line 1' code.py || exit 0; grep -q 'line 3' code.py || exit 125; false"]
     )
     assert [one.calls for one in skipping.suspects] == [("call-1",), ("call-2",), ("call-3",)]
@@ -75,7 +75,9 @@ def test_bisect_says_so_where_there_is_nothing_to_find(project, hf):
 
 def test_a_command_that_spoils_files_spoils_no_later_try(project, hf):
     worked(hf, project)
-    found = hf.bisect("job", ["sh", "-c", "grep -q two code.py; was=$?; echo two > code.py; rm -rf docs; exit $was"])
+    found = hf.files.bisect(
+        "job", ["sh", "-c", "grep -q two code.py; was=$?; echo two > code.py; rm -rf docs; exit $was"]
+    )
     assert found.first_bad.calls == ("call-7",)
 
 
@@ -86,7 +88,7 @@ def test_history_and_blame_name_calls_and_people(project, hf):
     (project / "code.py").write_text("one\nby hand\nline 1\nline 2\nline 3\n")
     with hf.run("job", workspace=project) as run:
         wrote(run, "last", project / "code.py", "one\nby hand\nline 1\nline 2\nline 3\nthe end\n")
-    versions = hf.file_history("job", "code.py")
+    versions = hf.files.history("job", "code.py")
     assert [(one.status, one.author.by) for one in versions] == [
         ("created", "before the run"),
         ("changed", "call-1"),
@@ -96,7 +98,7 @@ def test_history_and_blame_name_calls_and_people(project, hf):
         ("changed", "last"),
     ]
     assert versions[1].author.tokens == len("one\ntwo\nline 1\n")
-    blamed = [(line.text, line.author.by) for line in hf.blame("job", "code.py")]
+    blamed = [(line.text, line.author.by) for line in hf.files.blame("job", "code.py")]
     assert blamed == [
         ("one", "before the run"),
         ("by hand", "you"),
@@ -106,7 +108,7 @@ def test_history_and_blame_name_calls_and_people(project, hf):
         ("the end", "last"),
     ]
     with pytest.raises(NotFound, match=r"code\.py"):
-        hf.blame("job", "cod.py")
+        hf.files.blame("job", "cod.py")
 
 
 def test_the_same_on_the_command_line(project, hf):

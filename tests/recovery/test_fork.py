@@ -76,12 +76,12 @@ def test_parentage_is_told_over_forks_of_forks(hf):
     first = hf.run("a").checkpoint(state=1)
     second = hf.fork(first.id, "b")
     hf.fork(second.id, "c")
-    assert [(origin.run, origin.seq) for origin in hf.lineage("c")] == [("b", 1), ("a", 1)]
-    assert hf.lineage("a") == []
+    assert [(origin.run, origin.seq) for origin in hf.recovery.lineage("c")] == [("b", 1), ("a", 1)]
+    assert hf.recovery.lineage("a") == []
     told = hf.latest("c").section("recovery")
     assert (told["kind"], told["run"], told["from"]) == ("fork", "b", second.id)
     hf.delete_run("b")
-    assert [(origin.run, origin.checkpoint) for origin in hf.lineage("c")] == [(None, second.id)]
+    assert [(origin.run, origin.checkpoint) for origin in hf.recovery.lineage("c")] == [(None, second.id)]
 
 
 def test_a_fork_may_begin_with_edited_and_dropped_sections(hf):
@@ -99,7 +99,7 @@ def test_a_fork_that_nobody_opened_is_not_taken_for_a_run_whose_process_died(hf)
     assert first.summary.status == "running"
     fork = hf.fork(first.id, "b")
     assert fork.summary.status == "ended"
-    assert hf.recover_all(str) == []
+    assert hf.recovery.recover_all(str) == []
     with hf.run("b"):
         assert hf.latest("b").id == fork.id
 
@@ -120,7 +120,7 @@ def test_a_fork_with_an_edited_log_counts_its_steps(hf):
 def test_calls_and_notes_are_left_out_or_replaced_as_a_whole(hf):
     with hf.run("origin") as run:
         run.step("a", int)
-        run.note("noted", "something")
+        run.host.note("noted", "something")
         origin = run.checkpoint()
     whole = hf.fork(origin.id, "whole")
     assert ([line["step"] for line in whole.calls], whole.notes[-1]["what"]) == (["a"], "something")

@@ -63,11 +63,11 @@ def test_a_repository_travels_by_copy_export_and_import_to_another_machine(tmp_p
     before = picture(root)
     with holdfast.open(tmp_path / "here") as hf:
         captured(hf, root)
-        hf.export(tmp_path / "run.holdfast", "r")
+        hf.transfer.export(tmp_path / "run.holdfast", "r")
     shutil.rmtree(root)
     shutil.rmtree(tmp_path / "work-origin")  # the remote is not needed
     with open_store_in(kind, tmp_path / "there") as store, holdfast.Holdfast(store) as hf:
-        hf.import_from(tmp_path / "run.holdfast")
+        hf.transfer.import_from(tmp_path / "run.holdfast")
         elsewhere.mkdir()
         with hf.run("r", workspace=elsewhere):
             assert picture(elsewhere) == before

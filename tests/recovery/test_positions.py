@@ -228,7 +228,7 @@ def test_compare_counts_differences_of_calls_and_notes(hf):
     with hf.run("r") as run:
         run.checkpoint(state={"n": 1})
         run.step("one", work, "one")
-        run.note("decided", "to continue")
+        run.host.note("decided", "to continue")
         run.step("two", work, "two")
     changed = {one.name: one for one in hf.diff("r@1", "r").state.sections}
     assert sum(one.kind == "added" for one in changed["steps"].differences) == 2

@@ -89,7 +89,7 @@ def test_runs_are_listed_by_their_last_move_a_page_at_a_time(hf):
 def test_runs_are_filtered_by_prefix_status_and_time(hf):
     begin(hf, "issue-1")
     begin(hf, "issue-2")
-    half = datetime.fromtimestamp(hf._clock(), UTC)
+    half = datetime.fromtimestamp(hf.internals.clock(), UTC)
     begin(hf, "issue-3")
     begin(hf, "other")
     with hf.run("issue-1") as run:
@@ -106,7 +106,7 @@ def test_runs_are_filtered_by_prefix_status_and_time(hf):
 def test_checkpoints_are_found_by_what_they_carry(hf):
     run = hf.run("r")
     run.checkpoint(reason="first look", phase="plan")
-    half = datetime.fromtimestamp(hf._clock(), UTC)
+    half = datetime.fromtimestamp(hf.internals.clock(), UTC)
     run.checkpoint(reason="coded", phase="build", key="step/1", attributes={"score": 0.5}, trigger="agent_complete")
     run.checkpoint(reason="tested", phase="build", key="step/2", attributes={"score": 0.9}, label="good")
     run.close()
@@ -201,7 +201,7 @@ def by_attribute(hf):
 
 
 def points(hf):
-    assert hf.recovery_points("r-0002", limit=20)
+    assert hf.recovery.points("r-0002", limit=20)
 
 
 def newest(hf):
@@ -213,7 +213,7 @@ def prune_one(hf):
 
 
 def verdict(hf):
-    assert hf.recovery_status("r-0002").is_complete
+    assert hf.recovery.status("r-0002").is_complete
 
 
 @pytest.mark.parametrize("work", [page, by_status, by_prefix, by_attribute, points, newest, prune_one, verdict])
@@ -231,7 +231,7 @@ def test_a_few_recovery_points_do_not_walk_all_checkpoints(tmp_path):
                 run.checkpoint(state=number, pinned=True)
             run.close()
             with counted(hf.store.medium) as calls:
-                assert len(hf.recovery_points("r", limit=20)) == 20
+                assert len(hf.recovery.points("r", limit=20)) == 20
             counts.append(calls.count)
     assert counts[1] <= counts[0] + 2
 

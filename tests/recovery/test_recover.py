@@ -145,7 +145,7 @@ def test_a_damaged_checkpoint_gives_a_result_that_says_so(hf, place):
     with pytest.raises(IntegrityError):
         hf.plan(first.id)
     assert hf.get(first.id).status == "corrupted"
-    assert first.id not in [point.checkpoint for point in hf.recovery_points("r") if point.can_resume]
+    assert first.id not in [point.checkpoint for point in hf.recovery.points("r") if point.can_resume]
     hf.mark(first.id, status="valid")
     assert contents(hf) == before
 
@@ -315,9 +315,9 @@ def test_a_run_that_another_process_moves_is_not_recovered(hf, place):
 
 def test_a_recovery_needs_a_store_that_saves(hf):
     hf.run("r").checkpoint(state=1)
-    hf.enabled = False
+    idle = holdfast.Holdfast(hf.store, enabled=False)
     with pytest.raises(UsageError, match="disabled"):
-        hf.recover("r")
+        idle.recover("r")
 
 
 def test_options_that_do_not_fit_are_named(hf):
@@ -348,21 +348,21 @@ def test_a_plan_names_the_exact_point_to_go_on_at(hf):
     assert (plan.batch, plan.task, plan.agent, plan.phase) == (1, "b", "coder", "implement")
     assert "batch 1, task b, agent coder" in str(plan)
     assert hf.recover(plan).state["graph"].tasks["b"].status == "pending"
-    status = hf.recovery_status("r")
+    status = hf.recovery.status("r")
     assert (status.batch, status.task) == (1, "b")
 
 
 def test_the_status_says_where_a_run_can_go_on_and_what_helps(hf, place):
     """Proves A13."""
     broken(hf)
-    status = hf.recovery_status("r")
+    status = hf.recovery.status("r")
     assert not status.can_resume
     assert status.checkpoint == hf.latest("r").id
     assert len(status.blockers) == 2
     assert any("--skip-failed" in each for each in status.suggestions)
     assert "cannot continue" in str(status)
     hf.recover("r", skip_failed=True, reset_to="planning")
-    status = hf.recovery_status("r")
+    status = hf.recovery.status("r")
     assert (status.can_resume, status.state) == (True, "planning")
     assert status.undo is not None
 
@@ -372,13 +372,13 @@ def test_recovery_points_list_what_a_run_can_go_back_to(hf):
     run = broken(hf)
     run.checkpoint(state=3, label="here")
     hf.recover("r@1")
-    points = hf.recovery_points("r")
+    points = hf.recovery.points("r")
     assert [point.seq for point in points] == [4, 3, 2, 1]
     assert [point.is_on_line for point in points] == [True, False, False, True]
     assert [point.can_resume for point in points] == [True, False, False, True]
     assert points[0].is_head
     assert points[1].label == "here"
-    assert [point.seq for point in hf.recovery_points("r", limit=2)] == [4, 3]
+    assert [point.seq for point in hf.recovery.points("r", limit=2)] == [4, 3]
 
 
 def test_going_back_gives_back_neither_what_was_spent_nor_what_was_raised(hf):

@@ -66,12 +66,12 @@ def test_a_run_whose_process_died_goes_on_from_where_it_stood(hf, place, tmp_pat
     """Proves A13, B8, E4: no step that was done is done again, and a complete run is left in peace."""
     log = tmp_path / "log"
     begun(place, log, "a")
-    [found] = hf.recover_all(carry_on(log))
+    [found] = hf.recovery.recover_all(carry_on(log))
     assert (found.run, found.outcome) == ("a", "resumed")
     assert log.read_text().splitlines() == ["a one", "a three"]
     assert hf.latest("a").summary.status == "completed"
     before = contents(hf)
-    assert hf.recover_all(carry_on(log)) == []
+    assert hf.recovery.recover_all(carry_on(log)) == []
     assert contents(hf) == before
 
 
@@ -87,7 +87,7 @@ def test_a_run_that_a_living_process_moves_is_left_to_it(hf, place):
     child = Child(work)
     os.read(ready[0], 1)
     try:
-        assert hf.recover_all(str) == []
+        assert hf.recovery.recover_all(str) == []
     finally:
         os.write(done[1], b"x")
         child.join()
@@ -102,7 +102,7 @@ def test_runs_that_ended_failed_or_were_never_begun_are_left(hf):
         raise ValueError("x")
     hf.run("plain").checkpoint(state=1)
     before = contents(hf)
-    assert hf.recover_all(str) == []
+    assert hf.recovery.recover_all(str) == []
     assert contents(hf) == before
 
 
@@ -114,7 +114,7 @@ def test_what_cannot_go_on_by_itself_is_reported_with_the_reason_and_not_touched
     for one in hf.checkpoints("lost"):
         damage_record(place, one.id)
     before = {name: entry for name, entry in contents(hf).items() if name != "fine"}
-    found = {one.run: one for one in hf.recover_all(carry_on(log))}
+    found = {one.run: one for one in hf.recovery.recover_all(carry_on(log))}
     assert found["fine"].outcome == "resumed"
     assert (found["blocked"].outcome, "ERROR" in found["blocked"].reason) == ("left", True)
     assert (found["lost"].outcome, "no sound checkpoint" in found["lost"].reason) == ("left", True)
@@ -129,7 +129,7 @@ def test_with_the_newest_checkpoint_damaged_it_goes_on_from_the_one_before(hf, p
     add(hf, "a", state="newest")
     head = hf.latest("a")
     damage_record(place, head.id) if way == "record" else damage_section(place, head, "state")
-    [found] = hf.recover_all(carry_on(log))
+    [found] = hf.recovery.recover_all(carry_on(log))
     assert found.outcome == "resumed", found
     assert log.read_text().splitlines() == ["a one", "a three"]
     assert "state" not in hf.latest("a").sections
@@ -144,7 +144,7 @@ def test_a_program_that_fails_again_is_reported_and_the_next_run_goes_on(hf, pla
             raise ValueError("still broken")
         run.complete()
 
-    found = {one.run: one for one in hf.recover_all(resume)}
+    found = {one.run: one for one in hf.recovery.recover_all(resume)}
     assert (found["a"].outcome, "still broken" in found["a"].reason) == ("failed", True)
     assert found["b"].outcome == "resumed"
     assert hf.latest("a").summary.status == "failed"
@@ -154,21 +154,21 @@ def test_options_that_do_not_fit_one_run_do_not_keep_the_others_from_going_on(hf
     log = tmp_path / "log"
     begun(place, log, "plain", "two")
     add(hf, "plain", workflow={"current_state": "BUILD"})
-    found = {one.run: one for one in hf.recover_all(carry_on(log), reset_to="PLAN")}
+    found = {one.run: one for one in hf.recovery.recover_all(carry_on(log), reset_to="PLAN")}
     assert (found["two"].outcome, "no workflow to reset" in found["two"].reason) == ("left", True)
     assert found["plain"].outcome == "resumed"
 
 
 def test_a_run_that_waits_for_a_person_waits_on(hf, place, tmp_path):
     begun(place, tmp_path / "log", "a")
-    [found] = hf.recover_all(lambda run: run.approve("deploy?"))
+    [found] = hf.recovery.recover_all(lambda run: run.approve("deploy?"))
     assert (found.outcome, found.reason) == ("waiting", "deploy?")
     assert hf.latest("a").summary.status == "waiting"
 
 
 def test_without_a_program_runs_are_put_back_only(hf, place, tmp_path):
     begun(place, tmp_path / "log", "a")
-    [found] = hf.recover_all()
+    [found] = hf.recovery.recover_all()
     assert found.outcome == "recovered"
     assert hf.latest("a").id == found.checkpoint
 
@@ -183,7 +183,7 @@ def test_two_processes_at_once_resume_each_run_once(hf, place, tmp_path):
         with holdfast.open(place) as other:
             while not gate.exists():
                 time.sleep(0.001)
-            report([[one.run, one.outcome] for one in other.recover_all(carry_on(log))])
+            report([[one.run, one.outcome] for one in other.recovery.recover_all(carry_on(log))])
 
     children = [Child(work) for _ in range(3)]
     gate.touch()

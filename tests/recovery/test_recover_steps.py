@@ -63,7 +63,7 @@ def test_a_step_of_unknown_outcome_is_told_and_asked_about(hf, place, tmp_path):
     [unknown] = plan.unknown
     assert (unknown.step, unknown.treated, unknown.effect) == ("push", "ask", "git push")
     assert "push (git push) began and has no recorded end" in str(plan)
-    [status] = hf.recovery_status("r").unknown
+    [status] = hf.recovery.status("r").unknown
     assert status == unknown
     with pytest.raises(RunWaiting), hf.run("r", waiting="leave") as run:
         run.step("push", pushed, tmp_path / "log", effect="git push")
@@ -94,7 +94,7 @@ def test_steps_behind_the_checkpoint_run_again_and_the_plan_names_them(hf):
         run.switch(step_complete=True)
         for number in range(4):
             run.step(f"s{number}", note, number)
-    points = [point for point in hf.recovery_points("r") if point.steps == 2]
+    points = [point for point in hf.recovery.points("r") if point.steps == 2]
     plan = hf.plan(points[0].checkpoint)
     assert (plan.steps_done, plan.rerun) == (2, ("s2", "s3"))
     assert hf.recover(plan).success
@@ -112,7 +112,7 @@ def test_an_open_run_goes_back_with_its_parts(hf):
         run.step("s0", note, 0)
         first = run.checkpoint(state=1)
         run.step("s1", note, 1)
-        run.note("something")
+        run.host.note("something")
         CALLS.clear()
         assert hf.recover(hf.plan(first.id), run=run).success
         assert [line["step"] for line in hf.latest("r").calls] == ["s0"]
@@ -126,7 +126,7 @@ def test_an_open_run_goes_back_with_its_parts(hf):
 def test_the_journal_says_that_the_run_was_recovered(hf):
     """Proves B9."""
     with hf.run("r") as run:
-        run.note("begun")
+        run.host.note("begun")
         first = run.checkpoint(state=1)
         run.step("s0", note, 0)
     hf.recover(first.id)
@@ -140,7 +140,7 @@ def test_calls_go_back_with_the_run(hf):
         run.switch(step_complete=True)
         for number in range(12):
             run.step(f"s{number}", note, number)
-    half = next(point for point in hf.recovery_points("r") if point.steps == 3)
+    half = next(point for point in hf.recovery.points("r") if point.steps == 3)
     assert hf.recover(half.checkpoint).success
     with hf.run("r") as run:
         for number in range(12):

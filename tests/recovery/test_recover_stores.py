@@ -50,7 +50,7 @@ def test_back_undone_forked_and_declined(hf, tmp_path):
     replay = hf.replay("r")
     assert [step.result for step in replay.steps] == ["first", "second"]
     fork = hf.fork(first.id, "fork")
-    root = hf.start_fresh("r")
+    root = hf.recovery.start_fresh("r")
     assert root.parent is None
     hf.run("r").checkpoint(state="new")
     assert [one.seq for one in hf.checkpoints("r")][-1] == root.seq
@@ -59,5 +59,5 @@ def test_back_undone_forked_and_declined(hf, tmp_path):
     assert hf.verify().sound
     hf.delete_run("r")
     assert hf.get(fork.id).read("a.txt") == b"one\n"
-    assert hf.lineage("fork")[0].checkpoint == first.id
+    assert hf.recovery.lineage("fork")[0].checkpoint == first.id
     assert hf.verify().sound

@@ -75,7 +75,7 @@ class Walk:
 
     def fresh(self) -> None:
         was = self.now()
-        root = self.hf.start_fresh("r")
+        root = self.hf.recovery.start_fresh("r")
         assert self.now() == (None, was[1])
         if self.hf.latest("r").id == root.id and was[0] is not None:
             self.before = was

@@ -78,7 +78,7 @@ def test_a_copy_between_any_two_stores_is_equal_and_verifies(source, target):
     """Proves A15, E5."""
     hf = fill(source)
     told = []
-    copied = hf.copy_to(target, progress=lambda run, done, total: told.append((run, done, total)))
+    copied = hf.transfer.copy_to(target, progress=lambda run, done, total: told.append((run, done, total)))
     assert everything(target) == everything(source)
     assert [run.id for run in target.runs()] == [run.id for run in source.runs()]
     assert holdfast.Holdfast(target).verify().sound
@@ -219,9 +219,9 @@ def test_a_place_that_cannot_hold_a_bundle_is_a_typed_error(tmp_path, place):
         (tmp_path / "file").touch()
         (tmp_path / "folder").mkdir()
         with pytest.raises((UsageError, StoreUnavailable)):
-            hf.export(tmp_path / place, "r")
+            hf.transfer.export(tmp_path / place, "r")
         with pytest.raises((NotFound, StoreUnavailable)):
-            hf.import_from(tmp_path / place)
+            hf.transfer.import_from(tmp_path / place)
     assert not (tmp_path / "nowhere").exists()
 
 
@@ -287,10 +287,10 @@ def test_a_bundle_never_holds_a_run_that_was_not_asked_for(tmp_path):
             raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            hf.export(tmp_path / "run.holdfast", "private", progress=break_off)
-        hf.export(tmp_path / "run.holdfast", "public")
+            hf.transfer.export(tmp_path / "run.holdfast", "private", progress=break_off)
+        hf.transfer.export(tmp_path / "run.holdfast", "public")
     with holdfast.open(tmp_path / "other") as other:
-        other.import_from(tmp_path / "run.holdfast")
+        other.transfer.import_from(tmp_path / "run.holdfast")
         assert [run.id for run in other.runs()] == ["public"]
 
 

@@ -38,12 +38,12 @@ def bytes_below(folder):
 def test_a_bundle_of_an_encrypted_run_has_no_plain_byte_and_comes_back_the_same(locked, tmp_path):
     """Proves E7, X6."""
     (tmp_path / "out").mkdir()
-    locked.export(tmp_path / "out" / "run.holdfast", "run")
+    locked.transfer.export(tmp_path / "out" / "run.holdfast", "run")
     assert SECRET.encode() not in bytes_below(tmp_path / "out")
     with holdfast.open(tmp_path / "new" / "store.db") as target:
         with pytest.raises(KeyRefused):
-            target.import_from(tmp_path / "out" / "run.holdfast")
-        target.import_from(tmp_path / "out" / "run.holdfast", key=KEY)
+            target.transfer.import_from(tmp_path / "out" / "run.holdfast")
+        target.transfer.import_from(tmp_path / "out" / "run.holdfast", key=KEY)
     assert SECRET.encode() not in bytes_below(tmp_path / "new")
     with holdfast.open(tmp_path / "new" / "store.db", key=KEY) as target:
         assert target.verify().sound
@@ -70,7 +70,7 @@ def test_a_copy_under_another_key_is_sealed_again_and_verifies(tmp_path, sign):
         made = [run.checkpoint(state={"text": [SECRET, n]}, label=f"{SECRET} {n}") for n in range(5)]
         source.delete(made[1].id, made[4].id)
         told = []
-        (copied,) = source.copy_to(target, progress=lambda *step: told.append(step))
+        (copied,) = source.transfer.copy_to(target, progress=lambda *step: told.append(step))
         assert (copied.checkpoints, copied.present, len(told)) == (3, 0, 5)
         assert contents(target) == contents(source)
         assert target.verify().sound
@@ -80,7 +80,7 @@ def test_a_copy_under_another_key_is_sealed_again_and_verifies(tmp_path, sign):
         source.mark(made[2].id, pinned=True)
         source.delete(made[3].id)
         run.checkpoint(state="one more")
-        (again,) = source.copy_to(target)
+        (again,) = source.transfer.copy_to(target)
         assert (again.checkpoints, again.present, again.marked) == (1, 2, 1)
         assert target.get(made[2].id).pinned
         assert target.verify().sound
@@ -98,9 +98,9 @@ def test_an_interrupted_copy_under_another_key_is_resumed(locked, tmp_path):
 
     with holdfast.open(tmp_path / "other.db", key=holdfast.generate_key()) as other:
         with pytest.raises(KeyboardInterrupt):
-            locked.copy_to(other, progress=break_off)
+            locked.transfer.copy_to(other, progress=break_off)
         assert other.verify().sound
-        assert locked.copy_to(other)[0].present == 2
+        assert locked.transfer.copy_to(other)[0].present == 2
         assert contents(other) == contents(locked)
         assert other.verify().sound
 
@@ -120,10 +120,10 @@ def test_a_broken_chain_is_not_hidden_by_a_copy(tmp_path):
 
 def test_a_bundle_is_imported_into_a_store_with_another_key(locked, tmp_path):
     """Proves E7, A15."""
-    locked.export(tmp_path / "run.holdfast", "run")
+    locked.transfer.export(tmp_path / "run.holdfast", "run")
     with holdfast.open(tmp_path / "other" / "o.db", key=holdfast.generate_key()) as other:
         other.run("mine").checkpoint(state=1)
-        other.import_from(tmp_path / "run.holdfast", key=KEY)
+        other.transfer.import_from(tmp_path / "run.holdfast", key=KEY)
         assert contents(other) == contents(locked)
         assert other.verify().sound
     assert SECRET.encode() not in bytes_below(tmp_path / "other")
@@ -133,7 +133,7 @@ def test_another_run_of_the_same_id_under_another_key_is_refused(locked, tmp_pat
     with holdfast.open(tmp_path / "other.db", key=holdfast.generate_key()) as other:
         other.run("run").checkpoint(state="mine")
         with pytest.raises(RunDiffers):
-            locked.copy_to(other)
+            locked.transfer.copy_to(other)
         assert other.latest("run").section("state") == "mine"
 
 
@@ -142,7 +142,7 @@ def test_plain_runs_can_be_copied_into_an_encrypted_store(locked, tmp_path):
     with holdfast.open(tmp_path / "plain.db") as plain:
         plain.run("mine").checkpoint(state=SECRET)
         plain.run("mine").checkpoint(state=[SECRET])
-        plain.copy_to(locked)
+        plain.transfer.copy_to(locked)
         assert contents(locked, "mine") == contents(plain, "mine")
     assert locked.verify().sound
     assert SECRET.encode() not in b"".join(path.read_bytes() for path in tmp_path.glob("locked.db*"))
@@ -153,11 +153,11 @@ def test_what_is_encrypted_is_never_copied_to_where_it_could_be_read(locked, tmp
     with holdfast.open(tmp_path / "plain.db") as plain:
         plain.run("mine").checkpoint(state=1)
         with pytest.raises(KeyRefused, match="without a key"):
-            locked.copy_to(plain)
+            locked.transfer.copy_to(plain)
         assert [run.id for run in plain.runs()] == ["mine"]
     with holdfast.open(tmp_path / "signed.db", key=KEY, sign=True) as signed:
         with pytest.raises(KeyRefused, match="could be read"):
-            locked.copy_to(signed)
+            locked.transfer.copy_to(signed)
         assert signed.runs() == []
 
 
@@ -165,14 +165,14 @@ def test_a_target_with_a_key_is_opened_with_it(locked, tmp_path):
     with holdfast.open(tmp_path / "other.db", key=holdfast.generate_key()):
         pass
     with pytest.raises(KeyRefused, match="key_file"):
-        locked.copy_to(tmp_path / "other.db")
+        locked.transfer.copy_to(tmp_path / "other.db")
 
 
 def test_a_second_copy_to_a_path_goes_on_under_the_key_that_went_along(locked, tmp_path):
     """Proves A15."""
-    locked.copy_to(tmp_path / "copy.db")
+    locked.transfer.copy_to(tmp_path / "copy.db")
     locked.run("run").checkpoint(state="later")
-    assert locked.copy_to(tmp_path / "copy.db")[0].checkpoints == 1
+    assert locked.transfer.copy_to(tmp_path / "copy.db")[0].checkpoints == 1
     with holdfast.open(tmp_path / "copy.db", key=KEY) as copy:
         assert copy.latest("run").checksum == locked.latest("run").checksum
 

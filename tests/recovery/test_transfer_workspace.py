@@ -32,12 +32,12 @@ def test_a_run_from_sqlite_is_exported_imported_anywhere_and_recovered_into_an_e
         shutil.rmtree(work / "d")
         last = run.checkpoint(state={"step": 2}, label="done")
         run.close()
-        hf.export(tmp_path / "run.holdfast", "issue-42")
+        hf.transfer.export(tmp_path / "run.holdfast", "issue-42")
     wanted = {path: found for path, found in seen(work).items() if ".holdfast" not in str(path)}
     shutil.rmtree(work)
     elsewhere.mkdir()
     hf = target
-    hf.import_from(tmp_path / "run.holdfast")
+    hf.transfer.import_from(tmp_path / "run.holdfast")
     assert hf.latest("issue-42").id == last.id
     assert hf.latest("issue-42").section("state") == {"step": 2}
     assert hf.verify().sound

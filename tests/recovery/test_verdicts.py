@@ -77,7 +77,7 @@ def test_told_otherwise_the_run_goes_on(hf, project):
     git(project, "checkout", "-q", "main")
     git(project, "branch", "-D", "work")
     with hf.run("r", workspace=project, verdicts={"branch-gone": "warn"}) as run:
-        assert any("branch 'work' is gone" in line["what"] for line in run.journal())
+        assert any("branch 'work' is gone" in line["what"] for line in run.recorder.journal())
     with hf.run("r", workspace=project):
         pass
 
@@ -90,8 +90,8 @@ def test_another_branch_asks_and_the_answer_is_kept(hf, project):
         hf.recover("r", workspace=project)
     with pytest.raises(RunWaiting, match="on branch 'main'"), hf.run("r", workspace=project, waiting="leave"):
         pytest.fail("it was entered")
-    [wait] = hf.waiting("r")
-    hf.answer("r", "resume", wait=wait.id)
+    [wait] = hf.control.waiting("r")
+    hf.control.answer("r", "resume", wait=wait.id)
     for _ in range(2):
         with hf.run("r", workspace=project, waiting="leave") as run:
             assert run.step("one", lambda: 2) == 1
@@ -107,7 +107,7 @@ def test_a_branch_that_the_interrupted_run_made_itself_asks_nobody(hf, project, 
     )
     subprocess.run([sys.executable, "-c", program], cwd=project, check=False, timeout=60)
     with hf.run("r", workspace=project, waiting="leave") as run:
-        assert any("the run itself went from branch 'work'" in line["what"] for line in run.journal())
+        assert any("the run itself went from branch 'work'" in line["what"] for line in run.recorder.journal())
 
 
 def test_a_changed_body_asks_and_changed_labels_are_taken_over(hf, issue):
@@ -145,7 +145,7 @@ def test_the_command_line_looks_at_the_issue(hf, issue, tmp_path):
 def test_recover_all_leaves_what_a_person_has_to_decide(hf, project):
     begun_killed(project, hf)
     git(project, "checkout", "-q", "main")
-    [one] = hf.recover_all(workspace=lambda _run: project)
+    [one] = hf.recovery.recover_all(workspace=lambda _run: project)
     assert one.outcome == "left"
     assert "branch 'main'" in one.reason
 
@@ -184,13 +184,13 @@ def test_suggestions_name_the_checkpoint_that_was_asked_about(hf, tmp_path):
     blocked(hf)
     seq = hf.latest("r").seq
     assert hf.recover("r", skip_failed=True).success
-    status = hf.recovery_status(f"r@{seq}")
+    status = hf.recovery.status(f"r@{seq}")
     assert not status.can_resume
     assert all(f"holdfast resume r@{seq}" in line for line in status.suggestions)
-    assert hf.recovery_status("r").can_resume
+    assert hf.recovery.status("r").can_resume
     typed = status.suggestions[0].split(" (")[0].split()[1:]
     assert cli(tmp_path, "--yes", *typed).returncode == 14
-    assert hf.recovery_status("r").can_resume
+    assert hf.recovery.status("r").can_resume
 
 
 def machine(run):

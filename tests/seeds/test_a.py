@@ -49,7 +49,7 @@ def complete(_waiting, tmp_path_factory):
     """A run that was approved and pushed; not to be changed."""
     made = _waiting.copy(tmp_path_factory.mktemp("a-complete") / "system")
     with made.open() as hf:
-        hf.answer(RUN, "approve", by="ann")
+        hf.control.answer(RUN, "approve", by="ann")
     assert made.carry_on().status == "completed"
     return made
 
@@ -133,7 +133,7 @@ def test_the_system_sets_valid_corrupted_archived_and_expired_by_itself(form, tm
     with holdfast.open(url, settings=holdfast.Settings()) as hf:
         made = [hf.run("r").checkpoint(state=text * 9000) for text in "abc"]
         assert {one.status for one in hf.checkpoints("r")} == {"valid"}
-        hf.start_fresh("r")
+        hf.recovery.start_fresh("r")
         assert {hf.get(one.id).status for one in made} == {"archived"}
         assert not {one.id for one in hf.checkpoints("r")} & {one.id for one in made}
         lost, _ = (hf.run("s").checkpoint(state=text * 9000) for text in "de")
@@ -149,7 +149,7 @@ def test_the_system_sets_valid_corrupted_archived_and_expired_by_itself(form, tm
     with holdfast.open(url, settings=holdfast.Settings()) as hf:
         assert not hf.recover(lost.id).success
         assert hf.get(lost.id).status == "corrupted"
-        assert lost.id not in [point.checkpoint for point in hf.recovery_points("s") if point.can_resume]
+        assert lost.id not in [point.checkpoint for point in hf.recovery.points("s") if point.can_resume]
 
 
 def test_an_agents_record_says_all_of_its_call(complete, failed):
@@ -219,7 +219,7 @@ def test_three_failures_block_an_agent_also_without_a_task_name_and_however_the_
     for _ in range(3):
         with pytest.raises(ValueError, match="no such file"):
             program()
-    assert hf.recovery_status("r").blockers == ("agent coder failed 3 times",)
+    assert hf.recovery.status("r").blockers == ("agent coder failed 3 times",)
     with pytest.raises(holdfast.CannotResume, match="coder failed 3 times"):
         program()
     assert not hf.recover("r").success
@@ -490,8 +490,8 @@ def test_a_run_that_was_killed_right_after_complete_has_nothing_to_resume(tmp_pa
     """Proves A11, A13."""
     assert subprocess.run([sys.executable, "-c", DIES], cwd=tmp_path, check=False).returncode == 9
     with holdfast.open(tmp_path / "store", settings=holdfast.Settings()) as hf:
-        status = hf.recovery_status("r")
-        assert (status.is_complete, status.can_resume, hf.recover_all()) == (True, False, [])
+        status = hf.recovery.status("r")
+        assert (status.is_complete, status.can_resume, hf.recovery.recover_all()) == (True, False, [])
         assert [run.status for run in hf.runs()] == ["completed"]
         with hf.run("r") as run:  # its program is run once more
             assert run.step("work", lambda: 2) == 1
@@ -596,7 +596,7 @@ def test_a_failed_agent_is_skipped_and_the_flow_goes_on_without_it(failed):
     assert failed.carry_on().status == "waiting"
     assert failed.lines() == calls
     with failed.open() as hf:
-        hf.answer(RUN, "approve")
+        hf.control.answer(RUN, "approve")
     assert failed.carry_on().status == "completed"
     assert remote(failed) == ["greet the world", "begin"]
 
@@ -621,7 +621,7 @@ def test_a_run_is_reset_to_an_earlier_state_and_goes_on_from_there(failed):
     calls = failed.lines()[before:]
     assert list(dict.fromkeys(calls)) == ["coder 3", "tester: hello world", "reviewer"]
     with failed.open() as hf:
-        assert [wait.id for wait in hf.waiting(RUN)] == ["approve:RELEASE"]
+        assert [wait.id for wait in hf.control.waiting(RUN)] == ["approve:RELEASE"]
         states = [visit.state for visit in hf.latest(RUN).section("workflow").history]
     assert states[-5:] == ["REVIEW", "BUILDING", "TESTING", "REVIEW", "RELEASE"]
 
@@ -632,9 +632,9 @@ def test_a_reset_takes_back_what_the_run_was_waiting_for(waiting):
         assert hf.recover(RUN, reset_to="REVIEW").success
     assert waiting.carry_on().status == "waiting"
     with waiting.open() as hf:
-        (wait,) = hf.waiting(RUN)
+        (wait,) = hf.control.waiting(RUN)
         assert wait.question.startswith("Push")
-        hf.answer(RUN, "approve")
+        hf.control.answer(RUN, "approve")
     assert waiting.carry_on().status == "completed"
     assert waiting.lines() == [*ONCE, "reviewer"]
 
@@ -643,7 +643,7 @@ def test_going_back_forgets_the_answers_that_came_after(waiting):
     """Proves A12: an approval that was given to a later checkpoint is not taken for one of the earlier."""
     with waiting.open() as hf:
         before = next(one.id for one in hf.checkpoints(RUN) if one.summary.state == "REVIEW")
-        hf.answer(RUN, "reject", by="ann")
+        hf.control.answer(RUN, "reject", by="ann")
     assert waiting.carry_on().status == "failed"
     with waiting.open() as hf:
         assert hf.recover(before).success
@@ -698,7 +698,7 @@ def test_a_replay_shows_transitions_agents_gates_questions_and_answers(tmp_path)
     with holdfast.open(tmp_path / "store", settings=holdfast.Settings()) as hf:
         with pytest.raises(holdfast.RunWaiting):
             program()
-        hf.answer("r", "approve")
+        hf.control.answer("r", "approve")
         program()
         steps = list(hf.replay("r"))
         assert [step.step for step in steps] == ["agent:coder/t", "g/work", "g/gate:1", "push"]
@@ -717,8 +717,8 @@ def test_a_replay_shows_transitions_agents_gates_questions_and_answers(tmp_path)
 def test_the_status_names_a_way_out_of_each_blocker(failed, hf):
     """Proves A13."""
     with failed.open() as store:
-        status = store.recovery_status(RUN)
-        points = store.recovery_points(RUN)
+        status = store.recovery.status(RUN)
+        points = store.recovery.points(RUN)
     assert not status.can_resume
     assert any("--skip-failed" in suggestion for suggestion in status.suggestions)
     assert [point.can_resume for point in points[:1]] == [False]
@@ -726,14 +726,14 @@ def test_the_status_names_a_way_out_of_each_blocker(failed, hf):
     assert {point.state for point in points} >= {"PLANNING", "BUILDING", "TESTING", "REVIEW"}
     assert all(point.trigger and point.created_at for point in points)
     hf.run("r").checkpoint(workflow={"current_state": "ERROR", "previous_state": "BUILDING"})
-    assert any("--reset-to BUILDING" in suggestion for suggestion in hf.recovery_status("r").suggestions)
+    assert any("--reset-to BUILDING" in suggestion for suggestion in hf.recovery.status("r").suggestions)
 
 
 def test_what_was_interrupted_recovers_by_itself_and_what_is_complete_does_not(complete, begun, tmp_path):
     """Proves A13."""
     with complete.open() as hf:
-        assert hf.recover_all() == []
-        assert hf.recovery_status(RUN).is_complete
+        assert hf.recovery.recover_all() == []
+        assert hf.recovery.status(RUN).is_complete
     killed = begun.copy(tmp_path / "system")
     tester = killed.folder / "agents" / "tester.sh"
     script = tester.read_text()
@@ -742,9 +742,9 @@ def test_what_was_interrupted_recovers_by_itself_and_what_is_complete_does_not(c
     assert kill_when(command, killed.folder, (killed.folder / "testing").exists)
     tester.write_text(script)
     with killed.open() as hf:
-        (done,) = hf.recover_all(workspace=lambda _: killed.folder / "repo")
+        (done,) = hf.recovery.recover_all(workspace=lambda _: killed.folder / "repo")
         assert (done.run, done.outcome) == (RUN, "recovered")
-        assert hf.recovery_status(RUN).state == "TESTING"
+        assert hf.recovery.status(RUN).state == "TESTING"
     assert killed.carry_on().status == "waiting"
     assert [line for line in killed.lines() if line.startswith("coder")] == ["coder 1", "coder 2"]
 
@@ -860,7 +860,7 @@ def test_a_run_is_paused_by_hand_and_goes_on_where_it_stood(begun, tmp_path):
 
         def watch(event):
             if event.kind == "phase_done" and event.phase == "PLANNING":
-                hf.pause(RUN, by="ann", note="lunch")
+                hf.control.pause(RUN, by="ann", note="lunch")
                 time.sleep(0.3)  # a run looks four times a second, and this one would be over by then
 
         result = run_flow(
@@ -876,7 +876,7 @@ def test_a_run_is_paused_by_hand_and_goes_on_where_it_stood(begun, tmp_path):
             == "waiting"
         )
         assert made.lines() == calls
-        hf.unpause(RUN, by="ann")
+        hf.control.unpause(RUN, by="ann")
     assert made.carry_on().waits_for == "approve:RELEASE"
     assert made.lines() == ONCE
 
@@ -910,7 +910,7 @@ def test_killed_at_random_moments_it_ends_as_an_unbroken_run_does(begun, complet
         lives = kill_and_resume(command, made.folder, 4, f"a {number}", **times)
         assert lives.code == 9, lives.err
         with made.open() as hf:
-            hf.answer(RUN, "approve")
+            hf.control.answer(RUN, "approve")
         pushing = kill_and_resume(command, made.folder, 2, f"a push {number}", **times)
         assert pushing.code == 0, pushing.err
         kills = lives.kills + pushing.kills

@@ -128,7 +128,7 @@ def test_resuming_skips_what_is_done_and_a_finished_plan_says_so(failed):
     """Proves B3: what is done is said and not done again."""
     (failed.folder / "network-is-down").unlink()
     with failed.open() as hf:
-        hf.answer(RUN, "retry")
+        hf.control.answer(RUN, "retry")
     said = failed.hf("run", "plan.md", "--workspace", "work", "--no-wait")
     assert said.code == 0, said.err
     assert "2 of 4 phases done (1-research, 2-design)" in said.err
@@ -200,13 +200,13 @@ def test_an_old_approval_does_not_count_for_a_plan_that_starts_fresh(hf):
     """Proves B3: what was said to the line before is not for the new one."""
     flow = flow_from({"flow": "f", "phases": {"push": {"run": "true", "approve": "push?"}}})
     assert run_flow(hf, flow, waiting="leave").status == "waiting"
-    hf.answer("f", "approve", by="ann")
+    hf.control.answer("f", "approve", by="ann")
     assert run_flow(hf, flow, waiting="leave").status == "completed"
-    hf.start_fresh("f")
+    hf.recovery.start_fresh("f")
     assert run_flow(hf, flow, waiting="leave").status == "waiting"
-    hf.cancel("f")
+    hf.control.cancel("f")
     assert run_flow(hf, flow, waiting="leave").status == "cancelled"
-    hf.start_fresh("f")
+    hf.recovery.start_fresh("f")
     assert run_flow(hf, flow, waiting="leave").status == "waiting"
 
 
@@ -252,9 +252,9 @@ def test_a_failed_phase_is_kept_with_its_error_and_a_person_chooses(failed, choi
     assert (state.status, "no network" in state.error.message) == ("failed", True)
     (failed.folder / "network-is-down").unlink()
     with failed.open() as hf:
-        (wait,) = hf.waiting(RUN)
+        (wait,) = hf.control.waiting(RUN)
         assert wait.options == ("retry", "skip", "abort")
-        hf.answer(RUN, choice, by="ann")
+        hf.control.answer(RUN, choice, by="ann")
     assert carry_on(failed).status == ending
     assert book(failed).phases["3-build"].status == built
 
@@ -262,7 +262,7 @@ def test_a_failed_phase_is_kept_with_its_error_and_a_person_chooses(failed, choi
 def test_a_skipped_phase_is_left_out_and_the_next_one_begins(failed):
     """Proves B5."""
     with failed.open() as hf:
-        hf.answer(RUN, "skip")
+        hf.control.answer(RUN, "skip")
     result = carry_on(failed)
     assert result.phases["3-build"] == "skipped"
     assert failed.lines()[-1] == "verify"
@@ -277,7 +277,7 @@ def test_replanning_is_counted_and_ends_at_its_limit(plan):
         found = hf.latest(result.run).section("phases")
         assert [(one.phase, "too complex" in one.reason) for one in found.replans] == [("build", True)] * 2
         with hf.run(result.run) as run, pytest.raises(holdfast.ReplanLimit):
-            run.replan("build", "once more")
+            run.phases.replan("build", "once more")
         assert hf.run("other").declare_phases("a").replans.left("a") == 2
 
 
@@ -404,7 +404,7 @@ def test_what_a_script_saved_by_going_on_is_one_figure(plan):
     assert (stands["replan_count"], stands["artifact_paths"]) == ({"2": 1}, {"reports": "notes/"})
     assert stands["context_metadata"]["research"] == ["a.md"]
     with plan.open() as hf:
-        saved = hf.savings(stands["run"])
+        saved = hf.recovery.savings(stands["run"])
     assert saved.seconds == pytest.approx(first["duration_s"])
     assert stands["saved_s"] == pytest.approx(saved.seconds)
     assert plan.hf("begin", "plan.md", "--resume", "--json").json["saved_s"] == pytest.approx(saved.seconds)
@@ -439,11 +439,11 @@ def test_the_trail_says_what_happened_when_how_long_it_took_and_what_a_resume_sa
     """Proves B9."""
     (failed.folder / "network-is-down").unlink()
     with failed.open() as hf:
-        hf.answer(RUN, "retry", by="ann", note="it is back")
+        hf.control.answer(RUN, "retry", by="ann", note="it is back")
     result = carry_on(failed)
     with failed.open() as hf:
         events = hf.events(RUN)
-        saved = hf.savings(RUN)
+        saved = hf.recovery.savings(RUN)
         found = hf.latest(RUN).section("phases")
     kinds = [event.kind for event in events]
     assert [event.at for event in events] == sorted(event.at for event in events)

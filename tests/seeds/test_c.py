@@ -271,7 +271,7 @@ def test_a_checkpoint_says_that_and_where_exactly_the_run_can_go_on(interrupted)
     """Proves C9: can resume, batch and task, prerequisites, warnings."""
     with opened(interrupted) as hf:
         info = hf.latest(RUN).recovery
-        assert hf.recovery_status(RUN).can_resume
+        assert hf.recovery.status(RUN).can_resume
     assert info.can_resume
     assert (info.resume_phase, info.resume_batch, info.resume_task) == ("implementing", 3, "refresh")
     assert (info.prerequisites, info.blockers) == ((), ())
@@ -502,15 +502,15 @@ def test_files_that_others_changed_are_asked_about_however_an_issue_is_resumed(v
         (repo / "a.txt").write_text("theirs\n")
         if verdict == "warn":
             with hf.run("r", workspace=repo, waiting="leave") as run:
-                assert any("1 file is not as captured" in line["what"] for line in run.journal())
+                assert any("1 file is not as captured" in line["what"] for line in run.recorder.journal())
             return
         for resume in (lambda: hf.recover("r", workspace=repo), hf.run("r", workspace=repo, waiting="leave").__enter__):
             with pytest.raises(RunWaiting, match=r"1 file is not as captured: 'a\.txt'"):
                 resume()
         [shown] = hf.plan("r", workspace=repo).findings
         assert (shown.kind, shown.verdict) == ("files-changed", "ask")
-        [wait] = hf.waiting("r")
-        hf.answer("r", "resume", wait=wait.id)
+        [wait] = hf.control.waiting("r")
+        hf.control.answer("r", "resume", wait=wait.id)
         with hf.run("r", workspace=repo, waiting="leave") as run:
             assert run.step("one", lambda: 2) == 1
         assert (repo / "a.txt").read_text() == "theirs\n"
@@ -554,13 +554,13 @@ def test_a_branch_that_is_gone_means_to_start_afresh_and_the_old_line_is_kept(in
     assert plan.verdict == overall(plan.findings) == "fresh"
     with opened(system) as hf:
         before = hf.latest(RUN)
-        root = hf.start_fresh(RUN)
+        root = hf.recovery.start_fresh(RUN)
         assert hf.latest(RUN).id == root.id
         assert "graph" not in root.sections
         assert hf.get(before.id).status == "archived"
         assert hf.get(before.id).section("graph").current_batch == 3
         with closing(hf.run(RUN)) as run:
-            assert hf.open_run(RUN) is run  # nothing else holds it any more
+            assert hf.internals.open_run(RUN) is run  # nothing else holds it any more
 
 
 def test_files_that_others_changed_are_shown_as_a_diff_and_reconciled(interrupted, tmp_path):

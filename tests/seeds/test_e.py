@@ -76,7 +76,7 @@ def played(system, url):
 
     def life(hf: Holdfast) -> None:
         result = run_flow(hf, load_flow(made.folder / "flow.yaml"), workspace=made.folder, waiting="leave")
-        wait = next(iter(hf.waiting(RUN)), None)
+        wait = next(iter(hf.control.waiting(RUN)), None)
         stops.append(Stop(result.status, wait.kind if wait else "", wait.question if wait else "", made.lines()))
 
     with holdfast.open(place, settings=KEEP_ALL) as hf:
@@ -238,7 +238,7 @@ def test_a_run_knows_its_last_checkpoint_restores_it_shows_its_history_and_begin
     assert store.undo("ep").success
     assert store.latest("ep").section("state") == {"loop": 2}
     assert store.prune("ep", keep=1)
-    store.start_fresh("ep")
+    store.recovery.start_fresh("ep")
     assert "state" not in store.latest("ep").sections
 
 
@@ -319,12 +319,12 @@ def test_an_episode_stops_for_an_approval_and_for_maintenance_and_goes_on(store)
 
     with pytest.raises(holdfast.RunWaiting, match="Continue"):
         life()
-    store.answer("ep", "approve", by="ann")
-    store.pause("ep", by="ops", note="maintenance")
+    store.control.answer("ep", "approve", by="ann")
+    store.control.pause("ep", by="ops", note="maintenance")
     with pytest.raises(holdfast.RunWaiting, match="maintenance"):
         life()
     assert store.latest("ep").summary.status == "paused"
-    store.unpause("ep")
+    store.control.unpause("ep")
     assert life() == ("approve", 2)
 
 
@@ -345,7 +345,7 @@ def test_a_program_that_waits_says_so_on_standard_error(url):
     assert "run ep waits" in said
     assert "Continue with the shelf?" in said
     with holdfast.open(place, settings=KEEP_ALL) as hf:
-        hf.answer("ep", "approve")
+        hf.control.answer("ep", "approve")
     out, _ = waits.communicate(timeout=120)
     assert (waits.returncode, out) == (0, "approve\n")
 
@@ -405,11 +405,11 @@ from holdfast.flow.load import load_flow
 from holdfast.flow.runner import run_flow
 with holdfast.open(sys.argv[1], settings=holdfast.Settings()) as hf:
     while run_flow(hf, load_flow("flow.yaml"), workspace=".", waiting="leave").status == "waiting":
-        for wait in hf.waiting({RUN!r}):
+        for wait in hf.control.waiting({RUN!r}):
             if wait.kind == "budget" and "continue" not in wait.options:
-                hf.raise_budget({RUN!r}, {{"tokens": 4000}}, by="ann")
+                hf.control.raise_budget({RUN!r}, {{"tokens": 4000}}, by="ann")
             else:
-                hf.answer({RUN!r}, "continue", wait=wait.id, by="ann")
+                hf.control.answer({RUN!r}, "continue", wait=wait.id, by="ann")
     assert hf.latest({RUN!r}).summary.status == "completed"
 """
 

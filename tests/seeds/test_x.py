@@ -30,9 +30,11 @@ def finished(system):
     made = system("e_episode")
     while made.carry_on(workspace=".").status == "waiting":
         with made.open() as hf:
-            for wait in hf.waiting(RUN):
+            for wait in hf.control.waiting(RUN):
                 is_over = wait.kind == "budget" and "continue" not in wait.options
-                hf.answer(RUN, "raise" if is_over else "continue", wait=wait.id, value=4000 if is_over else None)
+                hf.control.answer(
+                    RUN, "raise" if is_over else "continue", wait=wait.id, value=4000 if is_over else None
+                )
     return made
 
 
@@ -84,19 +86,21 @@ def test_a_run_goes_on_on_another_machine_from_a_file_that_was_mailed(episode, t
     """Proves X1: on another machine, its files too."""
     with opened(episode) as hf:
         hf.recover(middle(hf).id, workspace=episode.folder)
-        hf.export(tmp_path / "episode.holdfast", RUN)
+        hf.transfer.export(tmp_path / "episode.holdfast", RUN)
     elsewhere = System(tmp_path / "elsewhere")
     elsewhere.folder.mkdir()
     with opened(elsewhere) as hf:
-        hf.import_from(tmp_path / "episode.holdfast")
+        hf.transfer.import_from(tmp_path / "episode.holdfast")
         assert hf.recover(RUN, workspace=elsewhere.folder).success
     assert sorted(files_of(elsewhere.folder)) == sorted(files_of(episode.folder))
     calls = elsewhere.lines()
     while elsewhere.carry_on(workspace=".").status == "waiting":
         with opened(elsewhere) as hf:
-            for wait in hf.waiting(RUN):
+            for wait in hf.control.waiting(RUN):
                 is_over = wait.kind == "budget" and "continue" not in wait.options
-                hf.answer(RUN, "raise" if is_over else "continue", wait=wait.id, value=4000 if is_over else None)
+                hf.control.answer(
+                    RUN, "raise" if is_over else "continue", wait=wait.id, value=4000 if is_over else None
+                )
     assert len(elsewhere.lines()) - len(calls) == 4 * 4  # the four rounds that were left
     assert len(list((elsewhere.folder / "shelf").iterdir())) == 6
 
@@ -191,7 +195,7 @@ def test_any_checkpoint_is_forked_into_a_run_of_its_own_and_any_two_are_compared
     with opened(episode) as hf:
         origin = middle(hf)
         fork = hf.fork(origin.id, "other-way")
-        assert [one.checkpoint for one in hf.lineage("other-way")] == [origin.id]
+        assert [one.checkpoint for one in hf.recovery.lineage("other-way")] == [origin.id]
         phases = origin.section("phases")
         assert fork.section("phases") == phases
         difference = hf.diff(origin.id, RUN)

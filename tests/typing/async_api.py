@@ -21,7 +21,7 @@ async def awaiting(hf: AsyncHoldfast, run: AsyncRun) -> None:
     assert_type(run.head, Checkpoint | None)
     await run.complete("done")
     await hf.control.signal("r", "go")
-    await hf.answer("r", "approve")
+    await hf.control.answer("r", "approve")
     await run.budget.spend(tokens=5)
     async with run.phase("plan"):
         await run.agents.call("writer", "begin")

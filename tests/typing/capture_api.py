@@ -24,13 +24,12 @@ class Notes:
 def watching(hf: Holdfast) -> None:
     with hf.run("r") as run:
         run.register("notes", Notes())
-        run.register("notes", object())  # type: ignore[arg-type]
+        run.register("notes", object())  # type: ignore[type-var]
         assert_type(run.maybe_checkpoint("phase_complete", phase="plan", state=1), Checkpoint | None)
         with run.destructive("git_push", "origin main") as before:
             assert_type(before, Checkpoint | None)
-        assert_type(run.last_checkpoint_at, datetime | None)
-        assert_type(run.unprotected_since, datetime | None)
-        assert_type(run.restore_registered(), list[str])
+        assert_type(run.protection.since, datetime | None)
+        assert_type(run.recorder.restore_registered(), list[str])
 
 
 def opening() -> None:

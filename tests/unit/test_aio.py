@@ -218,8 +218,8 @@ def test_many_that_wait_for_people_leave_room_for_the_answers(place):
             asked = [asyncio.create_task(run.approve(f"{i}?", name=f"w{i}")) for i in range(40)]
             while len(run.host.waits.open) < len(asked):  # noqa: ASYNC110 - threads have no asyncio.Event
                 await asyncio.sleep(0.02)
-            await hf.pause("r")
-            await hf.cancel("r")
+            await hf.control.pause("r")
+            await hf.control.cancel("r")
             ends = await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), 20)
             assert {type(end) for end in ends} == {RunCancelled}
 
@@ -236,7 +236,7 @@ def test_a_cancelled_wait_ends_and_is_waited_for_again_in_the_next_life(place, w
 
     asyncio.run(asyncio.wait_for(life(), 30))
     with holdfast.open(place) as hf:
-        assert len(hf.waiting("r")) == 1
+        assert len(hf.control.waiting("r")) == 1
 
 
 class Ticks:
@@ -381,7 +381,8 @@ def test_phases_and_destructive_operations_are_entered_with_async_with(place):
 def test_what_is_awaited_of_a_part_is_there():
     parts = ("agents", "phases", "phase", "machine", "graph", "gates", "budget", "mailbox", "conflicts", "knowledge")
     modules = [importlib.import_module(f"holdfast.runtime.{name}") for name in (*parts, "context")]
-    modules.append(importlib.import_module("holdfast.control"))
+    facades = ("control", "engine", "recovery.facade", "transfer.facade")
+    modules += [importlib.import_module(f"holdfast.{name}") for name in facades]
     for kind, methods in AWAITED.items():
         part = next(found for module in modules if (found := getattr(module, kind, None)) is not None)
         assert all(callable(getattr(part, name)) for name in methods), kind

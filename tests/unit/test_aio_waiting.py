@@ -95,7 +95,7 @@ def test_three_hundred_runs_wait_on_postgresql_with_one_connection_that_listens(
                 assert listening.fetchone() == (1,)
             with holdfast.open(url) as other:  # as another process does it
                 for number in range(300):
-                    other.signal(f"run-{number}", "go", number)
+                    other.control.signal(f"run-{number}", "go", number)
             assert [await task for task in tasks] == list(range(300))
 
     try:

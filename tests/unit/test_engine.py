@@ -219,7 +219,7 @@ def test_newest_first_is_by_number_though_the_clock_jumps_back(hf):
     """Proves E2."""
     run = hf.run("r")
     for _ in range(4):
-        hf._clock.now -= 86_400
+        hf.internals.clock.now -= 86_400
         run.checkpoint(state=1)
     assert [cp.seq for cp in hf.checkpoints("r")] == [4, 3, 2, 1]
     assert [cp.seq for cp in hf.checkpoints("r", limit=2, before_seq=4)] == [3, 2]
@@ -242,7 +242,7 @@ def test_of_two_writers_the_slower_gets_head_moved_and_goes_on_after_a_reload(hf
     with pytest.raises(HeadMoved) as caught:
         second.checkpoint(state="second")
     assert caught.value.actual == won.id
-    second.reload()
+    second.recorder.reload()
     assert second.head.id == won.id
     assert second.checkpoint(state="second").parent == won.id
     assert [cp.section("state") for cp in hf.checkpoints("r")] == ["second", "first"]
@@ -364,10 +364,10 @@ def test_pruning_by_age_goes_by_the_clock(hf):
     """Proves E2."""
     run = hf.run("r")
     old = run.checkpoint(state=1)
-    hf._clock.now += 8 * 86_400
+    hf.internals.clock.now += 8 * 86_400
     run.checkpoint(state=2)
     assert hf.prune("r", older_than=timedelta(days=7)) == [old.id]
-    hf._clock.now += 100 * 86_400
+    hf.internals.clock.now += 100 * 86_400
     assert hf.prune("r", older_than=timedelta(days=7)) == []
     assert hf.prune("r", dry_run=True) == []
 
@@ -471,7 +471,7 @@ def test_runs_that_nobody_uses_any_more_are_forgotten(hf):
     for _ in range(10):
         hf.run("r")
     gc.collect()
-    assert len(hf._open_runs) == 0
+    assert len(hf.internals.open_runs) == 0
 
 
 @pytest.fixture

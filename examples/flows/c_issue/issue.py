@@ -53,7 +53,7 @@ def may_go_on(hf: holdfast.Holdfast, choice: str) -> bool:
         with closing(hf.run(RUN, workspace=REPO)) as run:
             print(*(changed.text for changed in run.workspace.diff()), sep="", end="")
     if choice == "--fresh":
-        hf.start_fresh(RUN)
+        hf.recovery.start_fresh(RUN)
     elif choice == "--take":
         result = hf.recover(RUN, workspace=REPO, decisions=Decisions(edits="take"), confirmed=True)
         print(*result.errors, sep="\n")

@@ -28,7 +28,7 @@ def talks(hf: Holdfast) -> dict[str, Callable[[TaskCall], Any]]:
 
     def of_run(talk: Callable[[Run], Any]) -> Callable[[TaskCall], Any]:
         def call(asked: TaskCall) -> Any:
-            run = hf.open_run(asked.run)
+            run = hf.internals.open_run(asked.run)
             assert run is not None
             return talk(run)
 

@@ -208,4 +208,4 @@ class HoldfastCheckpointStorage(RunsOwner):
         found = self._find(checkpoint_id)
         if found is None:
             raise NotFound("checkpoint", checkpoint_id)
-        return self.holdfast.opened(found[1])
+        return self.holdfast.internals.opened(found[1])

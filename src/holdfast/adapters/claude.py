@@ -170,7 +170,7 @@ class HoldfastSessionStore(RunsOwner, SessionStore):
         record = line.by_key(uuid) or line.with_record(uuid) if uuid is not None else line.newest()
         if record is None:
             raise NotFound("checkpoint", uuid or key["session_id"])
-        return self.holdfast.opened(record)
+        return self.holdfast.internals.opened(record)
 
     def run_of(self, key: SessionKey) -> str:
         """Return the run that a session is."""

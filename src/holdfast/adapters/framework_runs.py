@@ -104,7 +104,7 @@ class FrameworkRuns:
         self.owns = not isinstance(place, Holdfast)
         self.holdfast = place if isinstance(place, Holdfast) else open_holdfast(place, **options)
         self.framework = framework
-        self.tools = self.holdfast.tools
+        self.tools = self.holdfast.internals.tools
         self._lines: OrderedDict[tuple[str, str], FrameworkLine] = OrderedDict()
         self._captures: dict[str, FileCapture] = {}
         self._lock = threading.RLock()

@@ -301,7 +301,7 @@ class HoldfastSaver(RunsOwner, BaseCheckpointSaver[int]):
         record = _found(line, config)
         if record is None:
             raise NotFound("checkpoint", str(get_checkpoint_id(config) or configurable["thread_id"]))
-        return self.holdfast.opened(record)
+        return self.holdfast.internals.opened(record)
 
     # Removing and copying
 

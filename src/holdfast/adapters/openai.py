@@ -244,7 +244,7 @@ class HoldfastSession(RunsOwner, SessionABC):
         record = self._line.newest()
         if record is None:
             raise NotFound("checkpoint", self.session_id)
-        return self.holdfast.opened(record)
+        return self.holdfast.internals.opened(record)
 
     async def delete(self) -> None:
         """Delete the session with all that it holds."""

@@ -48,7 +48,7 @@ _SAID_BY_COMMANDS = (
         "pass that class in holdfast.open(types=[...])",
         "only a program with that class in holdfast.open(types=[...]) reads it",
     ),
-    ("hf.waiting(run)", "`holdfast status RUN`"),
+    ("hf.control.waiting(run)", "`holdfast status RUN`"),
     ("hf.mark(...)", "`holdfast label`, `pin` or `mark`"),
     ("hf.checkpoints(run)", "`holdfast log RUN`"),
     ("hf.plan()", "`holdfast resume --dry-run`"),

@@ -180,7 +180,7 @@ def change(
         run.host.waits.look()  # a pause or a cancellation from outside is taken here
         run.status.set("running")
         book = make(book_of(run.head), session.now())
-        run.note(note, phase, **details)
+        run.host.note(note, phase, **details)
         taken = run.checkpoint(trigger=trigger, reason=reason, phase=phase, phases=book)
         if not taken.saved:
             raise UsageError("checkpointing is disabled in the settings (enabled: false), so nothing was saved")

@@ -243,7 +243,7 @@ class Actions:
             input=given,
             params=dict(self._params),
             facts=facts,
-            workspace=self._root if self._run.has_workspace else None,
+            workspace=self._root if self._run.host.has_workspace else None,
             attempt=step.attempt if step else 1,
             key=step.key if step else "",
             print=lambda text: printed.write("stdout", f"{text}\n"),

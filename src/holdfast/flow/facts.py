@@ -67,7 +67,7 @@ class Facts:
             work = self._flow.phases[self._phase].work(self._phase)
             return {one: self.task(self._phase, one) if one == wanted else None for one in work}
         if root == "run":
-            place = str(self._run.workspace.path) if self._run.has_workspace else None
+            place = str(self._run.workspace.path) if self._run.host.has_workspace else None
             return {"id": self._run.id, "workspace": place}
         if root == "flow":
             return {"name": self._flow.name}

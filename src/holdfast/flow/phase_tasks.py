@@ -46,7 +46,7 @@ class PhaseTasks:
     def __init__(self, run: Run, tasks: Tasks) -> None:
         self._run = run
         self._tasks = tasks
-        self._view = run.attach("graph", GraphView(), journaled=True)
+        self._view = run.host.attach("graph", GraphView(), journaled=True)
 
     def do(self, name: str, phase: Phase, facts: Facts) -> dict[str, dict[str, Any]]:
         """Return what each task came to; PhaseFailed if one did not come to its end."""

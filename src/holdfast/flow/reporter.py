@@ -28,7 +28,9 @@ class Reporter:
         self._run = run
         self._observers = [one for one in observers if one is not None]
         self._lock = threading.Lock()
-        self._redactor = EventRedactor(text_redactor(run.owner.types, redaction_rules(run.owner.settings.redaction)))
+        self._redactor = EventRedactor(
+            text_redactor(run.holdfast.internals.types, redaction_rules(run.holdfast.settings.redaction))
+        )
         self._unsaid: deque[Event] = deque()
         self._seq = run.recorder.head_record.envelope.seq if run.recorder.head_record else 0
         self._was_unprotected = False
@@ -64,7 +66,7 @@ class Reporter:
                 observer(event)
             except Exception as error:  # noqa: BLE001 - whoever watches must not stop the work
                 self._observers.remove(observer)
-                self._run.note("observer failed", f"{type(error).__name__}: {error}")
+                self._run.host.note("observer failed", f"{type(error).__name__}: {error}")
         if event.kind not in _SAID_ALONE:
             self.catch_up()
 
@@ -86,7 +88,7 @@ class Reporter:
         if head is not None and head.envelope.seq != self._seq:
             self._seq = head.envelope.seq
             self("checkpoint", text=head.envelope.reason, data={"seq": head.envelope.seq, "id": head.envelope.id})
-        since = self._run.unprotected_since
+        since = self._run.protection.since
         if (since is not None) != self._was_unprotected:
             self._was_unprotected = since is not None
             self("unprotected" if since else "protected", text=f"since {since:%H:%M:%S}" if since else "")

@@ -42,7 +42,7 @@ def take_changes(run: Run, flow: Flow, position: Kept, old: FlowDigests, new: Fl
             if change.change == "removed":
                 marks.pop(name, None)
                 due.pop(name, None)
-                run.note("flow changed", f"phase {name} is no longer in the flow; its results stay in the record")
+                run.host.note("flow changed", f"phase {name} is no longer in the flow; its results stay in the record")
                 continue
             state = known.get(name, PhaseState())
             status = state.status
@@ -51,7 +51,7 @@ def take_changes(run: Run, flow: Flow, position: Kept, old: FlowDigests, new: Fl
                 if status not in ("pending", "running"):
                     due[name] = None
                 _restart_tasks(run, position, change, old, new)
-                run.note("flow changed", f"phase {change.line()}")
+                run.host.note("flow changed", f"phase {change.line()}")
             elif change.change == "same" and status in _SETTLED and name not in due and not continues:
                 marks[name] = "kept"
         if run.head is not None and "waits" in run.head.sections:
@@ -123,7 +123,7 @@ def run_again(run: Run, flow: Flow, position: Kept, tasks: Iterable[tuple[str, s
         if run.head is not None and "waits" in run.head.sections:
             run.host.waits.withdraw()
         position.change(marks=marks, due=list(due), current=flow.first, is_done=False)
-        run.note("runs again", ", ".join("/".join(one) for one in sorted(wanted)), why=why)
+        run.host.note("runs again", ", ".join("/".join(one) for one in sorted(wanted)), why=why)
 
 
 def _ask_again(position: Kept, phase: str) -> None:
@@ -164,7 +164,7 @@ def lost_artifacts(
 
 def _edited(run: Run) -> set[str]:
     """Return the files that somebody other than the run changed since it last looked at them."""
-    before = run.workspace.before_entry if run.has_workspace else None
+    before = run.workspace.before_entry if run.host.has_workspace else None
     if before is None or run.head is None or EDITS not in run.head.sections:
         return set()
     return {change.path for change in run.workspace.changes(before)} & read_edits(run.head.section(EDITS)).keys()

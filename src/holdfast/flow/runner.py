@@ -282,10 +282,10 @@ class Runner:
         self._run = run
         self._flow = flow
         self._report = report
-        self._root = run.workspace.path if run.has_workspace else Path.cwd()
+        self._root = run.workspace.path if run.host.has_workspace else Path.cwd()
         self._is_new = run.head is None or DEFINITION not in run.head.sections
         run.declare_phases(*flow.phases, plan=start.file)
-        self._position = run.attach(POSITION, Kept(Position(current=flow.first)), journaled=True)
+        self._position = run.host.attach(POSITION, Kept(Position(current=flow.first)), journaled=True)
         digests = flow_digests(flow, params, self._root)
         self.changes = self._take_in(params, digests, start)
         self._take_redo(again)
@@ -330,7 +330,7 @@ class Runner:
     def _take_in(self, params: dict[str, Any], digests: FlowDigests, start: FlowStart) -> FlowChanges:
         """Let the run follow this definition from the next checkpoint on; return what became of the one before."""
         run, flow = self._run, self._flow
-        definition = run.attach(DEFINITION, Kept(FlowRecord(flow={})), journaled=True)
+        definition = run.host.attach(DEFINITION, Kept(FlowRecord(flow={})), journaled=True)
         changes = FlowChanges()
         if not self._is_new:
             changes = take_changes(run, flow, self._position, digests_of(definition.value.digests), digests)
@@ -392,7 +392,7 @@ class Runner:
         if not self._is_new:
             changed = run.subject.differences(now)
             if changed:
-                run.note("subject changed", f"{name}: {', '.join(changed)}")
+                run.host.note("subject changed", f"{name}: {', '.join(changed)}")
                 self._report("subject_changed", text=f"{name}: {', '.join(changed)}", data={"fields": changed})
         run.subject.update(**{field: getattr(now, field) for field in ("id", *_SUBJECT_FIELDS)})
 

@@ -26,9 +26,9 @@ class States:
         ways = {name: [_state(way) for way in ways_out(flow, name)] for name in flow.phases}
         self._machine = StateMachine(run.host, states=list(flow.phases), transitions=ways, initial=flow.first)
         try:
-            run.attach("workflow", self._machine, journaled=True)
+            run.host.attach("workflow", self._machine, journaled=True)
         except UsageError:  # it stood in a phase that is no longer in the flow
-            run.register("workflow", self._machine)
+            run.recorder.live.register("workflow", self._machine)
         self._take_reset(run, flow, position)
         current = position.value.current
         if current in flow.phases and self._machine.current != current:

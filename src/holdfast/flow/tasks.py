@@ -187,7 +187,7 @@ class Tasks:
             effect=definition.effect,
             on_unknown=definition.on_unknown,
             on_interrupt=definition.on_interrupt,
-            wrote_files=definition.writes and self._run.has_workspace,
+            wrote_files=definition.writes and self._run.host.has_workspace,
             phase=self._run.host.current_phase,
             is_container=True,
             store=work.stored,
@@ -276,7 +276,7 @@ class Tasks:
             ],
             fix=inner.fix if definition.fix is not None else None,
             max_fixes=definition.max_fixes,
-            files=definition.writes and self._run.has_workspace,
+            files=definition.writes and self._run.host.has_workspace,
             fingerprint=self._fingerprint(name),
             inputs=self._digests.phases[place.phase].actions[place.task],
             store=inner.stored,
@@ -300,7 +300,7 @@ class Tasks:
         Within a process nobody but the task itself is expected to write, so only the beginning is looked at. After a
         failed gate it is the fix that writes, and may have been interrupted: it is done again, and all gates with it.
         """
-        if not self._run.has_workspace:
+        if not self._run.host.has_workspace:
             return None
         state = self._run.gates.snapshot().tasks.get(name)
         token = int(state.fingerprint) if state is not None and state.fingerprint else 0
@@ -338,7 +338,7 @@ def _last_write(run: Run) -> float:
 
     Asked before this process saves anything, because a checkpoint takes the files in as they are.
     """
-    if run.head is None or "gates" not in run.head.sections or not run.has_workspace:
+    if run.head is None or "gates" not in run.head.sections or not run.host.has_workspace:
         return 0.0
     last = 0.0
     for change in run.workspace.changes(run.workspace.before_entry):
@@ -559,8 +559,8 @@ class Asker:
 
     def about(self, template: str, facts: Facts, definition: str = "") -> str:
         """Return what a question is about, without what the store keeps out: it is the same in the next process."""
-        owner = self._run.owner
-        clean = text_redactor(owner.types, redaction_rules(owner.settings.redaction))
+        owner = self._run.holdfast
+        clean = text_redactor(owner.internals.types, redaction_rules(owner.settings.redaction))
         return question_digest(template, facts, definition=definition, clean=clean)
 
     def _wait_of(self, question: Question) -> str:

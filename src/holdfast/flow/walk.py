@@ -240,7 +240,7 @@ class Walk:
             if run.phases.replans.left(name) > 0:
                 with run.lock:
                     position.change(replanning={**position.value.replanning, name: failure})
-                run.replan(name, failure[:500])
+                run.phases.replan(name, failure[:500])
                 return
             head, *below = failure.split("\n")
             failure = "\n".join([f"{head} (replanned {phase.replan.limit} times already)", *below])
@@ -355,7 +355,7 @@ class _Replan:
     def run(self) -> None:
         """Do it, unless it is done."""
         self._run.calls.begin_attempt(self._place.phase)
-        self._run.step(self._place.name, self.work, wrote_files=self._run.has_workspace)
+        self._run.step(self._place.name, self.work, wrote_files=self._run.host.has_workspace)
 
     def work(self) -> dict[str, Any]:
         """Replan."""

@@ -115,7 +115,7 @@ class ReadTools:
     def recovery_status(self, run: str) -> dict[str, Any]:
         """Tell whether and from where a run can be resumed, what blocks it, and what can be done about that."""
         with self._scope.reading() as hf:
-            return answer(plain(hf.recovery_status(self._scope.run(hf, run))))
+            return answer(plain(hf.recovery.status(self._scope.run(hf, run))))
 
 
 class WriteTools:

@@ -94,7 +94,7 @@ def recover(
         return _shown(hf, plan, replay=replay)
     if run is not None and run.id != plan.run:
         raise UsageError(f"the plan is for run {plan.run!r}, the open run is {run.id!r}")
-    if not hf.enabled:
+    if not hf.settings.enabled:
         raise UsageError("checkpointing is disabled, so a recovery could not be undone: enable it")
     try:
         record = checked(hf, plan)
@@ -141,11 +141,11 @@ def _ready(
 @contextmanager
 def handle_for(hf: Holdfast, plan: RecoveryPlan, run: Run | None, options: WorkspaceOptions | None) -> Iterator[Run]:
     """Give the run's open handle, or one for this recovery only; its lease is held meanwhile."""
-    opened = run or hf.open_run(plan.run)
+    opened = run or hf.internals.open_run(plan.run)
     place = plan.request.workspace if plan.request.into is None else None
-    if run is not None and place is not None and not run.has_workspace:
+    if run is not None and place is not None and not run.host.has_workspace:
         raise UsageError(f"the plan puts files back: open the run with workspace={place!r}")
-    if opened is not None and (place is None or opened.has_workspace):
+    if opened is not None and (place is None or opened.host.has_workspace):
         with opened.held():
             yield opened
         return
@@ -213,7 +213,7 @@ class Recovery:
     @property
     def source(self) -> Checkpoint:
         """The checkpoint to go back to, with what the journal had after it when the plan was made."""
-        return self.hf.reached(self.record, self.plan.number)
+        return self.hf.internals.reached(self.record, self.plan.number)
 
     def carry_out(self) -> RecoveryResult:
         """Do it, or leave everything as it was and say why."""
@@ -284,7 +284,7 @@ class Recovery:
             f"{plan.place or f'checkpoint {plan.seq}'}",
             sections={**sections, SECTION: told.value()},
             drop=dropped,
-            files=self.run.has_workspace and plan.request.into is None,
+            files=self.run.host.has_workspace and plan.request.into is None,
             phase=self.record.envelope.summary.phase,
             onto=source,
             calls=self._decided(source, at),
@@ -418,14 +418,14 @@ class Recovery:
         head = run.recorder.head_record
         leaves_journal = plan.number < plan.end and (head is None or head.number < plan.end)
         has_more = changes_files or run.recorder.live.names or leaves_journal
-        if not has_more and not (run.has_workspace and run.workspace.changes()):
+        if not has_more and not (run.host.has_workspace and run.workspace.changes()):
             return run.recorder.head_record
         is_head_lost = run.recorder.head_record is None or any(each.checkpoint == plan.head for each in plan.damage)
         taken = run.checkpoint(
             trigger=Trigger.RECOVERY,
             reason=f"before going back to {plan.place or f'checkpoint {plan.seq}'}",
             sections={INTENT: intent_value(plan.to_json())},
-            files=run.has_workspace and here,
+            files=run.host.has_workspace and here,
             onto=self.source if is_head_lost else None,
         )
         return taken.record
@@ -445,7 +445,7 @@ class Recovery:
         from holdfast.workspace.git_create import Asked, announce, has_repository, put_git  # noqa: PLC0415
         from holdfast.workspace.restore import apply, recover_interrupted  # noqa: PLC0415
 
-        plan, wanted = self.plan, self.hf.opened(self.record).workspace
+        plan, wanted = self.plan, self.hf.internals.opened(self.record).workspace
         reader = ChunkReader(self.hf.store.fetch)
         assert plan.files is not None
         if plan.request.into is not None:
@@ -495,7 +495,7 @@ class Recovery:
             if undo is not None and self.has_moved_git:
                 self._put_git_back(undo)
             if undo is not None:
-                self.run.host.go_back_to(self.hf.opened(undo))
+                self.run.host.go_back_to(self.hf.internals.opened(undo))
         except (HoldfastError, OSError) as worse:
             _log.warning("run %s: a recovery could not be undone: %s", self.plan.run, worse)
             kept = f"; checkpoint {undo.envelope.id} keeps it" if undo is not None else ""
@@ -527,14 +527,14 @@ class Recovery:
         assert self.plan.files is not None
         capture = file_capture(self.hf, self.plan.run, self.plan.files.target, self.options)
         assert capture is not None
-        before = self.hf.opened(undo).workspace
+        before = self.hf.internals.opened(undo).workspace
         put_back(ChunkReader(self.hf.store.fetch), capture.workspace, before, self.plan.files)
 
     def _put_git_back(self, undo: CheckpointRecord) -> None:
         from holdfast.workspace.checkout import checkout  # noqa: PLC0415
 
         assert self.plan.files is not None
-        before, now = self.hf.opened(undo).git, self.hf.opened(self.record).git
+        before, now = self.hf.internals.opened(undo).git, self.hf.internals.opened(self.record).git
         checkout(self.plan.files.target, before, ChunkReader(self.hf.store.fetch), safe=now)
 
     def _left_alone(self, source: Checkpoint) -> list[str]:

@@ -178,7 +178,7 @@ class OpenDirectory:
 
     def _warn(self, text: str) -> None:
         _log.warning("run %s: %s", self._run.id, text)
-        self._run.note("warning", text)
+        self._run.host.note("warning", text)
 
 
 def _named(names: list[str]) -> str:

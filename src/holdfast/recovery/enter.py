@@ -41,16 +41,16 @@ class OpenRun:
     def enter(self, save: Callable[[str, dict[str, Any]], object], *, is_new: bool) -> None:
         """Refuse, ask or warn by what moved; then take the directory over, and `save` it if it is not as it was."""
         run = self._run
-        is_looked_at = self._hf.enabled and not is_new
+        is_looked_at = self._hf.settings.enabled and not is_new
         changes = None
-        if run.has_workspace:
+        if run.host.has_workspace:
             from holdfast.recovery.directory import OpenDirectory  # noqa: PLC0415 - only runs with files pay for it
 
             self._directory = OpenDirectory(self._hf, run, calls=self._calls)
             if is_looked_at:
                 self._directory.bring()
                 changes = self._directory.changes()
-        found = self._inspect(changes, is_new=is_new) if self._hf.enabled else ()
+        found = self._inspect(changes, is_new=is_new) if self._hf.settings.enabled else ()
         self._follow_label(found, save)
         if self._directory is not None:
             if is_looked_at:
@@ -93,7 +93,7 @@ class OpenRun:
 
         life = self._directory.last_sign() if self._directory is not None else None
         then = facts_then(head, flow=self._freshness.flow_then)
-        place = str(run.workspace.path) if run.has_workspace else None
+        place = str(run.workspace.path) if run.host.has_workspace else None
         now = facts_now(
             then,
             place,
@@ -112,7 +112,7 @@ class OpenRun:
         for one in found:
             if one.verdict == "warn":
                 _log.warning("run %s: %s", run.id, one.detail)
-                run.note("warning", one.detail)
+                run.host.note("warning", one.detail)
         self._take_subject(now)
         return found
 
@@ -120,7 +120,12 @@ class OpenRun:
         """Tell whether anything could have moved that is looked at: most runs have neither files nor a subject."""
         freshness = self._freshness
         has_subject = freshness.subject is not None
-        return self._run.has_workspace or has_subject or freshness.older_than is not None or freshness.flow is not None
+        return (
+            self._run.host.has_workspace
+            or has_subject
+            or freshness.older_than is not None
+            or freshness.flow is not None
+        )
 
     def _ask(self, head: Checkpoint, found: tuple[Finding, ...]) -> None:
         """Let a person decide; the answer is stored, and holds as long as nothing else moves."""

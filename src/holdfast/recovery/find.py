@@ -493,8 +493,8 @@ def opened(hf: Holdfast, located: Located) -> Checkpoint:
     """Return what was located for reading: a checkpoint, a position, or the end of a run with all its journal has."""
     if located.position is not None:
         place = located.position
-        return hf.opened(located.record, since=place.since, ranges=place.ranges, is_left=place.is_left)
+        return hf.internals.opened(located.record, since=place.since, ranges=place.ranges, is_left=place.is_left)
     passed = [CheckpointCorrupt(each.detail, each.checkpoint or f"{each.run}@{each.seq}") for each in located.skipped]
     # Behind damage the journal tells of work whose files went with it: only what has no files continues from there.
     to_end = located.is_end and not (passed and any(one.name == WORKSPACE for one in located.record.envelope.sections))
-    return hf.reached(located.record, None, passed) if to_end else hf.opened(located.record, passed)
+    return hf.internals.reached(located.record, None, passed) if to_end else hf.internals.opened(located.record, passed)

@@ -29,11 +29,11 @@ _log = logging.getLogger("holdfast")
 def finish_interrupted(hf: Holdfast, run: Run) -> RecoveryResult | None:
     """Bring a recovery to an end that was killed between its files and its commit; called when a run is opened."""
     head = run.recorder.head_record
-    place = run.workspace.path if run.has_workspace else None
+    place = run.workspace.path if run.host.has_workspace else None
     plan = intent_of(hf, head, place) if head is not None else None
     if plan is None or head is None:
         return None
-    plan = _in_place(plan, str(run.workspace.path) if run.has_workspace else None)
+    plan = _in_place(plan, str(run.workspace.path) if run.host.has_workspace else None)
     if not are_files_changed(plan):
         _warn_if_gone(plan)
         return None  # nothing was touched: all is as it was before

@@ -50,7 +50,7 @@ def fork(
     since it says where the run came from.
     """
     check_run_id(new_run)
-    if not hf.enabled:
+    if not hf.settings.enabled:
         raise UsageError("checkpointing is disabled, so no run can begin: enable it")
     if hf.has(new_run):
         raise UsageError(f"there is a run {new_run!r} already: give the fork a name of its own")
@@ -78,8 +78,8 @@ def fork(
             drop=sorted(dropped),
             reason=f"forked from {origin.place}",
             label=label,
-            closing=[call_of_line(line, hf.journal_packer()) for line in closing],
-            calls=None if calls is None else [call_of_line(line, hf.journal_packer()) for line in calls],
+            closing=[call_of_line(line, hf.internals.journal_packer()) for line in closing],
+            calls=None if calls is None else [call_of_line(line, hf.internals.journal_packer()) for line in calls],
             notes=notes,
         )
     finally:
@@ -180,7 +180,7 @@ def start_fresh(hf: Holdfast, run: str) -> Checkpoint:
     The old line is archived, its end pinned and labelled with the time: `hf.checkpoints(run, archived=True)` shows it,
     and hf.undo(run) goes back to it. Killed in the middle, it is finished by doing it again.
     """
-    known = hf.open_run(check_run_id(run))
+    known = hf.internals.open_run(check_run_id(run))
     handle = known or hf.run(run, rewinding=True)
     try:
         with handle.held():
@@ -199,7 +199,7 @@ def _fresh_start(hf: Holdfast, run: str) -> Checkpoint | None:
     """Return the head if it is the empty beginning of a new line already."""
     try:
         tip = tip_of(hf.store, run)
-        head = hf.opened(tip) if tip is not None else None
+        head = hf.internals.opened(tip) if tip is not None else None
         told = read_record(head.section(SECTION)) if head is not None and head.sections == (SECTION,) else None
     except IntegrityError:
         return None

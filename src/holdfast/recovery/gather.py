@@ -144,7 +144,7 @@ def gather(
     at = now or present(hf, run)
     stands = hf.store.run(run)
     head = stands.head
-    checkpoint = hf.reached(record, None if to_end else number or record.number)
+    checkpoint = hf.internals.reached(record, None if to_end else number or record.number)
     sections = {name: checkpoint.section(name) for name in _TELLING if name in checkpoint.sections}
     if request.reset_to is not None and "workflow" not in sections:
         raise UsageError(f"reset_to={request.reset_to!r}: checkpoint {record.envelope.id} has no workflow to reset")
@@ -230,7 +230,7 @@ def look_at_files(
     reader = ChunkReader(hf.store.fetch)
     warnings: tuple[str, ...] = ()
     try:
-        wanted = hf.opened(record).workspace
+        wanted = hf.internals.opened(record).workspace
         known = _last_known(hf, head)
         last = snapshot_of(hf, known)
         if capture is not None and last is not None and known is not None:
@@ -285,8 +285,8 @@ def file_capture(hf: Holdfast, run: str, root: str | None, options: WorkspaceOpt
         return None
     from holdfast.run_files import capture_of, options_of  # noqa: PLC0415
 
-    opened = hf.open_run(run)
-    if opened is not None and opened.has_workspace and str(opened.workspace.path) == os.path.realpath(root):
+    opened = hf.internals.open_run(run)
+    if opened is not None and opened.host.has_workspace and str(opened.workspace.path) == os.path.realpath(root):
         return opened.workspace.capture
     chosen = options or options_of(hf.settings.workspace)
     return capture_of(hf.store, ChunkReader(hf.store.fetch), root, chosen)
@@ -339,7 +339,7 @@ def _set_aside(hf: Holdfast, record: CheckpointRecord) -> str | None:
     """Return the end of the line that was set aside when a run started fresh with this checkpoint, None otherwise."""
     if _section(record, SECTION) is None or _section(record, WORKSPACE) is not None:
         return None
-    told = read_record(hf.opened(record).section(SECTION))
+    told = read_record(hf.internals.opened(record).section(SECTION))
     return told.undo if told is not None and told.kind == "fresh" else None
 
 
@@ -358,7 +358,7 @@ def steps_of(checkpoint: Checkpoint) -> list[Any]:
 
 def present(hf: Holdfast, run: str) -> datetime:
     """Return the time."""
-    return datetime.fromtimestamp(hf.services(run).clock(), UTC)
+    return datetime.fromtimestamp(hf.internals.services(run).clock(), UTC)
 
 
 def stored_intent(hf: Holdfast, record: CheckpointRecord) -> tuple[RecoveryPlan, bool] | None:
@@ -369,7 +369,7 @@ def stored_intent(hf: Holdfast, record: CheckpointRecord) -> tuple[RecoveryPlan,
     if not is_undo_point(record):
         return None
     try:
-        intent = read_intent(hf.opened(record).section(INTENT))
+        intent = read_intent(hf.internals.opened(record).section(INTENT))
         plan = from_json(intent.plan) if intent is not None else None
     except (IntegrityError, UsageError):
         return None
@@ -439,7 +439,7 @@ def _head_steps(hf: Holdfast, head: str | None) -> list[Any] | None:
     if head is None:
         return []
     try:
-        return steps_of(hf.reached(hf.store.checkpoint(head), None))
+        return steps_of(hf.internals.reached(hf.store.checkpoint(head), None))
     except (IntegrityError, NotFound):
         return None
 
@@ -447,8 +447,8 @@ def _head_steps(hf: Holdfast, head: str | None) -> list[Any] | None:
 def _place(hf: Holdfast, run: str, workspace: str | os.PathLike[str] | None) -> str | None:
     if workspace is not None:
         return os.path.realpath(os.fspath(workspace))
-    opened = hf.open_run(run)
-    return str(opened.workspace.path) if opened is not None and opened.has_workspace else None
+    opened = hf.internals.open_run(run)
+    return str(opened.workspace.path) if opened is not None and opened.host.has_workspace else None
 
 
 def _wants_files(

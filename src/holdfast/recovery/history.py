@@ -195,12 +195,12 @@ class FileHistory:
         ]
 
     def _edits(self, record: CheckpointRecord) -> dict[str, str]:
-        checkpoint = self._hf.opened(record)
+        checkpoint = self._hf.internals.opened(record)
         return read_edits(checkpoint.section(EDITS)) if EDITS in checkpoint.sections else {}
 
     def _agents(self, moment: Moment, since: datetime | None) -> tuple[tuple[str, ...], str]:
         """Return the agents that ended between two checkpoints, and what the last of them was given."""
-        checkpoint = self._hf.opened(moment.record)
+        checkpoint = self._hf.internals.opened(moment.record)
         agents = checkpoint.section("agents") if "agents" in checkpoint.sections else ()
         ended = [one for one in agents if one.completed_at is not None and (since is None or one.completed_at >= since)]
         prompt = f"{ended[-1].input}"[:_LONGEST_PROMPT] if ended and ended[-1].input is not None else ""

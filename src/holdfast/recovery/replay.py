@@ -351,7 +351,7 @@ class _Recorded:
     ) -> tuple[str, str] | None:
         """Return what was recorded and what is asked for, None if they are the same."""
         given = {name: value for name, value in named.items() if name not in _OPTIONS}
-        services = self._hf.services(self._end.envelope.run)
+        services = self._hf.internals.services(self._end.envelope.run)
         digest, code = step_identity(services.pack, record["step"], call, args, given)
         if record.get("code") not in (None, code):
             return f"a step by {record['code']}", code
@@ -374,6 +374,6 @@ class _Recorded:
         if count > len(self._records):
             return False
         try:
-            return steps_of(self._hf.opened(record)) == self._records[:count]
+            return steps_of(self._hf.internals.opened(record)) == self._records[:count]
         except (IntegrityError, NotFound):
             return False

@@ -82,9 +82,9 @@ def plan_undo(
     except NotFound:
         raise UsageError(f"run {run!r}: checkpoint {done.undo}, which an undo goes back to, was deleted") from None
     is_own = is_own_recovery(hf, run, done)
-    opened = hf.open_run(run)
+    opened = hf.internals.open_run(run)
     place = os.path.realpath(workspace) if workspace is not None else None
-    if place is None and opened is not None and opened.has_workspace:
+    if place is None and opened is not None and opened.host.has_workspace:
         place = str(opened.workspace.path)
     elif place is None and done.workspace:
         place = done.workspace

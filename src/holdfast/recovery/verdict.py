@@ -72,7 +72,7 @@ def enforced(run: str, checkpoint: str, found: Sequence[Found]) -> Verdict:
     if worst == "fresh":
         reasons = tuple(one.detail for one in found if _verdict(one) == "fresh")
         ways = (
-            f"`holdfast resume {run} --fresh`, hf.start_fresh({run!r}), to start from the beginning",
+            f"`holdfast resume {run} --fresh`, hf.recovery.start_fresh({run!r}), to start from the beginning",
             f"`holdfast resume {run}` on a terminal, hf.recover(plan, confirmed=True), to resume all the same",
         )
         raise CannotResume(run, checkpoint, reasons, ways)

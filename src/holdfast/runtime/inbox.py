@@ -11,6 +11,7 @@ from holdfast.errors import IntegrityError
 
 if TYPE_CHECKING:
     from holdfast.encode.values import Packer
+    from holdfast.store.store import Store
     from holdfast.store.tables import InboxRow
 
 ItemKind = Literal["answer", "signal", "pause", "resume", "cancel", "budget"]
@@ -42,3 +43,8 @@ def read_item(row: InboxRow, packer: Packer) -> Item:
         return msgspec.convert(told, Item)
     except (msgspec.ValidationError, TypeError, ValueError, OverflowError) as error:
         raise IntegrityError(f"inbox entry {row.number} of run {row.run!r} cannot be read ({error})") from error
+
+
+def read_inbox(store: Store, packer: Packer, run: str, after: int) -> list[Item]:
+    """Return what was said to a run behind a number, and behind what the run has taken in for good."""
+    return [read_item(row, packer) for row in store.unread(run, after=after)]

@@ -72,7 +72,7 @@ class Observer:
     def export(self) -> int:
         """Tell what is committed by now, and return how many facts that were; spans of runs under way stay open."""
         told = 0
-        for run, fact in facts_of(self._feed.ready(), self._hf.store, self._hf.journal_packer()):
+        for run, fact in facts_of(self._feed.ready(), self._hf.store, self._hf.internals.journal_packer()):
             self._tell(run, fact)
             told += 1
         return told

@@ -102,14 +102,14 @@ def at_last_answer(handle: Handle, head: Checkpoint) -> Checkpoint | None:
         else:
             high = middle - 1
     record = hf.store.checkpoint_at(head.run, low)
-    return hf.opened(record) if record is not None else None
+    return hf.internals.opened(record) if record is not None else None
 
 
 def _first_with_files(handle: Handle, head: Checkpoint) -> Checkpoint | None:
     for seq in range(1, min(head.seq, _MOST_STEPS_BACK) + 1):
         record = handle.hf.store.checkpoint_at(head.run, seq)
         if record is not None and any(one.name == WORKSPACE for one in record.envelope.sections):
-            return handle.hf.opened(record)
+            return handle.hf.internals.opened(record)
     return None
 
 
@@ -142,5 +142,5 @@ def answer(site: Site, handle: Handle, run: str, wait: str, body: dict[str, Any]
         raise UsageError("give choice and note as text")
     if wait not in {one["id"] for one in waits_of(handle, run)}:
         raise Refused(409, "AnsweredMeanwhile", f"{run} no longer waits for this: somebody answered it")
-    answered = handle.hf.answer(run, choice, wait=wait, by=site.user, note=note, value=body.get("value"))
+    answered = handle.hf.control.answer(run, choice, wait=wait, by=site.user, note=note, value=body.get("value"))
     return {"run": run, "wait": answered.id, "question": answered.question, "choice": choice, "by": site.user}

@@ -98,7 +98,7 @@ def run(desk: Desk, handle: Handle, ask: Ask) -> answers.RunDetail:
         told["recovery"] = plain(head.recovery)
         told["why"] = _why(handle, head)
         told["phases"] = _phases(handle, head)
-        told["lineage"] = [plain(one) for one in hf.lineage(name)]
+        told["lineage"] = [plain(one) for one in hf.recovery.lineage(name)]
         told["can_undo"] = _can_undo(head)
         told["number"] = head.number
     except HoldfastError as error:
@@ -219,7 +219,7 @@ def touched(desk: Desk, handle: Handle, ask: Ask) -> answers.Touched:
             continue
         if record is None:
             continue
-        one = handle.hf.opened(record)
+        one = handle.hf.internals.opened(record)
         counts: dict[str, int] = {}
         for change in desk.site.looks.of(("changed", one.id), lambda one=one: files.changed_paths(one)):  # type: ignore[misc]
             counts[change.status] = counts.get(change.status, 0) + 1
@@ -401,11 +401,11 @@ def tell(desk: Desk, handle: Handle, ask: Ask) -> answers.Told:
     by = desk.site.user
     if what == "budget":
         more = ask.given("more", dict, {})
-        handle.hf.raise_budget(name, more, by=by, note=note)
+        handle.hf.control.raise_budget(name, more, by=by, note=note)
     elif what in ("pause", "unpause", "cancel"):
-        {"pause": handle.hf.pause, "unpause": handle.hf.unpause, "cancel": handle.hf.cancel}[what](
-            name, by=by, note=note
-        )
+        {"pause": handle.hf.control.pause, "unpause": handle.hf.control.unpause, "cancel": handle.hf.control.cancel}[
+            what
+        ](name, by=by, note=note)
     else:
         raise Refused(404, "NotFound", f"a run cannot be told {what!r}")
     handle.hf.store.wake(name)

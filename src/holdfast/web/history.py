@@ -48,7 +48,7 @@ def row_document(hf: Holdfast, record: CheckpointRecord, *, head: str | None) ->
     envelope = record.envelope
     files = next((one.root.hex()[:16] for one in envelope.sections if one.name == WORKSPACE), None)
     return {
-        **facts_of(hf.opened(record)),
+        **facts_of(hf.internals.opened(record)),
         "is_head": envelope.id == head,
         "files": files,
         "budget_used": envelope.summary.budget_used,

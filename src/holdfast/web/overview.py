@@ -122,7 +122,7 @@ def _summary(handle: Handle, run: str) -> answers.RunRow:
     hf = handle.hf
     record = hf.store.run(run)
     head = head_of(hf.store, record)
-    present = hf.present(run, head)
+    present = hf.internals.present(run, head)
     envelope = None
     if head is not None or record.number:
         envelope = msgspec.structs.replace(present.record.envelope, summary=present.summary)
@@ -176,7 +176,7 @@ def budget_of(present: Checkpoint) -> list[answers.BudgetLine]:
 def waits_of(handle: Handle, run: str) -> list[answers.WaitRow]:
     """Return what a run waits for, redacted."""
     found: list[answers.WaitRow] = handle.clean(
-        [msgspec.structs.asdict(wait) for wait in handle.hf.waiting(run)], "waits"
+        [msgspec.structs.asdict(wait) for wait in handle.hf.control.waiting(run)], "waits"
     )
     return found
 

@@ -97,13 +97,13 @@ class Handle:
     def clean(self, value: Any, where: str = "web") -> Any:
         """Return stored data as plain JSON values, without what the redaction rules of today take out."""
         if self._packer is None:
-            self._packer = self.hf.journal_packer()
+            self._packer = self.hf.internals.journal_packer()
         return without_secrets(self._packer, value, where)
 
     def clean_text(self, text: str) -> str:
         """Return text without what the redaction rules take out."""
         if self._packer is None:
-            self._packer = self.hf.journal_packer()
+            self._packer = self.hf.internals.journal_packer()
         return self._packer.text(text) if isinstance(self._packer, RedactingPacker) else text
 
 

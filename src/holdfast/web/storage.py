@@ -73,7 +73,7 @@ class Storage:
         stats = hf.stats()
         return {
             "stats": cast("answers.Stats", _stats(stats)),
-            "keys": hf.key_ids(),
+            "keys": hf.keys.ids(),
             "runs": rows[:_MOST_RUNS],
             "runs_total": len(runs),
             "not_counted": left,

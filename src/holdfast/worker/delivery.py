@@ -26,6 +26,7 @@ from holdfast.errors import (
 )
 from holdfast.flow.advance import advance
 from holdfast.model.runtime_sections import Wait
+from holdfast.runtime.inbox import read_inbox
 from holdfast.store.commit import Commit
 from holdfast.worker.port import LONGEST_WAIT_S, Again, Delivery, Done, Later, Outcome, Until
 
@@ -187,7 +188,11 @@ def _unparked(hf: Holdfast, run: str, wait: str) -> bool:
     """Tell whether a person let a parked run be tried again; `cancel` ends it."""
     if any(one.id == wait for one in hf.control.waiting(run)):
         return False
-    answers = [item for item in hf.control.reader(run)(0) if item.kind == "answer" and item.target == wait]
+    answers = [
+        item
+        for item in read_inbox(hf.store, hf.internals.packer, run, 0)
+        if item.kind == "answer" and item.target == wait
+    ]
     if answers and answers[-1].choice == "cancel":
         hf.control.cancel(run, by=answers[-1].by)
     change_attributes(hf, run, **{_PARKED: None, _DELIVERED: None})

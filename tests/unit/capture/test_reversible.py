@@ -38,7 +38,7 @@ def everything(hf, run="r"):
     there = hf.latest(run)
     told = [there.section(name) for name in there.sections]
     told += [there.calls, there.notes, there.log("said"), there.summary, there.recovery, there.redacted, there.reason]
-    return repr((told, list(hf.runs()), list(hf.checkpoints(run)), hf.waiting(run)))
+    return repr((told, list(hf.runs()), list(hf.checkpoints(run)), hf.control.waiting(run)))
 
 
 def work(hf):
@@ -109,9 +109,9 @@ def test_values_of_before_a_rotation_come_back_after_it_and_not_with_the_removed
     new = generate_key()
     with opened(place) as hf:
         work(hf)
-        hf.add_key(new)
+        hf.keys.add(new)
     with opened(place, key=new) as hf:
-        hf.remove_key(KEY)
+        hf.keys.remove(KEY)
         hf.run("after").checkpoint(state=STATE)
     with opened(place, key=new) as hf:
         assert hf.latest("r").section("state") == STATE == hf.latest("after").section("state")
@@ -123,16 +123,16 @@ def test_a_copy_under_another_key_has_the_markers_alone(place, tmp_path):
     other = generate_key()
     with opened(place) as hf, opened(tmp_path / "other", key=other) as target:
         work(hf)
-        hf.copy_to(target)
+        hf.transfer.copy_to(target)
         assert hf.latest("r").section("state") == STATE
     with opened(tmp_path / "other", key=other) as target:
         assert TOKEN not in everything(target)
         assert target.latest("r").section("state")["config"]["password"] == Redacted("key")
         assert target.verify().sound
     with opened(place) as hf:
-        hf.export(tmp_path / "r.holdfast", "r")
+        hf.transfer.export(tmp_path / "r.holdfast", "r")
     with opened(tmp_path / "third") as third:
-        third.import_from(tmp_path / "r.holdfast", key=KEY)
+        third.transfer.import_from(tmp_path / "r.holdfast", key=KEY)
         assert TOKEN not in everything(third)
 
 

@@ -82,11 +82,11 @@ def test_registered_objects_are_sections_captured_and_put_back():
     taken = run.checkpoint()
     assert (taken.section("state"), taken.section("mine")) == ({"a": 1}, [1, 2])
     one.value, two.value = {"a": 2}, []
-    assert run.restore_registered() == ["state", "mine"]
+    assert run.recorder.restore_registered() == ["state", "mine"]
     assert (one.value, two.value) == ({"a": 1}, [1, 2])
     given = run.checkpoint(state="given by hand")
     assert given.section("state") == "given by hand"
-    run.unregister("mine")
+    run.recorder.live.unregister("mine")
     two.value = "continued"
     assert run.checkpoint().section("mine") == [1, 2]
 
@@ -103,10 +103,10 @@ def test_a_capture_that_fails_names_the_section_and_saves_nothing(value):
         run.checkpoint()
     assert not hf.has("r")
     assert good.restored == []
-    assert run.unprotected_since is not None
+    assert run.protection.since is not None
     bad.value = "fine"
     assert run.checkpoint().sections == ("state", "bad")
-    assert run.unprotected_since is None
+    assert run.protection.since is None
 
 
 def test_a_restore_that_fails_puts_the_others_back():
@@ -118,7 +118,7 @@ def test_a_restore_that_fails_puts_the_others_back():
     run.checkpoint()
     one.value, two.value = "later", "later too"
     with pytest.raises(CaptureFailed, match=r"'two'.*will not take it"):
-        run.restore_registered()
+        run.recorder.restore_registered()
     assert (one.value, two.value) == ("later", "later too")
 
 
@@ -218,9 +218,9 @@ def test_the_last_checkpoint_is_told_by_any_handle():
     clock = Clock()
     hf = opened(clock=clock)
     run = hf.run("r")
-    assert run.last_checkpoint_at is None
+    assert run.head is None
     run.checkpoint(state=1)
-    assert run.last_checkpoint_at == hf.run("r").last_checkpoint_at == datetime.fromtimestamp(clock.now, UTC)
+    assert run.head.created_at == hf.run("r").head.created_at == datetime.fromtimestamp(clock.now, UTC)
 
 
 def test_a_clock_that_jumps_back_neither_hides_nor_hurries_a_checkpoint():
@@ -245,14 +245,14 @@ def test_a_failing_checkpoint_does_not_stop_the_work_but_is_never_silent():
     store.refuses = True
     with pytest.warns(UnprotectedWarning, match="unprotected since .*the disk refused.*a crash would lose"):
         assert run.maybe_checkpoint("step_complete", state=1) is None
-    first = run.unprotected_since
+    first = run.protection.since
     assert first is not None
     with pytest.warns(UnprotectedWarning, match="2 checkpoints failed"), run.destructive("deploy") as before:
         assert before is None
-    assert (run.unprotected_since, run.protection.failures) == (first, 2)
+    assert (run.protection.since, run.protection.failures) == (first, 2)
     store.refuses = False
     assert run.maybe_checkpoint("step_complete", state=2).seq == 2
-    assert run.unprotected_since is None
+    assert run.protection.since is None
 
 
 @pytest.mark.parametrize(("policy", "error"), [("pause", RunPaused), ("stop", RunStopped)])
@@ -274,7 +274,7 @@ def test_only_an_automatic_failure_shouts_and_both_are_remembered(caplog):
     with pytest.raises(ValueRefused):
         run.checkpoint(state=object())
     assert not caplog.records
-    assert run.unprotected_since is not None
+    assert run.protection.since is not None
     with pytest.warns(UnprotectedWarning):
         run.maybe_checkpoint("step_complete", state=object())
     assert "run 'r' is unprotected since" in caplog.text
@@ -321,7 +321,7 @@ def test_a_last_checkpoint_that_fails_does_not_hide_what_ended_the_run():
     with pytest.raises(ZeroDivisionError), run:  # noqa: PT012 - what happens in the block is the test
         store.refuses = True
         1 / 0  # noqa: B018
-    assert run.unprotected_since is not None
+    assert run.protection.since is not None
     with pytest.raises(RunStopped), run:
         pass
 
@@ -356,7 +356,7 @@ def test_a_timer_that_fails_is_heard_of_in_the_next_call():
         run.register("state", Thing(1))
         run.checkpoint()
         store.refuses = True
-        while run.unprotected_since is None:
+        while run.protection.since is None:
             time.sleep(0.005)
         store.refuses = False
 
@@ -418,7 +418,7 @@ def test_no_run_is_kept_alive_by_its_own_watch():
     hf = opened()
     hf.run("r").checkpoint(state=1)
     gc.collect()
-    assert len(hf._open_runs) == 0
+    assert len(hf.internals.open_runs) == 0
 
 
 def test_a_switch_reaches_the_timer_at_once():

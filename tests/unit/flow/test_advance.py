@@ -17,7 +17,7 @@ def test_a_run_is_carried_on_from_the_store_until_it_waits_or_ends(bench):
     assert bench.run(flow, params={"x": "7"}).status == "waiting"
     with bench.open() as hf:
         assert advance(hf, "p", workspace=bench.workspace).status == "waiting"
-        hf.answer("p", "approve")
+        hf.control.answer("p", "approve")
         assert advance(hf, "p", workspace=bench.workspace).status == "completed"
         assert advance(hf, "p", workspace=bench.workspace).status == "completed"
     assert bench.said == ["one", "two-7"]
@@ -35,7 +35,7 @@ def test_a_run_is_carried_on_elsewhere_with_its_files(bench):
     }
     bench.run(flow)
     with bench.open() as hf:
-        hf.answer("p", "approve")
+        hf.control.answer("p", "approve")
         result = advance(hf, "p", workspace=bench.folder / "other" / "place")
     assert (result.status, result.results["two"]) == ("completed", "hi")
 
@@ -64,7 +64,7 @@ def test_functions_of_a_stored_flow_are_only_those_that_are_given(bench):
     with bench.open() as hf:
         with pytest.raises(FlowInvalid, match="not looked for"):
             advance(hf, "p")
-        hf.answer("p", "approve")
+        hf.control.answer("p", "approve")
         assert (
             advance(hf, "p", workspace=bench.workspace, functions={"os:getcwd": lambda _: "here"}).results["one"]
             == "here"

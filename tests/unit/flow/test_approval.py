@@ -17,12 +17,12 @@ def task(bench, run="pushed-$HOLDFAST_PARAMS_BR", question="Push {params.br}?"):
 
 def approve(bench, choice="approve"):
     with bench.open() as hf:
-        return hf.answer("p", choice).id
+        return hf.control.answer("p", choice).id
 
 
 def waits(bench):
     with bench.open() as hf:
-        return [(wait.id, wait.question) for wait in hf.waiting("p")]
+        return [(wait.id, wait.question) for wait in hf.control.waiting("p")]
 
 
 @pytest.mark.parametrize("flow", [ship, task])

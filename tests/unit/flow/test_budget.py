@@ -44,11 +44,11 @@ def test_a_limit_of_retries_allows_so_many_and_then_the_run_waits(bench, gates):
         assert bench.said == ["try"] * 2
     with bench.open() as hf:
         assert hf.latest("p").section("budget").spending["retries"].used == 1
-        hf.raise_budget("p", {"retries": 1})
+        hf.control.raise_budget("p", {"retries": 1})
     assert bench.run(flow).waits_for == "budget:retries:2"
     assert bench.said == ["try"] * 4
     with bench.open() as hf:
-        hf.answer("p", "stop")
+        hf.control.answer("p", "stop")
     assert bench.run(flow).status == "failed"
 
 
@@ -62,7 +62,7 @@ def test_a_limit_of_calls_allows_so_many_also_at_once(bench):
         with bench.open() as hf:
             assert hf.latest("p").section("budget").spending["subcalls"].used == called
             if more:
-                hf.raise_budget("p", {"subcalls": more})
+                hf.control.raise_budget("p", {"subcalls": more})
     assert (bench.run(flow).status, len(bench.said)) == ("completed", 5)
 
 

@@ -28,7 +28,7 @@ class Scene:
                 seen.append(event)
                 if len(seen) == begun:
                     with self._bench.open() as hf:
-                        hf.cancel("p", by="ann", note="wrong branch") if act is None else act(hf)
+                        hf.control.cancel("p", by="ann", note="wrong branch") if act is None else act(hf)
 
         return self._bench.run({"flow": "p", "phases": phases, **flow}, observer=observe)
 
@@ -111,7 +111,7 @@ def test_a_replan_ends_too(scene):
 
 def test_a_pause_waits_for_the_end_of_the_command(bench, scene):
     flow = {"one": scene.command(f"sleep 2; {bench.say('done')}"), "two": bench.say("two")}
-    result = scene.run(flow, act=lambda hf: hf.pause("p", by="ann"))
+    result = scene.run(flow, act=lambda hf: hf.control.pause("p", by="ann"))
     assert (result.status, result.detail, bench.said) == ("waiting", "paused by ann", ["done"])
 
 

@@ -128,12 +128,12 @@ def test_unchanged_phases_keep_their_results_and_changed_and_new_ones_run(bench)
 
     assert bench.run(flow(last=bench.say("last"))).status == "waiting"
     with bench.open() as hf:
-        hf.answer("p", "approve")
+        hf.control.answer("p", "approve")
     changed = flow(last=bench.say("last"))
     changed["phases"]["two"] = bench.say("two-again")
     assert bench.run(changed).status == "waiting"  # proves F1: the yes was for other work
     with bench.open() as hf:
-        hf.answer("p", "approve")
+        hf.control.answer("p", "approve")
     changed["phases"]["new"] = bench.say("new")
     result = bench.run(changed)
     assert result.status == "completed"
@@ -162,7 +162,7 @@ def test_a_finished_run_goes_on_with_what_was_added(bench):
     result = bench.run({"flow": "p", "phases": {"one": bench.say("one"), "two": bench.say("two")}})
     assert (result.status, bench.said) == ("completed", ["one", "two"])
     with bench.open() as hf:
-        assert hf.waiting("p") == []
+        assert hf.control.waiting("p") == []
 
 
 def test_what_was_done_by_an_earlier_definition_is_not_counted_as_kept(bench):
@@ -286,7 +286,7 @@ def test_untested_work_is_not_shipped_with_an_old_yes(bench):
 
     assert bench.run(flow("v1")).status == "waiting"
     with bench.open() as hf:
-        hf.answer("p", "approve")
+        hf.control.answer("p", "approve")
     assert bench.run(flow("v2")).status == "failed"
     assert not (bench.folder / "shipped").exists()
 

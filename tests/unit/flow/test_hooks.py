@@ -96,7 +96,7 @@ def test_the_run_goes_on_while_a_hook_is_under_way(bench):
         bench.events.append(event)
         if event.kind == "waiting":
             with bench.open() as other:
-                other.answer("f", "approve")
+                other.control.answer("f", "approve")
 
     assert bench.run(flow, observer=answer, waiting="block").status == "completed"
     assert bench.said == ["told"]

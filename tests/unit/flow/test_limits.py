@@ -70,5 +70,5 @@ def test_after_a_replan_that_failed_the_rule_for_failures_decides(bench, rule, s
     if status == "waiting":
         assert (bench.run(flow).status, bench.said) == (status, said)
         with bench.open() as hf:
-            hf.answer("p", "skip")
+            hf.control.answer("p", "skip")
         assert bench.run(flow).status == "completed"

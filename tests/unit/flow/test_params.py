@@ -21,7 +21,7 @@ def test_a_parameter_that_was_kept_out_of_the_store_is_asked_for(bench, param):
     data = flow(bench, param)
     assert bench.run(data, params={"key": KEY}).status == "waiting"
     with bench.open() as hf:
-        hf.answer("p", "approve")
+        hf.control.answer("p", "approve")
         with pytest.raises(FlowInvalid, match="--param key=") as refused:
             preview(hf, flow_from(data))
         with pytest.raises(FlowInvalid, match="--param key="):
@@ -37,5 +37,5 @@ def test_a_secret_default_of_the_file_is_not_asked_for(bench):
     data = flow(bench, KEY)
     assert bench.run(data).status == "waiting"
     with bench.open() as hf:
-        hf.answer("p", "approve")
+        hf.control.answer("p", "approve")
     assert (bench.run(data).status, bench.said) == ("completed", [f"using {KEY}"])

@@ -110,7 +110,7 @@ def test_a_change_that_was_not_carried_out_yet_is_still_told(bench):
 
     bench.run(flow("echo a"))
     with bench.open() as hf:
-        hf.answer("p", "approve")
+        hf.control.answer("p", "approve")
     assert bench.run(flow("echo a")).status == "completed"
     assert bench.run(flow("echo b")).status == "waiting"
     assert lines(bench, flow("echo b")) == [
@@ -127,6 +127,6 @@ def test_steps_of_every_process_are_known(bench):
 
     bench.run(flow(gates=["true"]))
     with bench.open() as hf:
-        hf.answer("p", "approve")
+        hf.control.answer("p", "approve")
     assert bench.run(flow(gates=["true"])).status == "completed"
     assert foretold(bench, flow(gates=["test 1 = 1"]))[2] == "two: changed, only its gates run again"

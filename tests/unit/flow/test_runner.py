@@ -103,17 +103,17 @@ def test_a_failed_phase_asks_a_person_and_retry_skip_and_abort_do_what_they_say(
     assert (result.status, result.waits_for) == ("waiting", "failed:one:1")
     with bench.open() as hf:
         assert hf.latest("plan").section("phases").phases["one"].status == "failed"
-        (wait,) = hf.waiting("plan")
+        (wait,) = hf.control.waiting("plan")
         assert wait.options == ("retry", "skip", "abort")
-        hf.answer("plan", "retry", by="ann")
+        hf.control.answer("plan", "retry", by="ann")
     assert bench.run(flow).waits_for == "failed:one:2"
     with bench.open() as hf:
-        hf.answer("plan", "abort")
+        hf.control.answer("plan", "abort")
     result = bench.run(flow)
     assert (result.status, result.phases["one"]) == ("failed", "failed")
     assert bench.run(flow).waits_for == "failed:one:3"
     with bench.open() as hf:
-        hf.answer("plan", "skip")
+        hf.control.answer("plan", "skip")
     result = bench.run(flow)
     assert (result.status, result.phases) == ("completed", {"one": "skipped", "two": "completed"})
     assert bench.said == ["two"]
@@ -159,13 +159,13 @@ def test_approval_is_waited_for_and_a_no_ends_the_run_until_it_is_asked_anew(ben
     result = bench.run(flow)
     assert (result.status, result.detail, result.waits_for) == ("waiting", "Push completed?", "approve:ship")
     with bench.open() as hf:
-        hf.answer("plan", "reject", by="ann")
+        hf.control.answer("plan", "reject", by="ann")
     result = bench.run(flow)
     assert result.status == "failed"
     assert "rejected by ann" in result.detail
     assert bench.run(flow).waits_for == "approve:ship:2"
     with bench.open() as hf:
-        hf.answer("plan", "approve")
+        hf.control.answer("plan", "approve")
     assert bench.run(flow).status == "completed"
     assert bench.said == ["one", "push"]
 
@@ -179,7 +179,7 @@ def test_a_task_that_is_rejected_may_be_left_out(bench):
     )
     assert bench.run(flow).waits_for == "approve:p/ask"
     with bench.open() as hf:
-        hf.answer("plan", "reject")
+        hf.control.answer("plan", "reject")
     result = bench.run(flow)
     assert (result.status, result.results["q"]) == ("completed", "skipped completed")
     assert bench.said == ["other", "r"]
@@ -320,7 +320,7 @@ def test_after_a_failed_gate_the_worker_is_not_called_again(bench):
     assert bench.run(flow).status == "waiting"
     (bench.workspace / "ok").touch()
     with bench.open() as hf:
-        hf.answer("plan", "retry")
+        hf.control.answer("plan", "retry")
     assert bench.run(flow).status == "completed"
     assert bench.said == ["code", "gate1", "gate2", "gate1", "gate2"]
 
@@ -481,7 +481,7 @@ def test_a_budget_that_is_used_up_waits_after_the_result_is_kept(bench):
     assert "used up" in result.detail
     assert bench.said == ["one", "two"]
     with bench.open() as hf:
-        hf.raise_budget("p", {"tokens": 500}, by="ann")
+        hf.control.raise_budget("p", {"tokens": 500}, by="ann")
     assert bench.run(flow).status == "completed"
     assert bench.said == ["one", "two", "three"]
 
@@ -496,7 +496,7 @@ def test_a_run_that_ended_waits_for_nothing_also_if_its_limit_was_raised_in_the_
     assert bench.run(flow(50)).status == "waiting"
     assert bench.run(flow(500)).status == "completed"
     with bench.open() as hf:
-        assert hf.waiting("p") == []
+        assert hf.control.waiting("p") == []
 
 
 def test_functions_are_called_with_all_they_may_know(bench):
@@ -563,7 +563,7 @@ def test_a_scripted_agent_gives_its_answers_in_turn_over_lives(bench):
     }
     assert bench.run(flow).status == "waiting"
     with bench.open() as hf:
-        hf.answer("p", "approve")
+        hf.control.answer("p", "approve")
     result = bench.run(flow)
     assert result.results == {"one": "first", "wait": {}, "two": "second"}
     assert (bench.workspace / "made" / "x.txt").read_text() == "hello"
@@ -638,7 +638,7 @@ def test_a_step_with_an_effect_whose_end_is_not_known_is_asked_about(bench):
     assert result.status == "waiting"
     assert "mail sent" in result.detail
     with bench.open() as hf:
-        hf.answer("plan", "retry")
+        hf.control.answer("plan", "retry")
     assert bench.run(flow, functions={"my:die": lambda _: "ok"}).results["one"] == "ok"
 
 
@@ -656,7 +656,7 @@ def test_a_step_that_happened_is_skipped_with_what_the_person_knows_of_it(bench,
         bench.run(flow, functions={"my:die": die})
     bench.run(flow, functions={"my:die": die})
     with bench.open() as hf:
-        hf.answer("plan", "skip", value="message 7")
+        hf.control.answer("plan", "skip", value="message 7")
     result = bench.run(flow, functions={"my:die": die})
     assert (result.results["two"], result.phases["one"]) == ("message 7", "completed")
     said = [kind for kind, place in bench.kinds() if place == "one/one" and kind.startswith("task_")]
@@ -700,7 +700,7 @@ def test_parameters_are_bound_once_and_kept_over_lives(bench):
         bench.run(flow, params={"gaol": 1})
     assert bench.run(flow, params={"goal": "a; b"}).status == "waiting"
     with bench.open() as hf:
-        hf.answer("p", "approve")
+        hf.control.answer("p", "approve")
     assert bench.run(flow).results["one"] == "a; b 3"
 
 
@@ -717,7 +717,7 @@ def test_a_cancelled_run_ends_and_stays_so(bench):
     def cancel(event):
         if event.kind == "phase_done" and event.phase == "one":
             with bench.open() as hf:
-                hf.cancel("plan", by="ann")
+                hf.control.cancel("plan", by="ann")
 
     result = bench.run(flow, observer=cancel)
     assert result.status == "cancelled"
@@ -748,7 +748,7 @@ def test_a_flow_with_routes_stands_in_states_with_a_history(bench):
         workflow = hf.latest("p").section("workflow")
         assert (workflow.current_state, workflow.previous_state) == ("REVIEW", "WORKING")
         assert [one.state for one in workflow.history] == ["PLANNING", "WORKING", "PLANNING", "WORKING", "REVIEW"]
-        hf.answer("p", "approve")
+        hf.control.answer("p", "approve")
     assert bench.run(flow).status == "completed"
     with bench.open() as hf:
         assert hf.latest("p").section("workflow").current_state == "COMPLETE"
@@ -768,7 +768,7 @@ def test_the_subject_is_read_at_the_start_of_each_life_and_its_changes_are_said(
     issue.write_text('{"title": "Login!", "body": "do it", "labels": ["b"]}')
     with bench.open() as hf:
         assert hf.latest("p").section("subject").labels == ["a"]
-        hf.answer("p", "approve")
+        hf.control.answer("p", "approve")
     assert bench.run(flow).results["one"] == "Login! 42"
     (changed,) = [event for event in bench.events if event.kind == "subject_changed"]
     assert changed.data == {"fields": ["title", "labels"]}
@@ -804,7 +804,7 @@ def test_a_budget_of_a_phase_stops_that_phase(bench):
     assert bench.run(flow).status == "waiting"
     assert bench.said == ["a", "b"]
     with bench.open() as hf:
-        hf.raise_budget("plan", {"tokens": 100})
+        hf.control.raise_budget("plan", {"tokens": 100})
     assert bench.run(flow).status == "completed"
 
 
@@ -820,7 +820,7 @@ def test_a_budget_warning_asks_a_person_if_the_flow_says_so(bench):
     assert "nearly used up" in result.detail
     assert bench.kinds("budget_warning")
     with bench.open() as hf:
-        hf.answer("p", "continue")
+        hf.control.answer("p", "continue")
     assert bench.run(flow).status == "completed"
 
 
@@ -845,7 +845,7 @@ def test_names_that_sound_like_secrets_do_not_break_a_resume(bench):
     }
     assert bench.run(flow).status == "waiting"
     with bench.open() as hf:
-        hf.answer("auth", "approve")
+        hf.control.answer("auth", "approve")
     result = bench.run(flow)
     assert (result.status, result.changes.is_same, result.results["jwt"]) == ("completed", True, "b")
     with pytest.raises(FlowInvalid, match="kept out of checkpoints"):
@@ -862,7 +862,7 @@ def test_a_secret_parameter_is_not_stored_and_has_to_be_given_again(bench):
     assert bench.run(flow, params={"api_key": "s3cr3t-value"}).status == "waiting"
     with bench.open() as hf:
         assert "s3cr3t" not in repr(hf.latest("p").section("flow"))
-        hf.answer("p", "approve")
+        hf.control.answer("p", "approve")
     with pytest.raises(FlowInvalid, match="give it again"):
         bench.run(flow)
     assert bench.run(flow, params={"api_key": "s3cr3t-value"}).results["one"] == 12
@@ -875,9 +875,9 @@ def test_a_blocking_run_goes_on_when_somebody_answers(bench):
 
     def answering(bench):
         with bench.open() as hf:
-            while not hf.has("plan") or not hf.waiting("plan"):
+            while not hf.has("plan") or not hf.control.waiting("plan"):
                 threading.Event().wait(0.01)
-            hf.answer("plan", "approve", by="ann")
+            hf.control.answer("plan", "approve", by="ann")
 
     result = bench.run(
         plan(one="true", ship={"approve": "Push?", "run": bench.say("push")}), observer=answer, waiting="block"
@@ -965,13 +965,13 @@ def test_a_person_may_stop_a_run_at_its_budget_and_carry_it_on_later(bench):
     flow = {"flow": "p", "budget": {"tokens": 50}, "phases": {"one": "cat a.json", "two": bench.say("two")}}
     assert bench.run(flow).status == "waiting"
     with bench.open() as hf:
-        hf.answer("p", "stop")
+        hf.control.answer("p", "stop")
     result = bench.run(flow)
     assert (result.status, bench.said) == ("failed", [])
     assert "tokens used 60 of 50" in result.detail
     assert bench.run(flow).status == "waiting"
     with bench.open() as hf:
-        hf.raise_budget("p", {"tokens": 100})
+        hf.control.raise_budget("p", {"tokens": 100})
     assert bench.run(flow).status == "completed"
 
 

@@ -19,7 +19,7 @@ TOKEN = "ghp_" + "jEjFfpPfIwn76YOzYL0IRWHaiXS24fEz0zly"
 def printed(hf, *texts):
     """Return what is kept of what one task prints."""
     files = OutputFiles.of(hf, "r")
-    redactor = EventRedactor(text_redactor(hf.types, redaction_rules(hf.settings.redaction)))
+    redactor = EventRedactor(text_redactor(hf.internals.types, redaction_rules(hf.settings.redaction)))
     for kind, text in [("task_started", ""), *(("task_output", text) for text in texts), ("task_done", "")]:
         for event in redactor.take(Event(kind=kind, at=datetime.now(UTC), phase="one", task="one", text=text)):
             files.take(event)
@@ -51,7 +51,7 @@ def test_a_credential_between_colours_is_not_kept(hf):
 
 def said_at_once(hf, *texts):
     """Return what is handed on of what one task prints, before it prints more or ends."""
-    redactor = EventRedactor(text_redactor(hf.types, redaction_rules(hf.settings.redaction)))
+    redactor = EventRedactor(text_redactor(hf.internals.types, redaction_rules(hf.settings.redaction)))
     events = [Event(kind="task_output", at=datetime.now(UTC), phase="one", task="one", text=text) for text in texts]
     return "".join(said.text for event in events for said in redactor.take(event))
 

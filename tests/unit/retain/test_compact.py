@@ -50,7 +50,7 @@ def test_an_old_journal_is_compacted_by_itself_and_the_run_is_as_it_was(place, t
         before = hf.latest("r")
         steps = before.summary.steps
         records = hf.store.stats, len(hf.store.journal.records(hf.store.line("r")))
-        hf._clock.now += timedelta(days=31).total_seconds()
+        hf.internals.clock.now += timedelta(days=31).total_seconds()
         with hf.run("r") as run:
             assert run.step("step 7", lambda number=7: f"{number} is called again") == 14
             assert list(run.log("messages")) == list(range(40))

@@ -168,19 +168,19 @@ def test_old_checkpoints_are_marked_when_a_run_is_opened_again_and_go_a_day_late
     for n in range(4):
         run.checkpoint(state=n, trigger="gate_complete")
     run.close()
-    hf._clock.now += timedelta(days=40).total_seconds()
+    hf.internals.clock.now += timedelta(days=40).total_seconds()
     with hf.run("r") as run:
         run.checkpoint(state=5)
     assert {cp.seq: cp.status for cp in hf.checkpoints("r")} == {
         6: "valid", 5: "valid", 4: "expired", 3: "expired", 2: "expired", 1: "expired",
     }  # fmt: skip
-    hf._clock.now -= timedelta(days=40).total_seconds()
+    hf.internals.clock.now -= timedelta(days=40).total_seconds()
     with hf.run("r"):
         pass
     assert {cp.seq: cp.status for cp in hf.checkpoints("r")}[4] == "valid", "the clock had been wrong"
-    hf._clock.now += timedelta(days=40).total_seconds()
+    hf.internals.clock.now += timedelta(days=40).total_seconds()
     for days in (0, 1.1):
-        hf._clock.now += timedelta(days=days).total_seconds()
+        hf.internals.clock.now += timedelta(days=days).total_seconds()
         with hf.run("r"):
             pass
     assert all(cp.seq > 4 for cp in hf.checkpoints("r", archived=True))
@@ -191,7 +191,7 @@ def test_all_of_a_trigger_is_spared_by_age_and_archived_beyond_the_live_ones(hf)
     """Proves C13."""
     run = hf.run("r")
     made = [run.checkpoint(state=n) for n in range(8)]
-    hf._clock.now += timedelta(days=400).total_seconds()
+    hf.internals.clock.now += timedelta(days=400).total_seconds()
     assert hf.prune() == []
     assert [cp.seq for cp in hf.checkpoints("r")] == [8, 7, 6, 5, 4]
     assert hf.get(made[0].id).status == "archived"
@@ -230,9 +230,9 @@ def test_whole_finished_runs_go_by_prune_over_all_runs_but_for_pins(hf):
     pinned = finished(hf, "pinned", pinned=True)
     open_run = hf.run("open")
     open_run.checkpoint(state=1, trigger="gate_complete")
-    hf._clock.now += timedelta(days=20).total_seconds()
+    hf.internals.clock.now += timedelta(days=20).total_seconds()
     assert hf.prune().runs == []
-    hf._clock.now += timedelta(days=20).total_seconds()
+    hf.internals.clock.now += timedelta(days=20).total_seconds()
     shown = hf.prune(dry_run=True)
     assert {run.id for run in hf.runs()} == {"a", "b", "pinned", "open"}
     assert sorted(shown.runs) == ["a", "b"]
@@ -249,7 +249,7 @@ def test_older_than_works_over_all_runs(hf):
     unfinished = hf.run("unfinished")
     for n in range(3):
         unfinished.checkpoint(state=n)
-    hf._clock.now += timedelta(days=8).total_seconds()
+    hf.internals.clock.now += timedelta(days=8).total_seconds()
     finished(hf, "new")
     gone = hf.prune(older_than=timedelta(days=7))
     assert gone.runs == ["old"]
@@ -261,13 +261,13 @@ def test_entering_a_run_expires_other_finished_runs_in_two_sweeps(hf):
     """Proves A10: clean-up at the start, of other runs too."""
     old = finished(hf, "old")
     fork = hf.fork(old.id, "fork").run
-    hf._clock.now += timedelta(days=31).total_seconds()
+    hf.internals.clock.now += timedelta(days=31).total_seconds()
     with hf.run("r"):
         pass
     assert {cp.status for cp in hf.checkpoints("old")} == {"valid", "expired"}, "one is a fork point"
     hf.delete_run(fork)
     for _ in range(2):
-        hf._clock.now += timedelta(days=1.1).total_seconds()
+        hf.internals.clock.now += timedelta(days=1.1).total_seconds()
         with hf.run("r"):
             pass
     assert {run.id for run in hf.runs()} == {"r"}

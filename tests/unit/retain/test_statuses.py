@@ -60,7 +60,7 @@ def test_damage_that_is_found_marks_a_checkpoint_and_takes_it_off_the_recovery_p
     damage(place, tmp_path, 200)
     assert hf.latest("r", sound=True).id == good.id
     assert hf.get(bad.id).status == "corrupted"
-    assert [point.checkpoint for point in hf.recovery_points("r")] == [good.id]
+    assert [point.checkpoint for point in hf.recovery.points("r")] == [good.id]
     assert hf.latest("r").id == hf.find("r").id == good.id
     assert [cp.id for cp in hf.checkpoints("r")] == [bad.id, good.id], "it is still listed"
 
@@ -81,11 +81,11 @@ def test_what_is_expired_is_listed_and_never_a_recovery_point(hf):
     with hf.run("old") as run:
         made = run.checkpoint(state=1)
         run.complete()
-    hf._clock.now += timedelta(days=31).total_seconds()
+    hf.internals.clock.now += timedelta(days=31).total_seconds()
     with hf.run("other"):
         pass
     assert {cp.status for cp in hf.checkpoints("old")} == {"expired"}
-    assert hf.recovery_points("old") == []
+    assert hf.recovery.points("old") == []
     assert "expired" in str(hf.recover("old").errors)
     for look in (lambda: hf.latest("old", required=True), lambda: hf.find("old")):
         with pytest.raises(NotFound, match="expired"):
@@ -95,7 +95,7 @@ def test_what_is_expired_is_listed_and_never_a_recovery_point(hf):
     assert any("expired" in one for one in plan.blockers)
     assert not hf.recover(made.id).success
     hf.mark(made.id, status="valid")
-    assert hf.recovery_points("old")[0].checkpoint == made.id
+    assert hf.recovery.points("old")[0].checkpoint == made.id
 
 
 def test_an_expired_one_among_others_is_passed_over(hf):
@@ -104,8 +104,8 @@ def test_an_expired_one_among_others_is_passed_over(hf):
     made = [run.checkpoint(state=n, trigger="gate_complete") for n in range(4)]
     hf.mark(made[2].id, status="expired")
     assert hf.find("r~1").id == made[1].id
-    assert [point.seq for point in hf.recovery_points("r")] == [4, 2, 1]
-    assert [point.seq for point in hf.recovery_points("r", limit=2)] == [4, 2]
+    assert [point.seq for point in hf.recovery.points("r")] == [4, 2, 1]
+    assert [point.seq for point in hf.recovery.points("r", limit=2)] == [4, 2]
     hf.mark(made[3].id, status="corrupted")
     assert hf.latest("r").id == made[1].id
     assert holdfast.Holdfast(hf.store).find("r").id == made[1].id
@@ -144,7 +144,7 @@ def test_a_long_capture_is_seen_as_creating_and_one_that_was_killed_until_it_is_
     with holdfast.open(url) as hf:
         cut, sound = hf.checkpoints("r")
         assert (cut.status, cut.reason, cut.recovery.can_resume) == ("creating", "a long one", False)
-        assert [point.checkpoint for point in hf.recovery_points("r")] == [sound.id]
+        assert [point.checkpoint for point in hf.recovery.points("r")] == [sound.id]
         assert hf.find("r").id == hf.latest("r").id == sound.id
         assert hf.verify().sound
         hf.prune()

@@ -86,7 +86,7 @@ def cost(medium, work):
 def store_of(runs, **settings):
     hf, medium = opened(**settings)
     for number in range(runs):
-        hf._clock.now += 1  # a list orders runs by their last move
+        hf.internals.clock.now += 1  # a list orders runs by their last move
         run = hf.run(f"run-{number:04}")
         for n in range(3):
             run.checkpoint(state=n, trigger="agent_complete")
@@ -141,8 +141,8 @@ def test_points_to_go_back_to_read_what_is_asked_for():
         run = hf.run("r")
         for n in range(count):
             run.checkpoint(state=n)
-        costs.append(cost(medium, lambda hf=hf: hf.recovery_points("r", limit=20)))
-        assert [point.seq for point in hf.recovery_points("r", limit=3)] == [count, count - 1, count - 2]
+        costs.append(cost(medium, lambda hf=hf: hf.recovery.points("r", limit=20)))
+        assert [point.seq for point in hf.recovery.points("r", limit=3)] == [count, count - 1, count - 2]
     assert costs[1] == costs[0]
     assert costs[1][1] <= 200
 
@@ -170,8 +170,8 @@ def test_entering_a_run_looks_at_a_bounded_number_of_finished_ones():
     for number in range(60):
         with hf.run(f"done-{number}") as run:
             run.complete()
-        hf._clock.now += 10
-    hf._clock.now += timedelta(days=40).total_seconds()
+        hf.internals.clock.now += 10
+    hf.internals.clock.now += timedelta(days=40).total_seconds()
 
     def enter():
         with hf.run("r"):

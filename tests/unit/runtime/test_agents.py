@@ -318,7 +318,7 @@ def test_an_output_that_cannot_be_stored_is_held_and_not_asked_for_again(tmp_pat
     flaky = Flaky(0)
     with holdfast.open(tmp_path) as hf:
         run = hf.run("r")
-        agents = run.attach("agents", Agents(run.host))
+        agents = run.register("agents", Agents(run.host))
         answer = threading.Lock
         agents.register("coder", lambda given: flaky(given) and answer)
         with pytest.raises(ValueRefused, match=r"agent:coder/t1.*store="):

@@ -51,7 +51,7 @@ def test_an_agent_called_inside_a_step_is_saved_once(place):
             run.step("code", lambda run=run: run.agents.call("coder", "write", task="code"))
             run.agents.call("coder", "test", task="test")
     with holdfast.open(place) as hf:
-        saved = hf.savings("r")
+        saved = hf.recovery.savings("r")
     assert (saved.steps, saved.tokens) == (2, 200)
 
 
@@ -60,9 +60,9 @@ def test_a_resume_tells_what_it_saved(place):
     with pytest.raises(OSError, match="network"):
         life(place, fails=True)
     with holdfast.open(place) as hf:
-        assert hf.savings("r").resumes == 0
+        assert hf.recovery.savings("r").resumes == 0
     life(place, fails=False)
     with holdfast.open(place) as hf:
-        saved = hf.savings("r")
+        saved = hf.recovery.savings("r")
     assert (saved.resumes, saved.steps, saved.tokens) == (1, 2, 100)
     assert saved.seconds >= 0

@@ -49,7 +49,7 @@ def end_of(hf, work):
 
 
 def cancel_when_it_began(hf):
-    return lambda _stream, text: hf.cancel("r", by="ann") if "begun" in text else None
+    return lambda _stream, text: hf.control.cancel("r", by="ann") if "begun" in text else None
 
 
 @pytest.mark.parametrize("waits", [False, True])
@@ -58,7 +58,7 @@ def test_a_command_of_a_run_ends_with_it_and_is_no_failure(waits):
 
     def work(run):
         if waits:
-            hf.signal("r", "go")
+            hf.control.signal("r", "go")
             run.wait_signal("go")
         run.step("long", lambda: command.run(host=run.host, on_output=cancel_when_it_began(hf)))
 
@@ -72,7 +72,7 @@ def test_a_command_of_a_run_ends_with_it_and_is_no_failure(waits):
 def test_an_agent_that_is_a_command_ends_with_its_run():
     def work(run):
         run.agents.register("coder", Command("sleep 60"))
-        threading.Timer(0.2, lambda: hf.cancel("r")).start()
+        threading.Timer(0.2, lambda: hf.control.cancel("r")).start()
         run.agents.call("coder", "go", task="t")
 
     with holdfast.open("memory:") as hf:

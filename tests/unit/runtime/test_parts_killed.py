@@ -102,11 +102,11 @@ def test_a_used_up_budget_waits_in_the_store_and_goes_on_when_it_is_raised(tmp_p
     with holdfast.open(f"{tmp_path}/store.db") as hf:
         with pytest.raises(RunWaiting, match="phase:act/tokens is used up"):
             work(hf)
-        (wait,) = hf.waiting("r")
+        (wait,) = hf.control.waiting("r")
         assert wait.details == {"budget": "tokens", "part": "phase:act", "used": 60, "limit": 50}
-        hf.raise_budget("r", {"tokens": 500}, by="ann")
+        hf.control.raise_budget("r", {"tokens": 500}, by="ann")
         with pytest.raises(RunWaiting, match=r"budget tokens is used up \(120 of 100\)"):
             work(hf)
-        hf.raise_budget("r", {"tokens": 100}, by="ann")
+        hf.control.raise_budget("r", {"tokens": 100}, by="ann")
         assert work(hf) == (120, 200, 550)
         assert hf.latest("r").section("budget").nested["phase:act"].spending["tokens"].used == 120

@@ -359,5 +359,5 @@ def test_whatever_an_error_says_the_failure_is_saved(tmp_path, text):
         with pytest.raises(ValueError, match="no network"):
             run.agents.call("coder", task="t")
         run.phases.skip("a", text)
-        run.replan("a", text)
-        assert run.unprotected_since is None
+        run.phases.replan("a", text)
+        assert run.protection.since is None

@@ -24,17 +24,17 @@ def test_a_phase_is_read_back_before_the_next_one_starts():
     with Holdfast(store) as hf, hf.run("r") as run:
         with run.phase("plan"):
             run.step("think", lambda: "plan " * 100)
-        assert run.unprotected_since is None
+        assert run.protection.since is None
         phase = run.phase("build")
         phase.__enter__()
         store.damages = True
         with pytest.warns(UnprotectedWarning, match="read back"):
             phase.__exit__(None, None, None)
-        assert run.unprotected_since is not None
+        assert run.protection.since is not None
         store.damages = False
         assert not hf.verify().sound
         assert run.checkpoint(state="whole again").saved
-        assert run.unprotected_since is None
+        assert run.protection.since is None
         assert hf.verify().sound  # what was stored wrongly is stored again, not referred to
 
 

@@ -45,14 +45,14 @@ def test_a_task_whose_result_cannot_be_stored_fails_and_the_others_are_kept(run)
     result = graph.run()
     assert (result.failed, result.completed) == (("bad",), ("good",))
     assert "task graph/bad.made[0]" in result.errors["bad"].message
-    assert run.unprotected_since is None
+    assert run.protection.since is None
 
 
 def test_a_worker_whose_response_cannot_be_stored_has_failed(run):
     outcome = run.gates.task("t", lambda: BAD, []).run()
     assert not outcome.success
     assert "task t/work.response.made[0]" in outcome.error.message
-    assert run.unprotected_since is None
+    assert run.protection.since is None
 
 
 def test_what_a_part_keeps_is_not_changed_with_what_was_given(run):

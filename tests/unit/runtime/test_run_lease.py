@@ -131,7 +131,7 @@ def test_a_moved_head_that_is_retried_does_not_mark_a_run_unprotected(tmp_path):
         mine.checkpoint(state=1)
         with pytest.raises(HeadMoved):
             other.checkpoint(state=2)
-        assert other.unprotected_since is None
+        assert other.protection.since is None
         other.recorder.reload()
         assert other.checkpoint(state=2).saved
         assert other.protection.failures == 0

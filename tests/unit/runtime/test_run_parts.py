@@ -71,7 +71,7 @@ def use_everything(run):
         phase.keep({"sources": 3})
     with pytest.raises(ValueError, match="no idea"), run.phase("build"):
         run.agents.call("critic", "look", task="review")
-    run.replan("build", "the critic has no idea")
+    run.phases.replan("build", "the critic has no idea")
     run.budget.limit(tokens=100, time_s=60, retries=3, subcalls=4, tool_calls=5)
     run.budget.spend(tokens=42, retries=1, subcalls=2, tool_calls=3, once="first")
     asked = run.mailbox.send("coder", "critic", "is it good?", expects_answer=True)
@@ -281,14 +281,14 @@ def test_at_its_limit_an_episode_waits_for_a_person_and_goes_on_exactly_there(pl
     assert did == [0, 1, 2]
     with holdfast.open(place) as outside:
         assert outside.latest("r").summary.status == "waiting"
-        (wait,) = outside.waiting("r")
+        (wait,) = outside.control.waiting("r")
         assert (wait.kind, wait.details["budget"]) == ("budget", "tokens")
-        outside.raise_budget("r", {"tokens": 60}, by="ann")
-        assert outside.waiting("r") == []
+        outside.control.raise_budget("r", {"tokens": 60}, by="ann")
+        assert outside.control.waiting("r") == []
     with pytest.raises(RunWaiting, match="160 of 160"):
         life(place, program, waiting="leave")
     with holdfast.open(place) as outside:
-        outside.answer("r", "limit", value=500, by="ann")
+        outside.control.answer("r", "limit", value=500, by="ann")
     assert life(place, program) == (160, 500)
     assert life(place, program) == (160, 500)
     assert did == [0, 1, 2, 3]
@@ -374,7 +374,7 @@ def test_an_object_of_your_own_is_attached_like_a_part(place):
             self.lines = value
 
     def program(run):
-        notes = run.attach("notes", Notes())
+        notes = run.register("notes", Notes())
         run.step("write", notes.lines.append, "one")
         return notes.lines
 
@@ -427,7 +427,7 @@ def test_a_run_in_memory_has_all_parts():
 
 def test_what_the_journal_tells_is_in_order_and_outlives_the_process(place):
     killed(place, use_everything)
-    lines = life(place, lambda run: run.journal())
+    lines = life(place, lambda run: run.recorder.journal())
     kinds = [line["kind"] for line in lines]
     assert [kind for kind in kinds if kind in ("replan", "conflict_start", "resumed")] == [
         "replan",
@@ -474,7 +474,7 @@ def told(run):
     run.knowledge.capture("a fact")
     run.budget.spend(tokens=1)
     run.mailbox.send("a", "b", "?")
-    run.note("mine", "line")
+    run.host.note("mine", "line")
 
 
 def spent(run):
@@ -490,7 +490,7 @@ def spent(run):
         (lambda run: run.parallel({"a": str, "b": str}, limit=1), []),
         (lambda run: run.phase("p").call(str), ["phase_transition", "phase_complete"]),
         (phase_that_fails, ["phase_transition", "error_occurred"]),
-        (lambda run: run.replan("p", "why"), ["replan"]),
+        (lambda run: run.phases.replan("p", "why"), ["replan"]),
         (lambda run: run.machine(states=["a", "b"]).to("b"), ["state_transition"]),
         (lambda run: (run.agents.register("a", str), run.agents.call("a")), ["agent_complete"]),
         (graph_of_two, ["stage_complete", "batch_complete"] * 2),
@@ -527,7 +527,7 @@ def test_a_new_run_is_there_before_its_first_step_has_ended(place):
         def look():
             assert [one.id for one in outside.runs()] == ["r"]
             assert outside.latest("r").summary.status == "running"
-            outside.cancel("r", by="ann")
+            outside.control.cancel("r", by="ann")
 
         with pytest.raises(RunCancelled), hf.run("r") as run:  # noqa: PT012 - what happens in the block is the test
             run.step("one", look)
@@ -583,7 +583,7 @@ def test_a_raised_budget_and_that_it_was_asked_for_are_in_the_same_checkpoint(pl
                     assert held == [True]
             except RunWaiting:
                 assert life == 0
-                hf.answer("r", "raise", value=5)
+                hf.control.answer("r", "raise", value=5)
 
 
 def test_a_budget_may_be_raised_that_is_not_waited_for(place):
@@ -602,19 +602,19 @@ def test_a_budget_may_be_raised_that_is_not_waited_for(place):
     with holdfast.open(place) as outside:
         for given, says in (({"tokens": 5, "moneyy": 1}, "did you mean 'money'"), ({"foo": 1}, "'phase:a/tokens'")):
             with pytest.raises(UsageError, match=says):
-                outside.raise_budget("r", given)
-        assert outside.raise_budget("r", {"money": "2.50", "time": 60, "phase:a/tokens": 7}) == []
-        assert len(outside.waiting("r")) == 1
+                outside.control.raise_budget("r", given)
+        assert outside.control.raise_budget("r", {"money": "2.50", "time": 60, "phase:a/tokens": 7}) == []
+        assert len(outside.control.waiting("r")) == 1
     with pytest.raises(RunWaiting):
         life(place, program, waiting="leave")
     with holdfast.open(place) as outside:
-        (ended,) = outside.raise_budget("r", {"tokens": 50, "money": 1})
-        assert (ended.id, outside.waiting("r")) == ("budget:tokens:1", [])
+        (ended,) = outside.control.raise_budget("r", {"tokens": 50, "money": 1})
+        assert (ended.id, outside.control.waiting("r")) == ("budget:tokens:1", [])
     assert life(place, program) == {"tokens": 150, "money": 8.5, "time_s": 3660, "phase": 1007}
     assert life(place, program) == {"tokens": 150, "money": 8.5, "time_s": 3660, "phase": 1007}
     life(place, lambda run: run.complete())
     with holdfast.open(place) as outside, pytest.raises(UsageError, match="is completed"):
-        outside.raise_budget("r", {"tokens": 1})
+        outside.control.raise_budget("r", {"tokens": 1})
 
 
 def test_a_budget_is_raised_while_the_run_waits_for_it_in_a_block(place):
@@ -627,7 +627,7 @@ def test_a_budget_is_raised_while_the_run_waits_for_it_in_a_block(place):
         def answer(wait, reply):
             told.append((wait.id, reply and reply.choice))
             if reply is None:
-                outside.raise_budget("r", {"subcalls": 1})
+                outside.control.raise_budget("r", {"subcalls": 1})
 
         run.host.on_wait = answer
         run.parallel({"a": lambda: run.budget.reserve(subcalls=1), "b": lambda: run.budget.reserve(subcalls=1)})
@@ -651,9 +651,9 @@ def test_an_answer_that_needs_an_amount_is_refused_without_one(place, choice):
         refused = ((None, "needs an amount"), (-5, "tokens=-5"), ("many", "not a number"), ({"foo": 1}, "'tokens'"))
         for value, says in refused:
             with pytest.raises(UsageError, match=says):
-                outside.answer("r", choice, value=value)
-        assert len(outside.waiting("r")) == 1
-        outside.answer("r", choice, value={"tokens": 500})
+                outside.control.answer("r", choice, value=value)
+        assert len(outside.control.waiting("r")) == 1
+        outside.control.answer("r", choice, value={"tokens": 500})
     assert life(place, program) == (600 if choice == "raise" else 500)
 
 
@@ -669,7 +669,7 @@ def test_no_clock_runs_while_the_run_is_paused_or_waits_for_somebody(place):
         def later(wait, reply):
             if reply is None:
                 now[0] += 3600
-                outside.unpause("r") if wait.kind == "pause" else outside.answer("r", "approve")
+                outside.control.unpause("r") if wait.kind == "pause" else outside.control.answer("r", "approve")
 
         def work(act=None):
             now[0] += 2
@@ -679,13 +679,13 @@ def test_no_clock_runs_while_the_run_is_paused_or_waits_for_somebody(place):
         run.host.on_wait = later
         assert run.budget.used("time_s") == 0
         with run.phase("p"):
-            run.step("paused", work, lambda: outside.pause("r"))
+            run.step("paused", work, lambda: outside.control.pause("r"))
             run.step("asks", work, lambda: run.approve("on?"))
             run.step("works", work)
         assert run.budget.used("time_s") == 6
         assert run.phases.state("p").duration_s == pytest.approx(6)  # this thread waited in other tests, too
         assert [run.calls.record(name)["duration_s"] for name in ("paused", "asks", "works")] == pytest.approx([2] * 3)
-        kinds = [line["wait"] for line in run.journal() if line["kind"] == "waits"]
+        kinds = [line["wait"] for line in run.recorder.journal() if line["kind"] == "waits"]
         assert kinds == ["pause", "approval"]
 
 
@@ -712,7 +712,7 @@ def test_an_answer_from_another_thread_ends_a_wait_that_has_begun(tmp_path):
         answers = []
         thread = threading.Thread(target=lambda: answers.append(run.mailbox.await_answer(question)), daemon=True)
         thread.start()
-        while not (hf.has("r") and hf.waiting("r")):
+        while not (hf.has("r") and hf.control.waiting("r")):
             pass
         run.mailbox.answer(question, "yes")
         thread.join(30)

@@ -104,7 +104,7 @@ def test_other_arguments_another_version_or_a_captured_value_make_it_other_work(
     def ask(prompt, **options):
         with opened(place) as hf, hf.run("r") as run:
             run.step("a", lambda: work.done.append(prompt), **options)
-            return [line["why"] for line in run.journal() if line["kind"] == "call outdated"]
+            return [line["why"] for line in run.recorder.journal() if line["kind"] == "call outdated"]
 
     assert [ask("one"), ask("one"), ask("two")] == [[], [], ["its inputs changed"]]
     ask("two", version="2")
@@ -174,7 +174,7 @@ def test_what_a_long_step_yields_is_kept_until_its_end(place):
     with pytest.raises(Kill):
         life(3)
     with opened(place) as hf:
-        lines = hf._present_of("r").calls
+        lines = hf.internals.present_of("r").calls
     assert [(line["event"], line["result"]) for line in lines] == [("progress", 1), ("progress", 2)]
     assert life(None) == "until 5"
 
@@ -210,7 +210,7 @@ def test_transient_errors_are_retried(place, work, error):
     with opened(place) as hf, hf.run("r") as run:
         assert run.step("a", lambda: work.fail(error, 2), retries=2, backoff=0.001) == "at last"
         assert run.calls.record("a")["attempts"] == 3
-        assert [line["kind"] for line in run.journal()] == ["retry", "retry"]
+        assert [line["kind"] for line in run.recorder.journal()] == ["retry", "retry"]
 
 
 def test_other_errors_are_not_retried_unless_asked(place, work):
@@ -279,10 +279,10 @@ def test_an_unknown_outcome_is_asked_about_and_the_answer_may_skip_it(place, wor
     with opened(place) as hf:
         with pytest.raises(RunWaiting), hf.run("r", waiting="leave") as run:
             run.step("pay", effect, effect="charge the card")
-        [wait] = hf.waiting("r")
+        [wait] = hf.control.waiting("r")
         assert wait.kind == "uncertain"
         assert "charge the card" in wait.question
-        hf.answer("r", "skip", by="ann", value={"paid": True})
+        hf.control.answer("r", "skip", by="ann", value={"paid": True})
         with hf.run("r", waiting="leave") as run:
             assert run.step("pay", effect, effect="charge the card") == {"paid": True}
     with opened(place) as hf, hf.run("r") as run:
@@ -296,7 +296,7 @@ def test_an_answer_to_stop_is_for_one_life_and_the_next_asks_anew(place, work):
         for _ in range(2):
             with pytest.raises(RunWaiting), hf.run("r", waiting="leave") as run:
                 run.step("pay", effect, effect="charge the card")
-            hf.answer("r", "stop", by="ann")
+            hf.control.answer("r", "stop", by="ann")
             with pytest.raises(EffectUncertain, match="charge the card"), hf.run("r", waiting="leave") as run:
                 run.step("pay", effect, effect="charge the card")
     assert work.done == ["effect"]
@@ -427,10 +427,10 @@ def test_a_long_pause_outlives_the_process(place, work):
 
     now = [time.time()]
     hf = opened(place)
-    hf._clock = lambda: now[0]
+    hf.internals.clock = lambda: now[0]
     with pytest.raises(RunWaiting, match="cooldown"), hf.run("r", waiting="leave") as run:
         run.step("ask", lambda: work.fail(Limited(), 1), retries=1)
-    [wait] = hf.waiting("r")
+    [wait] = hf.control.waiting("r")
     assert wait.until == datetime.fromtimestamp(now[0], UTC) + timedelta(seconds=3600)
     now[0] += 3601
     with hf.run("r", waiting="leave") as run:
@@ -460,7 +460,7 @@ def test_a_short_pause_that_a_service_asked_for_is_kept_to_over_a_restart(place,
         raise Died
 
     hf = opened(place)
-    hf._clock = lambda: now[0]
+    hf.internals.clock = lambda: now[0]
     with pytest.raises(Died), hf.run("r", waiting="leave") as run:  # noqa: PT012 - as above
         run.host.on_wait = die
         run.step("ask", ask, retries=1)
@@ -506,11 +506,11 @@ def test_a_step_that_a_pause_kept_from_beginning_is_of_no_unknown_outcome(place,
     with opened(place) as hf:
         with pytest.raises(RunWaiting) as waiting, hf.run("r", waiting="leave") as run:  # noqa: PT012 - in two steps
             run.step("first", str)
-            hf.pause("r")
+            hf.control.pause("r")
             time.sleep(0.3)
             run.step("mail", work.double, 1, effect="sends a mail")
         assert (waiting.value.kind, work.done) == ("pause", [])
-        hf.unpause("r")
+        hf.control.unpause("r")
         with hf.run("r", waiting="leave") as run:
             assert run.step("mail", work.double, 1, effect="sends a mail") == {"doubled": 2}
     assert work.done == [1]
@@ -532,7 +532,7 @@ def test_a_result_that_is_too_large_is_refused_and_not_lost(place):
         with pytest.raises(ValueRefused, match="max_section_bytes"):
             run.step("a", lambda: "x" * 200_000)
         assert run.step("b", lambda: 1) == 1
-        assert run.unprotected_since is None
+        assert run.protection.since is None
         assert len(run.step("a", lambda: "x" * 200_000, store=len)) == 200_000
     with opened(place) as hf, hf.run("r") as run:
         assert run.step("a", lambda: "x" * 200_000) == 200_000

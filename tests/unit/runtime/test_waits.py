@@ -39,9 +39,9 @@ def test_an_approval_is_given_by_another_process_while_the_run_is_gone(hf, outsi
     error = waits_in_leave_mode(hf, lambda run: run.approve("Deploy?"))
     assert (error.kind, error.question, error.exit_code) == ("approval", "Deploy?", 9)
     assert hf.latest("r").summary.status == "waiting"
-    assert [wait.question for wait in outside.waiting("r")] == ["Deploy?"]
-    outside.answer("r", "approve", by="ann", note="go ahead")
-    assert outside.waiting("r") == []
+    assert [wait.question for wait in outside.control.waiting("r")] == ["Deploy?"]
+    outside.control.answer("r", "approve", by="ann", note="go ahead")
+    assert outside.control.waiting("r") == []
     with hf.run("r", waiting="leave") as run:
         reply = run.approve("Deploy?")
         assert (reply.approved, reply.by, reply.note) == (True, "ann", "go ahead")
@@ -54,7 +54,7 @@ def test_an_approval_is_given_by_another_process_while_the_run_is_gone(hf, outsi
 
 def test_a_rejection_is_a_normal_outcome(hf):
     waits_in_leave_mode(hf, lambda run: run.approve("Deploy?"))
-    hf.answer("r", "reject", by="bob")
+    hf.control.answer("r", "reject", by="bob")
     with hf.run("r") as run:
         assert not run.approve("Deploy?").approved
 
@@ -72,9 +72,9 @@ def test_a_waiting_run_is_woken_by_the_answer(hf, outside):
     thread = threading.Thread(target=work)
     thread.start()
     assert ready.wait(30)
-    while not outside.waiting("r"):
+    while not outside.control.waiting("r"):
         pass
-    outside.answer("r", "green")
+    outside.control.answer("r", "green")
     thread.join(30)
     assert replies[0].choice == "green"
 
@@ -82,9 +82,9 @@ def test_a_waiting_run_is_woken_by_the_answer(hf, outside):
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (lambda hf: hf.answer("r", "maybe"), "use approve or reject"),
-        (lambda hf: hf.answer("r", "approve", wait="other"), "it waits for approve:Deploy"),
-        (lambda hf: hf.raise_budget("r", {"tokens": 1}), "no budget 'tokens' has a limit that could be raised"),
+        (lambda hf: hf.control.answer("r", "maybe"), "use approve or reject"),
+        (lambda hf: hf.control.answer("r", "approve", wait="other"), "it waits for approve:Deploy"),
+        (lambda hf: hf.control.raise_budget("r", {"tokens": 1}), "no budget 'tokens' has a limit that could be raised"),
     ],
 )
 def test_an_answer_that_fits_nothing_is_refused(hf, answer, message):
@@ -95,18 +95,22 @@ def test_an_answer_that_fits_nothing_is_refused(hf, answer, message):
 
 def test_a_finished_or_unknown_run_takes_no_answer(hf):
     with pytest.raises(NotFound):
-        hf.answer("nobody", "approve")
+        hf.control.answer("nobody", "approve")
     with hf.run("r") as run:
         run.step("a", lambda: 1)
         run.complete()
-    for say in (lambda: hf.answer("r", "approve"), lambda: hf.pause("r"), lambda: hf.cancel("r")):
+    for say in (
+        lambda: hf.control.answer("r", "approve"),
+        lambda: hf.control.pause("r"),
+        lambda: hf.control.cancel("r"),
+    ):
         with pytest.raises(UsageError, match="is completed"):
             say()
 
 
 def test_the_same_question_twice_needs_a_name(hf):
     waits_in_leave_mode(hf, lambda run: run.approve("Deploy?"))
-    hf.answer("r", "approve")
+    hf.control.answer("r", "approve")
     with hf.run("r", waiting="leave") as run:
         run.approve("Deploy?")
         with pytest.raises(UsageError, match="its own id"):
@@ -116,7 +120,7 @@ def test_the_same_question_twice_needs_a_name(hf):
 def test_a_signal_is_kept_until_it_is_waited_for_and_heard_once(hf):
     with hf.run("r") as run:
         run.step("a", lambda: 1)
-    hf.signal("r", "data-ready", {"rows": 3}, by="etl")
+    hf.control.signal("r", "data-ready", {"rows": 3}, by="etl")
     with hf.run("r", waiting="leave") as run:
         reply = run.wait_signal("data-ready")
         assert (reply.value, reply.by) == ({"rows": 3}, "etl")
@@ -126,7 +130,7 @@ def test_a_signal_is_kept_until_it_is_waited_for_and_heard_once(hf):
 
 def test_a_durable_timer_counts_from_the_first_life(hf):
     now = [1_800_000_000.0]
-    hf._clock = lambda: now[0]
+    hf.internals.clock = lambda: now[0]
 
     def nap(run):
         return run.sleep_until(datetime.fromtimestamp(now[0], UTC) + timedelta(hours=1), name="nap")
@@ -148,13 +152,13 @@ def test_a_pause_from_outside_is_taken_at_the_next_boundary_and_acknowledged(hf,
     """Proves A16."""
     with hf.run("r") as run:
         run.step("a", lambda: 1)
-    outside.pause("r", by="ann", note="lunch")
+    outside.control.pause("r", by="ann", note="lunch")
     with pytest.raises(RunWaiting, match="lunch"), hf.run("r", waiting="leave") as run:
         run.step("b", lambda: 2)
     assert outside.latest("r").summary.status == "paused"
     with pytest.raises(RunWaiting, match="lunch"), hf.run("r", waiting="leave"):
         pytest.fail("a paused run was moved")
-    outside.unpause("r", by="ann")
+    outside.control.unpause("r", by="ann")
     with hf.run("r", waiting="leave") as run:
         assert run.step("d", lambda: 4) == 4
     assert outside.latest("r").summary.status == "ended"
@@ -163,8 +167,8 @@ def test_a_pause_from_outside_is_taken_at_the_next_boundary_and_acknowledged(hf,
 def test_a_pause_that_is_taken_back_in_time_is_not_noticed(hf, outside):
     with hf.run("r") as run:
         run.step("a", lambda: 1)
-    outside.pause("r")
-    outside.unpause("r")
+    outside.control.pause("r")
+    outside.control.unpause("r")
     with hf.run("r", waiting="leave") as run:
         run.step("b", lambda: 2)
 
@@ -173,7 +177,7 @@ def test_a_cancelled_run_ends_at_the_next_boundary_and_stays_ended(hf, outside):
     """Proves A11."""
     with hf.run("r") as run:
         run.step("a", lambda: 1)
-    outside.cancel("r", by="eve", note="wrong repository")
+    outside.control.cancel("r", by="eve", note="wrong repository")
     with pytest.raises(RunCancelled, match="eve: wrong repository"), hf.run("r") as run:
         run.step("b", lambda: 2)
     assert hf.latest("r").summary.status == "cancelled"
@@ -185,7 +189,7 @@ def test_a_cancelled_run_ends_at_the_next_boundary_and_stays_ended(hf, outside):
 def test_an_inbox_is_hidden_and_goes_with_its_run(hf):
     with hf.run("r") as run:
         run.step("a", lambda: 1)
-    hf.signal("r", "x")
+    hf.control.signal("r", "x")
     assert [run.id for run in hf.runs()] == ["r"]
     assert [run.id for run in hf.runs(limit=1)] == ["r"]
     hf.delete_run("r")
@@ -199,7 +203,7 @@ def test_many_may_speak_at_once(hf, place):
     def speak(name):
         with holdfast.open(place, interval_s=None) as other:
             for number in range(5):
-                other.signal("r", f"{name}-{number}", number)
+                other.control.signal("r", f"{name}-{number}", number)
 
     threads = [threading.Thread(target=speak, args=(f"t{i}",)) for i in range(4)]
     for thread in threads:
@@ -249,7 +253,7 @@ def test_the_lease_of_a_dead_process_is_taken_over_at_once(hf, place):
     assert hf.latest("r").summary.status == "running"
     with hf.run("r") as run:
         assert run.step("a", lambda: 2) == 1
-        assert run.journal()[-1]["what"] == "it was running"
+        assert run.recorder.journal()[-1]["what"] == "it was running"
 
 
 def test_a_completed_run_stays_completed_when_its_program_is_run_again(hf):
@@ -269,7 +273,7 @@ def test_a_completed_run_stays_completed_when_its_program_is_run_again(hf):
 def test_a_pause_that_comes_too_late_keeps_a_completed_run_from_nothing(hf, outside):
     with hf.run("r") as run:
         run.step("a", lambda: 1)
-        outside.pause("r")
+        outside.control.pause("r")
         run.host._looked_at = float("inf")  # not noticed in time
         run.complete()
     with hf.run("r", waiting="leave") as run:
@@ -286,7 +290,7 @@ def test_a_signal_is_never_in_a_checkpoint_that_has_neither_it_nor_the_answer(hf
     """Proves E6."""
     with hf.run("r") as run:
         run.step("first", str)
-    hf.signal("r", "go", 42)
+    hf.control.signal("r", "go", 42)
     run = hf.run("r")
     waits = run.host.waits
     take = waits._answer
@@ -304,7 +308,7 @@ def test_a_signal_is_never_in_a_checkpoint_that_has_neither_it_nor_the_answer(hf
 
 
 def test_a_cancellation_ends_every_thread_that_waits(hf, outside):
-    timer = threading.Timer(0.5, lambda: outside.cancel("r", by="ann"))
+    timer = threading.Timer(0.5, lambda: outside.control.cancel("r", by="ann"))
     with pytest.raises(RunCancelled), hf.run("r") as run:  # noqa: PT012 - the timer begins with the run
         run.step("first", str)
         timer.start()
@@ -319,7 +323,7 @@ def test_after_a_cancellation_no_more_parallel_steps_are_begun(hf, outside):
         done.append(number)
         threading.Event().wait(0.3)
         if number == 0:
-            outside.cancel("r")
+            outside.control.cancel("r")
 
     with pytest.raises(RunCancelled), hf.run("r") as run:  # noqa: PT012 - the first step makes the run known
         run.step("first", str)
@@ -330,9 +334,9 @@ def test_after_a_cancellation_no_more_parallel_steps_are_begun(hf, outside):
 def test_a_cancellation_is_not_taken_back_by_a_later_pause(hf, outside):
     with hf.run("r") as run:
         run.step("first", str)
-    outside.cancel("r")
-    outside.pause("r")
-    outside.unpause("r")
+    outside.control.cancel("r")
+    outside.control.pause("r")
+    outside.control.unpause("r")
     with pytest.raises(RunCancelled), hf.run("r", waiting="leave"):
         pass
 
@@ -341,7 +345,7 @@ def test_a_run_that_was_cancelled_between_two_lives_does_nothing_in_the_next(hf,
     done = []
     with hf.run("r") as run:
         run.step("first", str)
-    outside.cancel("r")
+    outside.control.cancel("r")
     with pytest.raises(RunCancelled), hf.run("r") as run:
         run.step("second", done.append, 1)
     assert done == []
@@ -353,7 +357,7 @@ def test_a_run_that_is_set_back_asks_again(hf, outside):
         before = run.checkpoint()
     with pytest.raises(RunWaiting), hf.run("r", waiting="leave") as run:
         run.approve("Deploy?")
-    outside.answer("r", "approve")
+    outside.control.answer("r", "approve")
     with pytest.raises(RunWaiting, match="Deploy"), hf.run("r", waiting="leave") as run:  # noqa: PT012 - two steps
         assert run.approve("Deploy?").approved
         run.host.go_back_to(before)

@@ -158,13 +158,13 @@ def test_a_former_member_opens_no_slot_with_what_was_known_before(rotating, sign
     """Who had a key could note what locks the slots of the others, and opened with it whatever was locked later."""
     work(rotating, OWNER, sign)
     with opened(rotating, OWNER, sign) as hf:
-        hf.add_key(LEAVER)
+        hf.keys.add(LEAVER)
     leaver = parse_key(LEAVER)
     then = slots_in(rotating)
     known = open_slots(then, leaver)
     noted = slot_keys_of(then, known[-1])
     with opened(rotating, OWNER, sign) as hf:
-        hf.remove_key(LEAVER)
+        hf.keys.remove(LEAVER)
         hf.run("after").checkpoint(state=1)
         fresh = keys_of(hf.store)._data_keys[-1]
     now = slots_in(rotating)
@@ -199,8 +199,8 @@ def test_a_member_who_puts_a_pair_of_his_own_in_anothers_place_is_noticed_before
     """After the removal he would open the other's slot, which was locked for his pair."""
     work(rotating, OWNER, sign)
     with opened(rotating, OWNER, sign) as hf:
-        hf.add_key(SECOND)
-        hf.add_key(LEAVER)
+        hf.keys.add(SECOND)
+        hf.keys.add(LEAVER)
     then = slots_in(rotating)
     vault = Vault(open_slots(then, parse_key(LEAVER))[-1])
     planted = slot_key(parse_key(SECOND), then.ring)[:32] + slot_key(parse_key(LEAVER), then.ring)[32:]
@@ -212,9 +212,9 @@ def test_a_member_who_puts_a_pair_of_his_own_in_anothers_place_is_noticed_before
     put(rotating, [(META, RowCodec().close(META, MetaRow(name=KEYS, body=msgspec.json.encode(forged))))])
     with opened(rotating, OWNER, sign) as hf:
         with pytest.raises(StoreCorrupt, match="is not its own"):
-            hf.remove_key(LEAVER)
+            hf.keys.remove(LEAVER)
         with pytest.raises(StoreCorrupt, match="is not its own"):
-            hf.add_key(generate_key())
+            hf.keys.add(generate_key())
     assert slots_in(rotating) == forged
 
 
@@ -222,13 +222,13 @@ def test_older_keys_put_back_are_noticed_by_a_machine_that_saw_newer_ones(rotati
     """Issue 18.1: the slots, the witness and one row of before were enough for a removed key to open it again."""
     work(rotating, OWNER, sign)
     with opened(rotating, OWNER, sign) as hf:
-        hf.add_key(LEAVER)
-        hf.add_key(SECOND)
+        hf.keys.add(LEAVER)
+        hf.keys.add(SECOND)
     before = rows_of(rotating)
     with opened(rotating, LEAVER, sign) as hf:
         codec = RowCodec(hf.store.codec.vault, hf.store.codec.mode)
     with opened(rotating, OWNER, sign) as hf:
-        hf.remove_key(LEAVER)
+        hf.keys.remove(LEAVER)
         hf.run("after").checkpoint(state=1)
     after = rows_of(rotating)
     old_slots = [(table, row) for table, row in before if table is META and row[0] in (KEYS, WITNESS)]
@@ -251,10 +251,10 @@ def test_a_later_epoch_by_a_removed_key_is_noticed_where_the_removal_was_seen(ro
     """Who had a key knows the slot keys of the others: only the data keys since then show who may begin an epoch."""
     work(rotating, OWNER, sign)
     with opened(rotating, OWNER, sign) as hf:
-        hf.add_key(LEAVER)
+        hf.keys.add(LEAVER)
     before = rows_of(rotating)
     with opened(rotating, OWNER, sign) as hf:
-        hf.remove_key(LEAVER)
+        hf.keys.remove(LEAVER)
     put(rotating, before, instead=True)
     with closing(seal_store(open_store(rotating), LEAVER, sign=sign)) as store:
         for _ in range(2):  # further than the owner's epochs
@@ -278,7 +278,7 @@ def test_another_store_of_the_same_key_is_not_taken_for_this_one(place, sign, tm
 def test_a_store_that_its_owner_begins_again_or_moves_is_no_fault(sign, tmp_path):
     with opened(tmp_path / "a.db", OWNER, sign) as hf:
         hf.run("run").checkpoint(state=1)
-        hf.copy_to(tmp_path / "copy.db")
+        hf.transfer.copy_to(tmp_path / "copy.db")
     for name in ("a.db", "a.db-heads"):
         (tmp_path / name).rename(tmp_path / name.replace("a", "b", 1))
     assert work(tmp_path / "b.db", OWNER, sign)
@@ -351,8 +351,8 @@ def test_what_a_machine_remembers_tells_no_key_and_lies_where_only_its_user_read
     work(rotating, OWNER, sign)
     with opened(rotating, OWNER, sign) as hf:
         data_keys = keys_of(hf.store)._data_keys
-        hf.add_key(SECOND)
-        hf.remove_key(SECOND)
+        hf.keys.add(SECOND)
+        hf.keys.remove(SECOND)
         data_keys += keys_of(hf.store)._data_keys
     (file,) = (tmp_path / "first" / "holdfast" / "stores").iterdir()
     text = file.read_text()
@@ -375,10 +375,10 @@ def test_a_files_store_says_how_a_key_is_retired_there(tmp_path, sign):
     place = f"file://{tmp_path}/store"
     work(place, OWNER, sign)
     with opened(place, OWNER, sign) as hf:
-        hf.add_key(SECOND)
+        hf.keys.add(SECOND)
         with pytest.raises(UsageError, match="holdfast copy"):
-            hf.remove_key(SECOND)
-        assert len(hf.key_ids()) == 2
+            hf.keys.remove(SECOND)
+        assert len(hf.keys.ids()) == 2
         assert hf.verify().sound
 
 
@@ -391,7 +391,7 @@ def filled(place, sign):
     budget = AccountRow(run="run", name="tokens", used="7")
     with opened(place, OWNER, sign) as hf:
         hf.run("run").checkpoint(state=1)
-        hf.signal("run", "go", "one")
+        hf.control.signal("run", "go", "one")
         hf.store.leases.end(hf.store.leases.take("run", owner="me", ttl_s=60))
         hf.store.write(Commit(run="run", accounts=[(None, budget)], consumed=1, run_changes={"status": "running"}))
     before = rows_of(place)

@@ -666,13 +666,13 @@ def slots_of_thief():
 
 def test_the_facade_adds_removes_and_lists_keys(medium):
     hf = Holdfast(seal_store(medium, KEY))
-    hf.add_key(NEW_KEY)
-    assert hf.key_ids() == [key_id(parse_key(KEY)), key_id(parse_key(NEW_KEY))]
-    hf.remove_key(key_id(parse_key(NEW_KEY)))
-    assert hf.key_ids() == [key_id(parse_key(KEY))]
-    assert Holdfast(Store(MemoryMedium())).key_ids() == []
+    hf.keys.add(NEW_KEY)
+    assert hf.keys.ids() == [key_id(parse_key(KEY)), key_id(parse_key(NEW_KEY))]
+    hf.keys.remove(key_id(parse_key(NEW_KEY)))
+    assert hf.keys.ids() == [key_id(parse_key(KEY))]
+    assert Holdfast(Store(MemoryMedium())).keys.ids() == []
     with pytest.raises(UsageError, match="has no key"):
-        Holdfast(Store(MemoryMedium())).add_key(KEY)
+        Holdfast(Store(MemoryMedium())).keys.add(KEY)
 
 
 def test_a_chunk_put_in_anothers_place_is_refused(medium, sign):

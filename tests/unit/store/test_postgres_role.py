@@ -63,7 +63,7 @@ def fill(url, tenant, text):
         with hf.run("run") as run:
             run.step("work", lambda: text)
             run.checkpoint(state={"said": text * 200}, label="one")
-        hf.signal("run", "go", text)
+        hf.control.signal("run", "go", text)
         return hf.latest("run").id
 
 
@@ -126,7 +126,7 @@ def test_a_bound_role_does_all_that_an_application_does(superuser, database, rol
         assert hf.verify().sound
         hf.prune()
         hf.delete_run("other")
-        assert hf.migrate() == []
+        assert hf.store.migrate() == []
         assert hf.store.medium.role_problem() is None
 
 

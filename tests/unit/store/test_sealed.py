@@ -99,7 +99,7 @@ def test_a_store_without_a_key_is_not_taken_for_an_encrypted_one(tmp_path):
     with opened(tmp_path) as hf:
         hf.run("r").checkpoint(state=1)
         with pytest.raises(UsageError, match="has no key"):
-            hf.add_key(KEY)
+            hf.keys.add(KEY)
     with pytest.raises(KeyRefused, match="stored without a key"):
         opened(tmp_path, key=KEY)
 
@@ -107,21 +107,21 @@ def test_a_store_without_a_key_is_not_taken_for_an_encrypted_one(tmp_path):
 def test_keys_change_while_the_store_is_in_use(tmp_path):
     """Rotation without downtime: whoever has a key that stays continues, the removed one opens nothing newer."""
     hf = filled(tmp_path)
-    hf.add_key(NEW_KEY)
+    hf.keys.add(NEW_KEY)
     with opened(tmp_path, key=NEW_KEY) as other, opened(tmp_path, key=NEW_KEY) as third:
         hf.run("r").checkpoint(state="after the new key")
         assert other.latest("r").section("state") == "after the new key"
-        other.remove_key(KEY)
-        assert len(other.key_ids()) == 1
+        other.keys.remove(KEY)
+        assert len(other.keys.ids()) == 1
         third.run("r").checkpoint(state="a handle with the new key continues")
         assert other.latest("r").section("state") == "a handle with the new key continues"
         for call in (lambda: hf.latest("r"), lambda: hf.run("new").checkpoint(state="never written")):
             with pytest.raises(KeyRefused, match="does not open it"):
                 call()
         with pytest.raises(UsageError, match="the only key"):
-            other.remove_key(NEW_KEY)
+            other.keys.remove(NEW_KEY)
         with pytest.raises(UsageError, match="does not open this store"):
-            other.remove_key(KEY)
+            other.keys.remove(KEY)
         assert [run.id for run in other.runs()] == ["r"]
         assert other.verify().sound
         assert [cp.section("state") for cp in other.checkpoints("r")][-1]["n"] == 0
@@ -331,8 +331,8 @@ def test_processes_that_write_while_keys_are_removed_lose_nothing(tmp_path):
     rotations = 0
     with opened(tmp_path, key=KEY) as hf:
         while any(writer.is_alive() for writer in writers):
-            hf.add_key(NEW_KEY)
-            hf.remove_key(NEW_KEY)
+            hf.keys.add(NEW_KEY)
+            hf.keys.remove(NEW_KEY)
             rotations += 1
         for writer in writers:
             writer.join()
@@ -352,9 +352,9 @@ def test_a_process_killed_while_it_removes_a_key_leaves_a_store_that_opens(tmp_p
     script = (
         "import pathlib, holdfast\n"
         f"hf = holdfast.open(pathlib.Path({str(tmp_path)!r}), settings=holdfast.Settings(), key={KEY!r})\n"
-        f"hf.add_key({NEW_KEY!r})\n"
+        f"hf.keys.add({NEW_KEY!r})\n"
         "print('ready', flush=True)\n"
-        f"hf.remove_key({NEW_KEY!r})\n"
+        f"hf.keys.remove({NEW_KEY!r})\n"
     )
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as child:
         assert child.stdout.readline() == b"ready\n"
@@ -362,7 +362,7 @@ def test_a_process_killed_while_it_removes_a_key_leaves_a_store_that_opens(tmp_p
         child.kill()
     with opened(tmp_path, key=KEY) as hf:
         assert hf.verify().faults == ()
-        is_removed = len(hf.key_ids()) == 1
+        is_removed = len(hf.keys.ids()) == 1
         assert len(hf.store.journal.records(hf.store.line("r"))) == 2000
     if is_removed:
         with pytest.raises(KeyRefused):

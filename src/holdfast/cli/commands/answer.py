@@ -42,7 +42,9 @@ def give_answer(choice: str, arguments: Namespace, session: Session) -> int:
     out = session.out
     run = script.meant_run(session, arguments, or_only=True)
     value = parse_value(getattr(arguments, "value", None))
-    wait = session.hf.answer(run, choice, wait=arguments.wait, by=me(out.environment), note=arguments.note, value=value)
+    wait = session.hf.control.answer(
+        run, choice, wait=arguments.wait, by=me(out.environment), note=arguments.note, value=value
+    )
     out.document({"run": run, "wait": wait.id, "question": wait.question, "choice": choice})
     out.line(f"{wait.question or wait.id}: {choice}")
     return 0

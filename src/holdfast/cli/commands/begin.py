@@ -67,7 +67,7 @@ def execute(arguments: Namespace, session: Session) -> int:
     head = run.head
     is_new = head is None
     if head is not None and _wants_fresh(head, arguments, session):
-        run.owner.start_fresh(name)
+        run.holdfast.recovery.start_fresh(name)
         run.recorder.reload()
         out.note(f"What was there is set aside; `holdfast log {name} -a` shows it.")
         is_new = True
@@ -153,7 +153,7 @@ def _begun(
     word = "begun" if is_new else "resumed"
     with script.held(run):
         run.status.set("running")
-        run.note(word, str(plan))
+        run.host.note(word, str(plan))
         run.checkpoint(trigger="phase_transition", reason=f"{word} from {plan}", phases=book, files=is_new)
     return book
 

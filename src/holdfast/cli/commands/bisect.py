@@ -31,7 +31,7 @@ def execute(arguments: Namespace, session: Session) -> int:
     if not arguments.command_line:
         raise UsageError("say what to try after --, as in `holdfast bisect RUN -- pytest -q`")
     out = session.out
-    found = session.hf.bisect(
+    found = session.hf.files.bisect(
         session.run_id(arguments.run),
         arguments.command_line,
         tell=lambda seq, outcome: out.note(f"checkpoint {seq}: {outcome}"),

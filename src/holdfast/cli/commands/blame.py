@@ -25,7 +25,7 @@ def execute(arguments: Namespace, session: Session) -> int:
     out = session.out
     run = script.shown_run(session, arguments)
     path = inside(arguments.file, session.directory_of(run))
-    lines = session.hf.blame(run, path)
+    lines = session.hf.files.blame(run, path)
     out.document({"run": run, "path": path, "lines": [plain(one) for one in lines]})
     names = [str(one.author)[:_WIDEST] for one in lines]
     width = max(map(len, names), default=0)

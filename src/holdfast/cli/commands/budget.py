@@ -54,7 +54,7 @@ def execute(arguments: Namespace, session: Session) -> int:
     out.document({"run": run, "wait": ended[0].id if ended else None, "raised": added, "limits": limits})
     for one in changes:
         out.line(f"{one.name}: {'raised by' if one.adds else 'limit set to'} {one.text}")
-    still = [wait for wait in session.hf.waiting(run) if wait.kind == "budget"]
+    still = [wait for wait in session.hf.control.waiting(run) if wait.kind == "budget"]
     if still and not ended:
         out.note(f"The run still waits: {still[0].question}")
     return 0

@@ -28,7 +28,7 @@ def execute(arguments: Namespace, session: Session) -> int:
     run = script.meant_run(session, arguments, or_only=True)
     if not session.ask.agreed(f"Cancel {run}? It cannot be resumed, only forked."):
         raise Declined
-    session.hf.cancel(run, by=me(session.out.environment), note=arguments.note)
+    session.hf.control.cancel(run, by=me(session.out.environment), note=arguments.note)
     session.out.document({"run": run, "asked": "cancel"})
     session.out.note(f"{run} ends at its next boundary, its commands now.")
     return 0

@@ -71,7 +71,7 @@ def execute(arguments: Namespace, session: Session) -> int:
     run = hf.run(arguments.run, workspace=workspace, key=arguments.run_key, attributes=about)
     with script.held(run), session.progress("Capturing") as progress:
         before = run.recorder.head_record
-        if run.has_workspace:
+        if run.host.has_workspace:
             run.workspace.capture.progress = lambda files, _size, path: progress.update(files, None, path)
         taken = run.checkpoint(
             trigger=arguments.trigger,

@@ -35,9 +35,11 @@ def execute(arguments: Namespace, session: Session) -> int:
     is_own = session.place.is_at(arguments.target)  # then it is opened with its key
     target = session.open(arguments.target) if is_own else arguments.target
     with session.progress("Copying") as progress:
-        copied = source.copy_to(target, *arguments.runs, progress=lambda run, done, of: progress.update(done, of, run))
+        copied = source.transfer.copy_to(
+            target, *arguments.runs, progress=lambda run, done, of: progress.update(done, of, run)
+        )
     show_copied(copied, session)
-    if not is_own and source.key_ids():
+    if not is_own and source.keys.ids():
         session.out.note(f"{arguments.target} is locked as {arguments.source} is: the same key opens it.")
     return 0
 

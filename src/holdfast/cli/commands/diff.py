@@ -51,7 +51,7 @@ def configure(parser: CommandParser) -> None:
 def execute(arguments: Namespace, session: Session) -> int:
     """Compare them."""
     out = session.out
-    session.hf.types.show_unknown()
+    session.hf.internals.types.show_unknown()
     old, new = _sides(arguments, session)
     state = _state_diff(old, new, session) if arguments.only != "files" and not arguments.path else None
     found: list[FileDiff] = []

@@ -40,7 +40,7 @@ def execute(arguments: Namespace, session: Session) -> int:
         return _follow(run, arguments.limit, session)
     found = session.hf.events(run)
     shown = found if arguments.limit is None else found[max(0, len(found) - arguments.limit) :]
-    saved = session.hf.savings(run)
+    saved = session.hf.recovery.savings(run)
     out.document({"run": run, "events": [plain(one) for one in shown], "savings": plain(saved)})
     with out.paged():
         out.table([_row(one) for one in shown])

@@ -25,7 +25,7 @@ def execute(arguments: Namespace, session: Session) -> int:
     """Export them."""
     runs = [session.run_id(run) for run in arguments.runs]
     with session.progress("Exporting") as progress:
-        copied = session.hf.export(
+        copied = session.hf.transfer.export(
             arguments.output, *runs, progress=lambda run, done, of: progress.update(done, of, run)
         )
     show_copied(copied, session)

@@ -105,10 +105,10 @@ class _Guarded:
     def protect(self) -> None:
         """Make sure that how things were is stored; a command that could not be put back is not started."""
         head = self._run.head
-        if head is None or self._run.unprotected_since is not None:
+        if head is None or self._run.protection.since is not None:
             detail = self._run.protection.detail or "checkpointing is disabled in the settings (enabled: false)"
             raise StoreUnavailable(
-                self._run.owner.store.url,
+                self._run.holdfast.store.url,
                 f"{self._command[0]!r} was not started, for nothing could be captured: {detail}",
             )
         guard_rules.freeze(self._run, head)
@@ -116,8 +116,8 @@ class _Guarded:
             guard_rules.check_rules(head, self._run)
         self._before = head
         is_repository, self._has_git = self._has_git, self._has_git and head.git.commit is not None
-        self._run.owner.mark(head.id, pinned=True)  # whatever the retention says, this is the way back
-        self._run.note("guarded", shlex.join(self._command))
+        self._run.holdfast.mark(head.id, pinned=True)  # whatever the retention says, this is the way back
+        self._run.host.note("guarded", shlex.join(self._command))
         what = "files and git" if self._has_git else "the files of this directory"
         self._session.out.note(Paint("guarded: ", "dim"), f"{self._way_back} puts {what} back as they are now")
         out = self._session.out
@@ -141,7 +141,7 @@ class _Guarded:
         store = self._session.options.store
         where = f" --store {shlex.quote(store)}" if store else ""
         if self._settings_changed:  # they may name another store, or be broken
-            where = f" --store {shlex.quote(store or self._run.owner.store.url)} --no-settings"
+            where = f" --store {shlex.quote(store or self._run.holdfast.store.url)} --no-settings"
         place = self._run.workspace.path
         if place != self._session.root.resolve():  # a directory that is deleted is no longer known by its run
             where = f" --workspace {shlex.quote(str(place))}{where}"
@@ -153,7 +153,7 @@ class _Guarded:
         if self._before is None:
             return
         try:
-            changed = len(self._run.owner.latest(self._run.id, required=True).changes(self._before))
+            changed = len(self._run.holdfast.latest(self._run.id, required=True).changes(self._before))
         except HoldfastError:  # what could not be stored last is said already
             changed = 0
         self._tell_changed()
@@ -213,7 +213,7 @@ class _Guarded:
         from holdfast.runtime.output import cut  # noqa: PLC0415
 
         run = self._run
-        outputs = OutputFiles.of(run.owner, run.id)
+        outputs = OutputFiles.of(run.holdfast, run.id)
         kept = _KeptOutput(run, outputs, Path(self._command[0]).name) if outputs is not None else None
         env = {"PATH": path, "HOLDFAST_RUN": run.id}
         with ExitStack() as stack:
@@ -243,7 +243,9 @@ class _KeptOutput:
         self._run = run
         self._outputs = outputs
         self._program = program
-        self._redactor = EventRedactor(text_redactor(run.owner.types, redaction_rules(run.owner.settings.redaction)))
+        self._redactor = EventRedactor(
+            text_redactor(run.holdfast.internals.types, redaction_rules(run.holdfast.settings.redaction))
+        )
 
     def take(self, stream: str, text: str) -> None:
         """Take a piece of output."""

@@ -29,7 +29,7 @@ def execute(arguments: Namespace, session: Session) -> int:
     out, now = session.out, session.now()
     run = script.shown_run(session, arguments)
     path = inside(arguments.file, session.directory_of(run))
-    versions = session.hf.file_history(run, path)
+    versions = session.hf.files.history(run, path)
     out.document({"run": run, "path": path, "versions": [plain(one) for one in versions]})
     for one in versions:
         author = one.author

@@ -27,14 +27,14 @@ def execute(arguments: Namespace, session: Session) -> int:
     key = read_key_file(arguments.key_file) if arguments.key_file else None
     hf = session.open()
     with session.progress("Importing") as progress:
-        copied = hf.import_from(
+        copied = hf.transfer.import_from(
             arguments.file,
             *arguments.runs,
             key=key,
             progress=lambda run, done, of: progress.update(done, of, run),
         )
     show_copied(copied, session)
-    if not hf.key_ids() and has_keys(hf.store):
+    if not hf.keys.ids() and has_keys(hf.store):
         session.out.note(
             "This store was empty and is locked as the file is. Name its key in holdfast.yaml, then run "
             "`holdfast trust`:"

@@ -105,7 +105,7 @@ def _as_of_now(session: Session, run: RunRecord, head: CheckpointRecord) -> Enve
     import msgspec  # noqa: PLC0415 - a list of runs that stand at their checkpoints does without the engine
 
     try:
-        summary = session.hf.present(run.id, head).summary
+        summary = session.hf.internals.present(run.id, head).summary
     except HoldfastError as error:
         session.out.warn(str(error))
         return head.envelope

@@ -35,7 +35,7 @@ def execute(arguments: Namespace, session: Session) -> int:
     """Show it, or commit it."""
     out = session.out
     run = script.meant_run(session, arguments, or_only=True)
-    found = session.hf.patch(run, arguments.call, together=arguments.together)
+    found = session.hf.files.patch(run, arguments.call, together=arguments.together)
     commit = _commit(found, arguments, session) if arguments.commit and found.patch else None
     out.document(
         {

@@ -28,7 +28,7 @@ def configure(parser: CommandParser) -> None:
 def execute(arguments: Namespace, session: Session) -> int:
     """Ask it."""
     run = script.meant_run(session, arguments, or_only=True)
-    session.hf.pause(run, by=me(session.out.environment), note=arguments.note)
+    session.hf.control.pause(run, by=me(session.out.environment), note=arguments.note)
     session.out.document({"run": run, "asked": "pause"})
     session.out.note(f"{run} stops at its next boundary; `holdfast resume {run}` lets it continue.")
     return 0

@@ -136,7 +136,7 @@ def _fail(run: Run, name: str, arguments: Namespace, session: Session) -> int:
 
 def _skip(run: Run, name: str, arguments: Namespace, session: Session) -> int:
     with script.held(run):
-        run.note("phase skipped", name, reason=arguments.reason)
+        run.host.note("phase skipped", name, reason=arguments.reason)
         run.phases.skip(name, arguments.reason)
         book = run.phases.snapshot()
     _say(run, book, name, f"{name} is {book.phases[name].status}.", session)
@@ -145,7 +145,7 @@ def _skip(run: Run, name: str, arguments: Namespace, session: Session) -> int:
 
 def _retry(run: Run, name: str, arguments: Namespace, session: Session) -> int:
     with script.held(run):
-        run.note("phase due again", name, reason=arguments.reason)
+        run.host.note("phase due again", name, reason=arguments.reason)
         run.phases.retry(name, arguments.reason)
         book = run.phases.snapshot()
     _say(run, book, name, f"{name} is due again.", session)

@@ -27,8 +27,8 @@ def execute(arguments: Namespace, session: Session) -> int:
     book = script.book_of(run.head)
     name = phase_named(arguments.name, book.order, list(book.phases))
     with script.held(run):
-        run.note("replanned", name, reason=arguments.reason)
-        run.replan(name, arguments.reason)
+        run.host.note("replanned", name, reason=arguments.reason)
+        run.phases.replan(name, arguments.reason)
         replans = run.phases.replans
     count, left = replans.count(name), replans.left(name)
     session.out.document({"run": run.id, "phase": name, "count": count, "left": left, "limit": replans.limit(name)})

@@ -214,7 +214,7 @@ def _flow_of(checkpoint: Checkpoint) -> FlowRecord | None:
 
 def _start_fresh(run: str, session: Session) -> int:
     """Set a run's line aside and begin a new one; what was there can be gone back to."""
-    first = session.hf.start_fresh(run)
+    first = session.hf.recovery.start_fresh(run)
     session.out.document({"recovered": False, "fresh": True, "run": run, "checkpoint": first.id})
     session.out.line(f"{run} starts from the beginning; `holdfast log {run} -a` shows what was there.")
     session.out.note(f"`holdfast undo {run}` goes back to before.")
@@ -261,7 +261,7 @@ def _settled(checkpoint: Checkpoint, arguments: Namespace, session: Session) -> 
         out.document({**document, "unpaused": False})
         return 0
     if paused:
-        hf.unpause(run, by=me(out.environment))
+        hf.control.unpause(run, by=me(out.environment))
         out.line(
             f"{run} was {paused[0].question}; it may continue now" + (f": {lease.owner} moves it." if lease else ".")
         )
@@ -277,7 +277,7 @@ def _settled(checkpoint: Checkpoint, arguments: Namespace, session: Session) -> 
 
 def _waits(session: Session, run: str) -> list[Wait]:
     try:
-        return session.hf.waiting(run)
+        return session.hf.control.waiting(run)
     except IntegrityError:
         return []  # the head is damaged: the plan says so
 

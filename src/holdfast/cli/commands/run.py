@@ -120,7 +120,7 @@ def execute(arguments: Namespace, session: Session) -> int:
         workspace = options["workspace"] = session.directory_of(run, hf=hf).absolute()
     if _is_begun(hf, run) and _wants_fresh(hf, run, arguments, session):
         bind_params(flow, options["params"])  # what is wrong with them is said before anything is set aside
-        hf.start_fresh(run)
+        hf.recovery.start_fresh(run)
         session.out.note(f"What was there is set aside; `holdfast log {run} -a` shows it.")
     with contextlib.chdir(workspace) if arguments.no_files else contextlib.nullcontext():
         result, unsaid = _resumed(hf, flow, arguments, session, options)
@@ -284,7 +284,7 @@ def _answered(hf: Holdfast, result: FlowResult, session: Session) -> bool | None
     """Let a person choose what the run waits for; None if there is nothing to choose, False if they will later."""
     from holdfast.cli.people import me  # noqa: PLC0415
 
-    wait = next((one for one in hf.waiting(result.run) if one.id == result.waits_for), None)
+    wait = next((one for one in hf.control.waiting(result.run) if one.id == result.waits_for), None)
     if wait is None or not wait.options:
         return None
     choices = [*((option, "") for option in wait.options), (_LATER, "leave the run waiting")]
@@ -296,7 +296,7 @@ def _answered(hf: Holdfast, result: FlowResult, session: Session) -> bool | None
         value = _amount(wait.details["budget"], choice, session)
         if value is None:
             return False
-    hf.answer(result.run, choice, wait=wait.id, by=me(session.out.environment), value=value)
+    hf.control.answer(result.run, choice, wait=wait.id, by=me(session.out.environment), value=value)
     return True
 
 
@@ -374,7 +374,7 @@ def _closing(hf: Holdfast, result: FlowResult) -> str:
     """Return what lets a run continue that was left waiting."""
     from holdfast.flow.reporter import wait_event  # noqa: PLC0415
 
-    wait = next((one for one in hf.waiting(result.run) if one.id == result.waits_for), None)
+    wait = next((one for one in hf.control.waiting(result.run) if one.id == result.waits_for), None)
     if wait is None:
         return "That is answered by now: run it again."
     if wait.kind == "pause":
@@ -391,7 +391,7 @@ def _tell(hf: Holdfast, result: FlowResult, session: Session, unsaid: Callable[[
     """Say how it ended, and what was not done twice."""
     from holdfast.documents import without_secrets  # noqa: PLC0415 - help does without
 
-    out, packer = session.out, hf.journal_packer()
+    out, packer = session.out, hf.internals.journal_packer()
     result = msgspec.structs.replace(result, detail=without_secrets(packer, result.detail, "detail"))
     if out.json:
         shown = without_secrets(packer, result.results, "results")

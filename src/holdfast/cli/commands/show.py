@@ -42,7 +42,7 @@ def configure(parser: CommandParser) -> None:
 def execute(arguments: Namespace, session: Session) -> int:
     """Show it."""
     out = session.out
-    session.hf.types.show_unknown()
+    session.hf.internals.types.show_unknown()
     checkpoint = session.find(script.spec_or_last(session, arguments.checkpoint))
     if arguments.sections:
         return _sections(checkpoint, arguments.sections, session)

@@ -26,7 +26,7 @@ def execute(arguments: Namespace, session: Session) -> int:
     """Send it."""
     run = session.run_id(arguments.run)
     value = parse_value(arguments.value)
-    session.hf.signal(run, arguments.name, value, by=me(session.out.environment), note=arguments.note)
+    session.hf.control.signal(run, arguments.name, value, by=me(session.out.environment), note=arguments.note)
     session.out.document({"run": run, "signal": arguments.name})
     session.out.note(f"Sent {arguments.name} to {run}.")
     return 0

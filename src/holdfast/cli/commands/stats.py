@@ -22,7 +22,7 @@ def execute(arguments: Namespace, session: Session) -> int:  # noqa: ARG001 - ta
     """Show the figures."""
     hf, out = session.hf, session.out
     stats = hf.stats()
-    keys = hf.key_ids()
+    keys = hf.keys.ids()
     out.document({**plain(stats), "keys": keys})
     out.fact("store", stats.url)
     out.fact("engine", stats.engine)

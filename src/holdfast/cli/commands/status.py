@@ -41,7 +41,7 @@ def execute(arguments: Namespace, session: Session) -> int:
         for name in phase_book.left(book):
             out.line(name)
         return 0
-    waits = session.hf.waiting(run) if not head.skipped else []
+    waits = session.hf.control.waiting(run) if not head.skipped else []
     moving = is_moving(session.hf.store, run)
     document: dict[str, Any] = {
         "moving": moving,
@@ -55,7 +55,7 @@ def execute(arguments: Namespace, session: Session) -> int:
     document["budget"] = _budget(head)
     document["protection"] = protection = _protection(head, session)
     if book.order or book.phases:
-        document |= status_document(book, session.hf.savings(run).seconds)
+        document |= status_document(book, session.hf.recovery.savings(run).seconds)
     out.document(document)
     _facts(head, session, moving=moving)
     _budget_facts(document["budget"], session)

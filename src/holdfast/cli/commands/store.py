@@ -54,7 +54,7 @@ def execute(arguments: Namespace, session: Session) -> int:
 
 def _migrate(session: Session) -> int:
     with session.progress("Migrating") as progress:
-        applied = session.hf.migrate(progress=lambda what, count: progress.update(count, None, what))
+        applied = session.hf.store.migrate(progress=lambda what, count: progress.update(count, None, what))
     session.out.document({"applied": applied})
     session.out.line(f"Applied {', '.join(map(str, applied))}." if applied else "The schema is up to date.")
     return 0
@@ -77,7 +77,7 @@ def _bind(role: str, session: Session) -> int:
 
 
 def _list(arguments: Namespace, session: Session) -> int:  # noqa: ARG001
-    keys = session.hf.key_ids()
+    keys = session.hf.keys.ids()
     session.out.document({"keys": keys})
     for key in keys:
         session.out.line(key)
@@ -112,7 +112,7 @@ def _new(arguments: Namespace, session: Session) -> int:
 
 
 def _let_in(arguments: Namespace, session: Session) -> int:
-    session.hf.add_key(read_key_file(arguments.file))
+    session.hf.keys.add(read_key_file(arguments.file))
     return _list(arguments, session)
 
 
@@ -120,7 +120,7 @@ def _remove(arguments: Namespace, session: Session) -> int:
     from holdfast.encode.encrypt import key_id, parse_key  # noqa: PLC0415
     from holdfast.store.keys import keys_of  # noqa: PLC0415
 
-    known = session.hf.key_ids()
+    known = session.hf.keys.ids()
     is_file = arguments.key not in known and Path(arguments.key).is_file()
     name = key_id(parse_key(read_key_file(arguments.key))) if is_file else arguments.key
     if name not in known:
@@ -135,5 +135,5 @@ def _remove(arguments: Namespace, session: Session) -> int:
     question = f"Let key {name} open this store no longer, one of {number(len(known), 'key')}?"
     if len(known) > 1 and not session.ask.agreed(question):
         raise Declined
-    session.hf.remove_key(name)
+    session.hf.keys.remove(name)
     return _list(arguments, session)
