@@ -88,10 +88,6 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
     """How many rounds of a phase that repeats were gone through in this visit."""
     retries: dict[str, int] = {}
     """How often a phase was tried again by its own rule, in this round."""
-    questions: dict[str, int] = {}
-    """How often a question was asked again: its answer ended the run, or it is no longer the same question."""
-    asked: list[tuple[str, str]] = []
-    """What each question is about, as a digest; rows, for the same reason as those of a definition."""
     replanning: dict[str, str] = {}
     """Phases whose replan was counted and is not done, with the reason."""
     left_out: dict[str, str] = {}

@@ -107,7 +107,7 @@ def run_again(run: Run, flow: Flow, position: Kept, tasks: Iterable[tuple[str, s
             if run.phases.state(phase).status in _SETTLED and phase not in due:
                 marks[phase] = "kept"
         for phase in order[first:]:
-            _ask_again(position, phase)
+            run.calls.void(question_name(phase, position.value.rounds.get(phase, 1)))  # a yes was for the work before
             state = run.phases.state(phase)
             if state.status == "pending" and state.attempt == 0:
                 continue
@@ -124,13 +124,6 @@ def run_again(run: Run, flow: Flow, position: Kept, tasks: Iterable[tuple[str, s
             run.host.waits.withdraw()
         position.change(marks=marks, due=list(due), current=flow.first, is_done=False)
         run.note("runs again", ", ".join("/".join(one) for one in sorted(wanted)), why=why)
-
-
-def _ask_again(position: Kept, phase: str) -> None:
-    """Let the answer to a phase's question lapse: the work that it was about is done again."""
-    question = question_name(phase, position.value.rounds.get(phase, 1))
-    if question in dict(position.value.asked):
-        position.change(questions=raised(position.value.questions, question))
 
 
 def _void(run: Run, path: str) -> None:

@@ -10,9 +10,10 @@ from holdfast.encode.outcome import Outcome
 from holdfast.errors import HoldfastError
 from holdfast.flow.actions import Place, may_retry, with_summary, without_summary
 from holdfast.flow.digests import question_digest
-from holdfast.flow.position import place_name, raised
+from holdfast.flow.position import place_name
 from holdfast.flow.template import fill
 from holdfast.journal.outcomes import summary_of
+from holdfast.model.runtime_sections import Wait
 from holdfast.model.sections import GatedTask as GatedState
 from holdfast.model.sections import GateResult
 from holdfast.runtime.agents import call_name
@@ -23,6 +24,7 @@ from holdfast.runtime.interruption import is_interruption
 from holdfast.runtime.output import cut
 from holdfast.runtime.steps import prepared, step_options
 from holdfast.runtime.stopwatch import Stopwatch
+from holdfast.runtime.waits import Question as Asked
 from holdfast.settings.apply import redaction_rules
 
 if TYPE_CHECKING:
@@ -103,7 +105,7 @@ class Tasks:
         self.budget = run.budget
         self._root = root
         self._emit = emit
-        self.asker = Asker(run, position, emit)
+        self.asker = Asker(run, emit)
         self._looked_at: set[str] = set()
         self._written_at = _last_write(run)
         self._had_gates = "gates" in run.recorder.live.names or (run.head is not None and "gates" in run.head.sections)
@@ -530,13 +532,12 @@ class Question(NamedTuple):
 
 
 class Asker:
-    """Asks each question once in a process; an answer from an earlier process holds for what it was about."""
+    """Asks the questions of a flow; an answer holds for what it was about."""
 
-    def __init__(self, run: Run, position: Kept, emit: Callable[..., None]) -> None:
+    def __init__(self, run: Run, emit: Callable[..., None]) -> None:
         self._run = run
-        self._position = position
         self._emit = emit
-        self._replies: dict[str, Reply] = {}
+        self._told: set[str] = set()
 
     def ask(self, question: Question) -> None:
         """Wait for a person's yes; Rejected after a no."""
@@ -546,15 +547,16 @@ class Asker:
 
     def reply(self, question: Question) -> Reply:
         """Wait for a person's choice."""
-        self._settle(question)
-        wait = self._wait_of(question)
-        if wait in self._replies:
-            return self._replies[wait]
         place = {"phase": question.phase, "task": question.task}
         details: dict[str, Any] = {name: value for name, value in place.items() if value is not None}
-        reply = self._run.approve(question.text, name=wait, options=question.options, **details)
-        self._emit("answered", **place, text=f"{question.text}: {reply.choice}", data={"by": reply.by})
-        self._replies[wait] = reply
+        wait = Wait(
+            id=question.name, kind="approval", question=question.text, options=question.options, details=details
+        )
+        reply = self._run.host.ask(Asked(wait, question.about, phase=question.phase))
+        version = self._run.calls.version(question.name)
+        if version not in self._told:
+            self._told.add(version)
+            self._emit("answered", **place, text=f"{question.text}: {reply.choice}", data={"by": reply.by})
         return reply
 
     def about(self, template: str, facts: Facts, definition: str = "") -> str:
@@ -563,25 +565,10 @@ class Asker:
         clean = text_redactor(owner.types, redaction_rules(owner.settings.redaction))
         return question_digest(template, facts, definition=definition, clean=clean)
 
-    def _wait_of(self, question: Question) -> str:
-        number = self._position.value.questions.get(question.name, 0)
-        return f"{question.name}:{number + 1}" if number else question.name
-
-    def _settle(self, question: Question) -> None:
-        """Note what a question is about; if it was about something else, what was answered does not count."""
-        with self._run.lock:
-            asked = dict(self._position.value.asked)
-            if asked.get(question.name, "") == question.about:
-                return
-            if question.name in asked:
-                self._run.host.waits.withdraw(self._wait_of(question))
-                self.again(question)
-            self._position.change(asked=list({**asked, question.name: question.about}.items()))
-
     def again(self, question: Question) -> None:
         """Let a question be asked again the next time it comes up."""
         with self._run.lock:
-            self._position.change(questions=raised(self._position.value.questions, question.name))
+            self._run.calls.void(question.name)
 
 
 def is_worked(state: GatedState) -> bool:

@@ -1,7 +1,7 @@
 """One durable call: a piece of work whose outcome is kept, so that it is neither done nor paid for twice.
 
-Steps, agents, gates, fixes, tasks and replans are all calls; what holds for one of them is enforced here, for all, and
-nowhere else. A call has a path; the newest record of that path in the journal says how it stands.
+Steps, agents, gates, fixes, tasks, questions, timers and replans are all calls; what holds for one of them is enforced
+here, for all, and nowhere else. A call has a path; the newest record of that path in the journal says how it stands.
 
 Order of work: `begin` finds the record and decides (kept, of unknown outcome, due); where something rests on the start
 (an effect, a policy other than doing it again), that is stored before the work; retries, timeouts and budgets surround
@@ -21,6 +21,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
+import msgspec
 from blake3 import blake3
 
 from holdfast.encode.outcome import Outcome
@@ -49,6 +50,8 @@ OnInterrupt = Literal["keep", "roll_back", "ask"]
 
 _LONGEST_NAME = 200
 _SETTLED = frozenset({"done", "skipped"})
+_ASKED = frozenset({"question", "timer"})
+"""Kinds that are named by what is asked."""
 _running: ContextVar[_Frame | None] = ContextVar("holdfast_call", default=None)
 _charged: ContextVar[dict[str, Amount] | None] = ContextVar("holdfast_charged", default=None)
 
@@ -282,17 +285,23 @@ class Calls:
         code: str = "",
         after: Mapping[str, str] | None = None,
         is_numbered: bool = True,
+        is_shared: bool = False,
     ) -> Kept | Call:
-        """Decide whether a call is to be done; where something rests on its start, that is stored on return."""
-        check_name(kind, name)
+        """Decide whether a call is to be done; where something rests on its start, that is stored on return.
+
+        A shared one stands by itself, wherever it is made, and several threads may wait for its end at once.
+        """
+        if kind not in _ASKED:
+            check_name(kind, name)
         check_options(options)
-        frame = _running.get()
+        frame = None if is_shared else _running.get()
         base = f"{frame.call.path}/{name}" if frame is not None else name
         counts = frame.counts if frame is not None else self._counts
         outer = frame.call.identity if frame is not None else ""
         identity = _identity(kind, inputs, outer)
         call = Call(kind, name, base, identity, inputs, code, options, after or {}, base, counts, spent={})
-        call = self._enter(call, is_numbered=is_numbered)
+        if not is_shared:
+            call = self._enter(call, is_numbered=is_numbered)
         if frame is None:
             self._phase_of.setdefault(base, options.phase)
         try:
@@ -330,7 +339,7 @@ class Calls:
             elif event in _SETTLED:
                 why = self._outdated(call, last)
                 if why is None:
-                    self._leave(call)
+                    self.leave(call)
                     return Kept(self._result(call.path, last), call)
                 self._host.note("call outdated", call.path, why=why)
         self._host.check_open(f"{call.kind} {call.path!r} was not done")
@@ -376,7 +385,31 @@ class Calls:
             self._active.discard(call.path)
             call.counts[call.base] = call.number - 1
 
-    def _leave(self, call: Call) -> None:
+    def ask(self, call: Call, told: Any) -> int:
+        """Record what is asked, unless this very question is open; return how often its path was asked about so far.
+
+        What was asked about other work is another question: no answer to that one holds for this.
+        """
+        found = self._newest(call.path)
+        if found is not None and found[0] == "asked" and self._outdated(call, found[1]) is None:
+            return found[1].attempts
+        number = found[1].attempts + 1 if found is not None else 1
+        made = self._made(call, version=self._make_key(), attempts=number, result=self._packed(call, told))
+        self._add("asked", call.path, made)
+        return number
+
+    def answer(self, path: str, reply: Any) -> None:
+        """End an open question: the reply holds for the work that it was asked about, whatever that is by now."""
+        found = self._newest(path)
+        if found is None or found[0] != "asked":
+            return
+        asked, at = found[1], self._host.now().timestamp()
+        packed = self._host.pack(reply, f"{asked.kind} {path}")
+        took_s = max(0.0, at - asked.at)
+        done = msgspec.structs.replace(asked, at=at, result=packed, version=self._make_key(), duration_s=took_s)
+        self._add("done", path, done)
+
+    def leave(self, call: Call) -> None:
         """Note that a call has ended well: the same name is the next one from now on."""
         with self._lock:
             self._active.discard(call.path)
@@ -423,7 +456,7 @@ class Calls:
         try:
             self._store(call, "done", ticket, options.trigger, files=options.wrote_files)
         finally:
-            self._leave(call)
+            self.leave(call)
         return result
 
     def fail(self, call: Call, error: BaseException, *, attempts: int, duration_s: float) -> None:
@@ -448,7 +481,7 @@ class Calls:
             call.options.view.skipped(Outcome(call.path, made.version) if self._host.has_journal else result)
             ticket = self._add("skipped", call.path, made)
         self._store(call, "skipped", ticket, Trigger.STEP_COMPLETE, files=False)
-        self._leave(call)
+        self.leave(call)
         return Kept(result, call)
 
     @contextmanager
