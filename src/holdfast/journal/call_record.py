@@ -64,6 +64,8 @@ class CallRecord(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """What it was charged, without the calls inside it: tokens, money, tool calls."""
     refers: bool = False
     """Whether parts of its result are those of calls inside it, and stand in their records."""
+    again: str = ""
+    """What made it due again, whatever came of it: what is called inside it from then on is other work."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -117,6 +119,7 @@ def call_line(
         "seen": call.seen,
         "version": call.version,
         "spent": call.spent,
+        "again": call.again,
     }
     line: dict[str, Any] = {
         "step": path,
@@ -174,6 +177,7 @@ def call_of_line(line: Mapping[str, Any], packer: CallPacker) -> tuple[str, str,
         attempts=int(line.get("attempts", 0)),
         duration_s=float(line.get("duration_s", 0.0)),
         spent=dict(line.get("spent", {})),
+        again=str(line.get("again", "")),
         result=packer.pack(line["result"], f"call {path}") if "result" in line else None,
         error=packer.pack(line["error"], f"call {path}") if "error" in line else None,
     )
