@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
     from holdfast.aio_methods import HoldfastMethods, RunMethods
     from holdfast.engine import Holdfast
-    from holdfast.model.runtime_sections import Reply, Wait
+    from holdfast.model.runtime_sections import Reply
     from holdfast.run import Run
     from holdfast.runtime.calls import Calls
-    from holdfast.runtime.waits import Steps
+    from holdfast.runtime.waits import Question, Steps
 else:
     HoldfastMethods = RunMethods = object
 
@@ -308,22 +308,28 @@ class AsyncRun(_Block, RunMethods):
         options: Sequence[str] = ("approve", "reject"),
         name: str | None = None,
         until: datetime | None = None,
+        after: Sequence[str] = (),
         **details: Any,
     ) -> Reply:
         """Wait for a person's decision, as `Run.approve` does; no thread waits with it."""
-        return await self._waited(approval(question, options=options, name=name, until=until, **details))
+        host = self.sync.host
+        asked = await settled(
+            approval, host, question, options=options, name=name, until=until, after=after, phase=host.current_phase,
+            **details,
+        )  # fmt: skip
+        return await self._waited(asked)
 
     async def wait_signal(self, name: str, *, until: datetime | None = None) -> Reply:
         """Wait for a named signal, as `Run.wait_signal` does; no thread waits with it."""
-        return await self._waited(signal_wait(name, until=until))
+        return await self._waited(signal_wait(name, until=until, phase=self.sync.host.current_phase))
 
     async def sleep_until(
         self, when: datetime, *, name: str | None = None, kind: Literal["time", "cooldown"] = "time"
     ) -> Reply:
         """Wait for a time, as `Run.sleep_until` does; no thread waits with it."""
-        return await self._waited(time_wait(when, name=name, kind=kind))
+        return await self._waited(time_wait(when, name=name, kind=kind, phase=self.sync.host.current_phase))
 
-    async def _waited(self, wait: Wait) -> Reply:
+    async def _waited(self, question: Question) -> Reply:
         """Do what a wait does on threads, and sleep in its pauses on the loop, until it is woken there."""
         loop, rung = asyncio.get_running_loop(), asyncio.Event()
 
@@ -331,7 +337,7 @@ class AsyncRun(_Block, RunMethods):
             with suppress(RuntimeError):  # the loop is closed: nobody waits there any more
                 loop.call_soon_threadsafe(rung.set)
 
-        steps = await settled(self.sync.host.wait_steps, wait)
+        steps = await settled(self.sync.host.wait_steps, question)
         try:
             while True:
                 pause = await settled(_next_pause, steps)

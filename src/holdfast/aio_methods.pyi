@@ -637,6 +637,14 @@ class AsyncGatedTask:
     def outcome(self) -> GatedOutcome:
         ...
 
+    @property
+    def is_worked(self) -> bool:
+        ...
+
+    @property
+    def version(self) -> str:
+        ...
+
     def retry(self) -> None:
         ...
 

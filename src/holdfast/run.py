@@ -244,20 +244,29 @@ class Run:
         options: Sequence[str] = ("approve", "reject"),
         name: str | None = None,
         until: datetime | None = None,
+        after: Sequence[str] = (),
         **details: Any,
     ) -> Reply:
-        """Wait for a person's decision, over restarts; a rejection is an answer like any other."""
-        return self.host.wait_for(approval(question, options=options, name=name, until=until, **details))
+        """Wait for a person's decision, over restarts; a rejection is an answer like any other.
+
+        The answer holds for this question, with these details, about the results of the calls named in `after`: if
+        one of them changes, it lapses and is asked for again.
+        """
+        host = self.host
+        asked = approval(
+            host, question, options=options, name=name, until=until, after=after, phase=host.current_phase, **details
+        )
+        return host.ask(asked)
 
     def wait_signal(self, name: str, *, until: datetime | None = None) -> Reply:
         """Wait for a named signal; `hf.control.signal(run, name, value)` sends it, also before it is waited for."""
-        return self.host.wait_for(signal_wait(name, until=until))
+        return self.host.ask(signal_wait(name, until=until, phase=self.host.current_phase))
 
     def sleep_until(
         self, when: datetime, *, name: str | None = None, kind: Literal["time", "cooldown"] = "time"
     ) -> Reply:
         """Wait for a time, over restarts; under the same name the time that was set first counts."""
-        return self.host.wait_for(time_wait(when, name=name, kind=kind))
+        return self.host.ask(time_wait(when, name=name, kind=kind, phase=self.host.current_phase))
 
     @property
     def status(self) -> RunStatus:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.budget import Budget
     from holdfast.runtime.calls import Calls, OnInterrupt
     from holdfast.runtime.status import RunStatus
-    from holdfast.runtime.waits import Steps, Waiting, Waits
+    from holdfast.runtime.waits import Question, Steps, Waiting, Waits
 
 L = TypeVar("L", bound="Live")
 _BY_ITS_MACHINE = "its state machine is complete"
@@ -277,12 +277,16 @@ class RunHost:
     def wait_for(self, wait: Wait) -> Reply:
         """Wait for a person, a signal or a time; one that was answered in an earlier process returns at once."""
         self.check_open(f"{wait.question or wait.id!r} cannot be waited for")
-        return self.waits.wait_for(wait)
+        return self.waits.wait_for(waits_module.Question(wait))
 
-    def wait_steps(self, wait: Wait) -> Steps:
+    def ask(self, question: Question) -> Reply:
+        """Wait for what a program asks for; what was answered about the same work returns at once."""
+        return waits_module.sit_out(self.wait_steps(question), self.monotonic)
+
+    def wait_steps(self, question: Question) -> Steps:
         """Return the same wait as a generator, for who does not want a thread to wait."""
-        self.check_open(f"{wait.question or wait.id!r} cannot be waited for")
-        return self.waits.steps(wait)
+        self.check_open(f"{question.wait.question or question.wait.id!r} cannot be waited for")
+        return self.waits.steps(question)
 
     def is_waiting_for(self, wait: str) -> bool:
         """Tell whether something is waited for, in this process or since an earlier one."""

@@ -183,7 +183,7 @@ def _phase_digest(
     work = phase.work(name)
     actions: dict[str, str] = {}
     tasks: dict[str, str] = {}
-    for task in _needs_first(work):
+    for task in needs_first(work):
         needs = sorted(tasks.get(need, "") for need in work[task].needs)
         files = input_digests(work[task].inputs, root)
         actions[task] = _digest([_action_digest(work[task], flow, params, names), needs, files])
@@ -235,7 +235,7 @@ def input_digests(patterns: Sequence[str], root: Path | None) -> dict[str, str]:
     return found
 
 
-def _needs_first(work: Mapping[str, Task]) -> list[str]:
+def needs_first(work: Mapping[str, Task]) -> list[str]:
     """Return the tasks so that each stands after those it needs."""
     done: dict[str, None] = {}
     for root in work:

@@ -96,9 +96,9 @@ class Facts:
         """Return what a task came to in the present round of its phase."""
         position = self._position
         number = position.rounds.get(phase, 1)
-        step = place_name(phase, number, task, position.editions.get(f"{phase}/{task}", 1))
+        step = place_name(phase, number, task)
         record = self._run.calls.record(step)
-        if record is None:
+        if record is None or record["event"] == "voided":
             status = "skipped" if step in position.left_out else "pending"
             return {**_NOTHING, "status": status, "artifacts": []}
         kept = record.get("result")

@@ -8,6 +8,7 @@ import msgspec
 
 from holdfast.capture.sections import typed
 from holdfast.errors import HoldfastError
+from holdfast.flow.digests import needs_first
 from holdfast.model import sections
 from holdfast.model.failure import failure_of
 from holdfast.model.triggers import Trigger
@@ -66,7 +67,10 @@ class PhaseTasks:
         needs = {task: tuple(definition.needs) for task, definition in phase.tasks.items()}
         results: dict[str, dict[str, Any]] = {}
         errors: dict[str, Exception] = {}
-        kept = {task for task in phase.tasks if self._tasks.is_settled(name, task)}
+        kept: set[str] = set()
+        for task in needs_first(phase.tasks):
+            if kept.issuperset(needs[task]) and self._tasks.is_settled(name, task):
+                kept.add(task)
         with run.lock:
             view.begin(name, needs, kept)
 

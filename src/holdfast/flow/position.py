@@ -82,16 +82,10 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
     visits: dict[str, int] = {}
     excused: dict[str, int] = {}
     """How many visits of a phase count no more, because the run was resumed after it was stopped at `max_visits`."""
-    editions: dict[str, int] = {}
-    """How often the definition of a task changed after it was begun; the first is 1."""
     repeats: dict[str, int] = {}
     """How many rounds of a phase that repeats were gone through in this visit."""
     retries: dict[str, int] = {}
     """How often a phase was tried again by its own rule, in this round."""
-    questions: dict[str, int] = {}
-    """How often a question was asked again: its answer ended the run, or it is no longer the same question."""
-    asked: list[tuple[str, str]] = []
-    """What each question is about, as a digest; rows, for the same reason as those of a definition."""
     replanning: dict[str, str] = {}
     """Phases whose replan was counted and is not done, with the reason."""
     left_out: dict[str, str] = {}
@@ -144,8 +138,7 @@ def question_name(phase: str, number: int) -> str:
     return f"approve:{phase}" + (f"#{number}" if number > 1 else "")
 
 
-def place_name(phase: str, number: int, task: str, edition: int = 1) -> str:
-    """Return the name of a task's step: the same in every process, another one in every round and edition."""
+def place_name(phase: str, number: int, task: str) -> str:
+    """Return the name of a task's step: the same in every process, another one in every round."""
     again = f"#{number}" if number > 1 else ""
-    edition_mark = f"~{edition}" if edition > 1 else ""
-    return f"{phase}{again}/{task}{edition_mark}"
+    return f"{phase}{again}/{task}"

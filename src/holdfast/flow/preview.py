@@ -78,7 +78,7 @@ class _Preview:
             return "runs" if change == "new" else "gone"
         value = self._position
         number = value.rounds.get(phase, 1)
-        event = self._steps.get(place_name(phase, number, task, value.editions.get(f"{phase}/{task}", 1)))
+        event = self._steps.get(place_name(phase, number, task))
         gated = self._gated.get(place_name(phase, number, task))
         is_done = event in ("done", "skipped")
         if change == "same" and is_done:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.flow.digests import compare_flows
-from holdfast.flow.position import place_name, question_name, raised
+from holdfast.flow.position import place_name, question_name
 from holdfast.flow.preview import preview_changes
 from holdfast.model.sections import PhaseState
 from holdfast.workspace.ownership import EDITS, read_edits
@@ -50,7 +50,7 @@ def take_changes(run: Run, flow: Flow, position: Kept, old: FlowDigests, new: Fl
                 marks[name] = "open"
                 if status not in ("pending", "running"):
                     due[name] = None
-                _restart_tasks(run, position, change, old, new)
+                _adopt_work(run, position, change, old, new)
                 run.host.note("flow changed", f"phase {change.line()}")
             elif change.change == "same" and status in _SETTLED and name not in due and not continues:
                 marks[name] = "kept"
@@ -76,22 +76,18 @@ def _continues(flow: Flow, position: Kept, changes: FlowChanges) -> bool:
     )
 
 
-def _restart_tasks(run: Run, position: Kept, change: PhaseChange, old: FlowDigests, new: FlowDigests) -> None:
-    """Give each changed task a new edition, so that its step is another one; the same work is not done again."""
+def _adopt_work(run: Run, position: Kept, change: PhaseChange, old: FlowDigests, new: FlowDigests) -> None:
+    """Keep the work of tasks that had no gates and changed only in what follows the work: if they have some now."""
     phase = change.phase
     number = position.value.rounds.get(phase, 1)
     for task, became in change.tasks.items():
-        if became != "changed":
+        action, place = new.phases[phase].actions.get(task, ""), place_name(phase, number, task)
+        if became != "changed" or old.phases[phase].actions.get(task) != action:
             continue
-        name = f"{phase}/{task}"
-        done = run.calls.record(place_name(phase, number, task, position.value.editions.get(name, 1)))
-        position.change(editions=raised({name: 1, **position.value.editions}, name))
-        action = new.phases[phase].actions.get(task)
-        work = f"{place_name(phase, number, task)}/work"
-        is_same_work = old.phases[phase].actions.get(task) == action
-        if is_same_work and done is not None and done["event"] == "done" and run.calls.kept(work) is None:
-            # It had no gates before: if it has some now, only they are run.
-            run.calls.adopt("task", work, {"response": done.get("result"), "message": ""}, inputs=action or "")
+        done = run.calls.kept(place)
+        if done is not None and run.calls.kept(f"{place}/work") is None:
+            result = {"response": run.calls.result(done), "message": ""}
+            run.calls.adopt("task", f"{place}/work", result, inputs=action, of=done)
 
 
 def run_again(run: Run, flow: Flow, position: Kept, tasks: Iterable[tuple[str, str]], why: str) -> None:
@@ -107,7 +103,7 @@ def run_again(run: Run, flow: Flow, position: Kept, tasks: Iterable[tuple[str, s
             if run.phases.state(phase).status in _SETTLED and phase not in due:
                 marks[phase] = "kept"
         for phase in order[first:]:
-            _ask_again(position, phase)
+            run.calls.void(question_name(phase, position.value.rounds.get(phase, 1)))  # a yes was for the work before
             state = run.phases.state(phase)
             if state.status == "pending" and state.attempt == 0:
                 continue
@@ -116,21 +112,14 @@ def run_again(run: Run, flow: Flow, position: Kept, tasks: Iterable[tuple[str, s
                 due[phase] = None
             number = position.value.rounds.get(phase, 1)
             for task in flow.phases[phase].work(phase):
-                if order.index(phase) > first or (phase, task) in wanted:
-                    name = f"{phase}/{task}"
-                    position.change(editions=raised({name: 1, **position.value.editions}, name))
+                # What follows in order depends on the versions of all before it; on other ways nothing says so.
+                if (phase, task) in wanted or (order.index(phase) > first and not flow.in_order):
+                    _void(run, place_name(phase, number, task))
                     _void(run, f"{place_name(phase, number, task)}/work")
         if run.head is not None and "waits" in run.head.sections:
             run.host.waits.withdraw()
         position.change(marks=marks, due=list(due), current=flow.first, is_done=False)
         run.host.note("runs again", ", ".join("/".join(one) for one in sorted(wanted)), why=why)
-
-
-def _ask_again(position: Kept, phase: str) -> None:
-    """Let the answer to a phase's question lapse: the work that it was about is done again."""
-    question = question_name(phase, position.value.rounds.get(phase, 1))
-    if question in dict(position.value.asked):
-        position.change(questions=raised(position.value.questions, question))
 
 
 def _void(run: Run, path: str) -> None:
@@ -139,7 +128,13 @@ def _void(run: Run, path: str) -> None:
 
 
 def lost_artifacts(
-    run: Run, flow: Flow, position: Kept, root: Path, is_edited: Callable[[str], bool] | None = None
+    run: Run,
+    flow: Flow,
+    position: Kept,
+    root: Path,
+    digests: FlowDigests,
+    *,
+    is_edited: Callable[[str], bool] | None = None,
 ) -> dict[tuple[str, str], str]:
     """Return the tasks that are kept and whose files are gone or not as the run left them, each with the first.
 
@@ -152,9 +147,9 @@ def lost_artifacts(
         for task, one in definition.work(phase).items():
             if not one.artifacts:
                 continue
-            path = place_name(phase, number, task, position.value.editions.get(f"{phase}/{task}", 1))
-            record = run.calls.record(path) or {}
-            done = record.get("result") if record.get("event") == "done" else None
+            record = run.calls.kept(place_name(phase, number, task))
+            is_kept = record is not None and record.input == digests.phases[phase].tasks[task]
+            done = run.calls.result(record) if record is not None and is_kept else None
             made = done.get("artifacts", ()) if isinstance(done, dict) else ()
             lost = next((name for name in made if is_edited(name) or not (root / name).is_file()), None)
             if lost is not None:

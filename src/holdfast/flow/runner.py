@@ -226,8 +226,9 @@ def preview(
     folder = root or Path.cwd()
     is_over = head.summary.status == "completed" and changes.is_same  # what somebody did to its files since is theirs
     lost = lost_artifacts(
-        hf.run(name), flow, position, folder, lambda path: not is_over and is_edited_since(head, folder, path)
-    )
+        hf.run(name), flow, position, folder, new,
+        is_edited=lambda path: not is_over and is_edited_since(head, folder, path),
+    )  # fmt: skip
     return with_lost_artifacts(changes, lost, folder)
 
 
@@ -239,15 +240,17 @@ class KeptBefore(NamedTuple):
     tokens: int = 0
 
 
-def _kept_before(run: Run, flow: Flow, position: Position) -> KeptBefore:
+def _kept_before(run: Run, flow: Flow, position: Position, digests: FlowDigests) -> KeptBefore:
     """Count what the tasks of this definition came to, in all their rounds; what a changed one replaced is not kept."""
-    names = (
-        place_name(phase, number, task, position.editions.get(f"{phase}/{task}", 1))
-        for phase, definition in flow.phases.items()
+    records = [
+        record
+        for phase in flow.phases
         for number in range(1, position.rounds.get(phase, 1) + 1)
-        for task in definition.work(phase)
-    )
-    records = [record for name in names if (record := run.calls.record(name)) and record["event"] == "done"]
+        for task, digest in digests.phases[phase].tasks.items()
+        if (record := run.calls.record(place_name(phase, number, task)))
+        and record["event"] == "done"
+        and record["input"] == digest
+    ]
     results = [record["result"] for record in records if isinstance(record.get("result"), dict)]
     return KeptBefore(
         tasks=len(records),
@@ -288,8 +291,8 @@ class Runner:
         self._position = run.host.attach(POSITION, Kept(Position(current=flow.first)), journaled=True)
         digests = flow_digests(flow, params, self._root)
         self.changes = self._take_in(params, digests, start)
-        self._take_redo(again)
-        self.kept = _kept_before(run, flow, self._position.value)
+        self._take_redo(again, digests)
+        self.kept = _kept_before(run, flow, self._position.value, digests)
         self._set_up_budget(flow.budget)
         self._actions = Actions(
             run, flow, self._position, params=params, functions=functions, root=self._root, emit=self._report
@@ -350,12 +353,12 @@ class Runner:
             definition.change(**msgspec.structs.asdict(record))
         return changes
 
-    def _take_redo(self, again: Sequence[tuple[str, str]]) -> None:
+    def _take_redo(self, again: Sequence[tuple[str, str]], digests: FlowDigests) -> None:
         """Let tasks run again that somebody names, and those whose files are lost."""
         run, flow, position = self._run, self._flow, self._position
         if not self._is_new:
             run_again(run, flow, position, again, "it was asked for")
-            lost = lost_artifacts(run, flow, position, self._root)
+            lost = lost_artifacts(run, flow, position, self._root, digests)
             told = "; ".join(f"{phase}/{task} made {name}" for (phase, task), name in lost.items())
             run_again(run, flow, position, lost, f"files are gone or changed: {told}")
             if lost:
@@ -477,12 +480,13 @@ def _over(
         return None
     head = hf.latest(name, required=True)
     status = head.summary.status
-    changes = compare_flows(digests_of(known.digests), flow_digests(flow, values, root))
+    digests = flow_digests(flow, values, root)
+    changes = compare_flows(digests_of(known.digests), digests)
     ending: Ending = "cancelled" if status == "cancelled" else "completed"
     if status == "cancelled" or (status == "completed" and changes.is_same):
         run = hf.run(name)
         position = Kept(msgspec.convert(head.section(POSITION), Position))
-        if status == "completed" and lost_artifacts(run, flow, position, root):
+        if status == "completed" and lost_artifacts(run, flow, position, root, digests):
             return None
         facts = Facts(run, flow, values, position, budget=run.budget, phase=flow.first)
         statuses, results = _came_to(run, flow, facts)

@@ -10,9 +10,10 @@ from holdfast.encode.outcome import Outcome
 from holdfast.errors import HoldfastError
 from holdfast.flow.actions import Place, may_retry, with_summary, without_summary
 from holdfast.flow.digests import question_digest
-from holdfast.flow.position import place_name, raised
+from holdfast.flow.position import place_name
 from holdfast.flow.template import fill
 from holdfast.journal.outcomes import summary_of
+from holdfast.model.runtime_sections import Wait
 from holdfast.model.sections import GatedTask as GatedState
 from holdfast.model.sections import GateResult
 from holdfast.runtime.agents import call_name
@@ -23,10 +24,11 @@ from holdfast.runtime.interruption import is_interruption
 from holdfast.runtime.output import cut
 from holdfast.runtime.steps import prepared, step_options
 from holdfast.runtime.stopwatch import Stopwatch
+from holdfast.runtime.waits import Question as Asked
 from holdfast.settings.apply import redaction_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from holdfast.flow.actions import Actions
@@ -103,10 +105,9 @@ class Tasks:
         self.budget = run.budget
         self._root = root
         self._emit = emit
-        self.asker = Asker(run, position, emit)
+        self.asker = Asker(run, emit)
         self._looked_at: set[str] = set()
         self._written_at = _last_write(run)
-        self._had_gates = "gates" in run.recorder.live.names or (run.head is not None and "gates" in run.head.sections)
         self.done = 0
         """How many tasks were carried out in this process."""
         self.rejected: Rejected | None = None
@@ -114,8 +115,21 @@ class Tasks:
 
     def step_name(self, phase: str, task: str) -> str:
         """Return the name of a task's step in the present round."""
-        value = self._position.value
-        return place_name(phase, value.rounds.get(phase, 1), task, value.editions.get(f"{phase}/{task}", 1))
+        return place_name(phase, self._position.value.rounds.get(phase, 1), task)
+
+    def seen(self, phase: str, task: str | None = None) -> dict[str, str]:
+        """Return the versions of what a task, or a phase, builds on: its needs and all before it.
+
+        What comes before on other ways than in order is known by its definition, which is part of the digests.
+        """
+        paths = (
+            [self.step_name(phase, need) for need in self._flow.phases[phase].work(phase)[task].needs] if task else []
+        )
+        for before in self._flow.phases if self._flow.in_order else ():
+            if before == phase:
+                break
+            paths += [self.step_name(before, one) for one in self._flow.phases[before].work(before)]
+        return {path: kept.version for path in paths if (kept := self._run.calls.kept(path)) is not None}
 
     def carry_out(self, phase: str, task: str, definition: Task, facts: Facts) -> dict[str, Any]:
         """Do a task, or return what came of it in an earlier process of the run."""
@@ -154,8 +168,10 @@ class Tasks:
         return done
 
     def is_settled(self, phase: str, task: str) -> bool:
-        """Tell whether what a task came to is kept."""
-        return self._run.calls.kept(self.step_name(phase, task)) is not None
+        """Tell whether what a task came to is kept and valid, with what it builds on as that is now."""
+        digest = self._digests.phases[phase].tasks[task]
+        path = self.step_name(phase, task)
+        return self._run.calls.is_valid("step", path, inputs=digest, after=self.seen(phase, task))
 
     def tell_begun(self, place: Place, definition: Task) -> None:
         """Say that a task begins."""
@@ -191,8 +207,11 @@ class Tasks:
             phase=self._run.host.current_phase,
             is_container=True,
             store=work.stored,
+            version=work.version,
         )
-        done: Any = self._run.calls.call("step", place.name, step.work, options, **step.identity)
+        digest = self._digests.phases[place.phase].tasks[place.task]
+        identity = {**step.identity, "inputs": digest, "after": self.seen(place.phase, place.task)}
+        done: Any = self._run.calls.call("step", place.name, step.work, options, **identity)
         # Of a skipped one, it is what the person gave.
         return with_summary(done) if isinstance(done, dict) else {"result": done}
 
@@ -228,7 +247,8 @@ class Tasks:
         assert approve is not None
         text = fill(approve.question, facts)
         about = self.asker.about(approve.question, facts, self._digests.phases[place.phase].tasks[place.task])
-        question = Question(f"approve:{place.name}", text, place.phase, place.task, about=about)
+        seen = self.seen(place.phase, place.task)
+        question = Question(f"approve:{place.name}", text, place.phase, place.task, about=about, after=seen)
         try:
             self.asker.ask(question)
         except Rejected as rejected:
@@ -239,24 +259,28 @@ class Tasks:
             raise
         return True
 
-    def plain(self, place: Place, definition: Task, facts: Facts) -> dict[str, Any]:
-        """Carry out a task without gates; one that had gates before, and its work done, is done."""
-        known = self._run.gates.snapshot().tasks.get(self.gated_name(place)) if self._had_gates else None
-        said = self._run.calls.shown(known.coder_response) if known is not None and is_worked(known) else None
-        done = with_summary(said) if isinstance(said, dict) else self._actions.perform(definition, place, facts)
-        return self.finished(done, definition, facts, place)
+    def plain(self, place: Place, definition: Task, facts: Facts) -> tuple[dict[str, Any], str | None]:
+        """Carry out a task without gates; one that had gates before, and its work done, is done.
+
+        The version of what is there already is returned with it.
+        """
+        calls, work = self._run.calls, f"{place.name}/work"
+        action, seen = self._digests.phases[place.phase].actions[place.task], self.seen(place.phase, place.task)
+        with calls.outside():
+            found = calls.kept(work) if calls.is_valid("task", work, inputs=action, after=seen) else None
+        said = calls.result(found)["response"] if found is not None else None
+        if found is None or not isinstance(said, dict):
+            return self.finished(self._actions.perform(definition, place, facts), definition, facts, place), None
+        before = calls.kept(place.name) or found  # with the fixes that its gates asked for
+        return self.finished(with_summary(said), definition, facts, place), before.version
 
     def agent_call(self, agent: str, place: Place) -> str:
         """Return the path of an agent's call for a task, made here."""
         return self._run.calls.path_of(call_name(agent, place.name))
 
-    def gated_name(self, place: Place) -> str:
-        """Return the name of a task with gates, the same whatever becomes of its definition."""
-        return place_name(place.phase, self._position.value.rounds.get(place.phase, 1), place.task)
-
-    def gated(self, place: Place, definition: Task, facts: Facts) -> dict[str, Any]:
-        """Carry out a task and its gates, from where an earlier process of the run left them."""
-        name = self.gated_name(place)
+    def gated(self, place: Place, definition: Task, facts: Facts) -> tuple[dict[str, Any], str]:
+        """Carry out a task and its gates, from where an earlier process left them; the version of its work with it."""
+        name = place.name
         inner = _Gated(
             self._run,
             self._actions,
@@ -279,20 +303,22 @@ class Tasks:
             files=definition.writes and self._run.host.has_workspace,
             fingerprint=self._fingerprint(name),
             inputs=self._digests.phases[place.phase].actions[place.task],
+            after=self.seen(place.phase, place.task),
             store=inner.stored,
         )
         if name in self._run.gates.snapshot().tasks and task.state.stage == FAILED:
             task.retry()
         with self._run.calls.outside():  # its work is the same when only its gates changed
-            work = self._run.calls.kept(f"{name}/work")
-            if work is not None and work.input == self._digests.phases[place.phase].actions[place.task]:
+            if task.is_worked:
                 inner.kept(task)
             outcome = task.run()
+            version = task.version if outcome.success else ""
         if not outcome.success:
             raise TaskFailed(place.name, outcome.error.message if outcome.error else outcome.stage)
         done = with_summary(outcome.response if isinstance(outcome.response, dict) else {"result": outcome.response})
         gates = [{"level": one.level, "gate": one.description, "success": one.success} for one in outcome.gates]
-        return self.finished({**done, "gates": gates, "fixes": outcome.fix_attempts}, definition, facts, place)
+        done = {**done, "gates": gates, "fixes": outcome.fix_attempts}
+        return self.finished(done, definition, facts, place), version
 
     def _fingerprint(self, name: str) -> Callable[[], str] | None:
         """Return what tells a gated task whether files changed between its last stage and this process of the run.
@@ -357,18 +383,25 @@ class _Work:
         self._given = (place, definition, facts)
         self._is_begun = False
         self._inner: tuple[str, str] | None = None
+        self._version: str | None = None
 
     def plain(self) -> dict[str, Any]:
         self._begin()
         place, definition, _facts = self._given
         if definition.agent:
             self._inner = self._tasks.agent_call(definition.agent, place), "output"
-        return self._tasks.plain(*self._given)
+        done, self._version = self._tasks.plain(*self._given)
+        return done
+
+    def version(self) -> str | None:
+        """Return the version of the work, where the task itself did none of it."""
+        return self._version
 
     def gated(self) -> dict[str, Any]:
         self._begin()
-        self._inner = f"{self._tasks.gated_name(self._given[0])}/work", "response"
-        return self._tasks.gated(*self._given)
+        self._inner = f"{self._given[0].name}/work", "response"
+        done, self._version = self._tasks.gated(*self._given)
+        return done
 
     def stored(self, done: Any) -> Any:
         """Return what is kept of the task."""
@@ -527,16 +560,17 @@ class Question(NamedTuple):
     options: tuple[str, ...] = ("approve", "reject")
     about: str = ""
     """A digest of what is asked, of what work: an answer holds only for that."""
+    after: Mapping[str, str] = {}
+    """The versions of what was done before."""
 
 
 class Asker:
-    """Asks each question once in a process; an answer from an earlier process holds for what it was about."""
+    """Asks the questions of a flow; an answer holds for what it was about."""
 
-    def __init__(self, run: Run, position: Kept, emit: Callable[..., None]) -> None:
+    def __init__(self, run: Run, emit: Callable[..., None]) -> None:
         self._run = run
-        self._position = position
         self._emit = emit
-        self._replies: dict[str, Reply] = {}
+        self._told: set[str] = set()
 
     def ask(self, question: Question) -> None:
         """Wait for a person's yes; Rejected after a no."""
@@ -546,15 +580,16 @@ class Asker:
 
     def reply(self, question: Question) -> Reply:
         """Wait for a person's choice."""
-        self._settle(question)
-        wait = self._wait_of(question)
-        if wait in self._replies:
-            return self._replies[wait]
         place = {"phase": question.phase, "task": question.task}
         details: dict[str, Any] = {name: value for name, value in place.items() if value is not None}
-        reply = self._run.approve(question.text, name=wait, options=question.options, **details)
-        self._emit("answered", **place, text=f"{question.text}: {reply.choice}", data={"by": reply.by})
-        self._replies[wait] = reply
+        wait = Wait(
+            id=question.name, kind="approval", question=question.text, options=question.options, details=details
+        )
+        reply = self._run.host.ask(Asked(wait, question.about, question.after, phase=question.phase))
+        version = self._run.calls.version(question.name)
+        if version not in self._told:
+            self._told.add(version)
+            self._emit("answered", **place, text=f"{question.text}: {reply.choice}", data={"by": reply.by})
         return reply
 
     def about(self, template: str, facts: Facts, definition: str = "") -> str:
@@ -563,25 +598,10 @@ class Asker:
         clean = text_redactor(owner.internals.types, redaction_rules(owner.settings.redaction))
         return question_digest(template, facts, definition=definition, clean=clean)
 
-    def _wait_of(self, question: Question) -> str:
-        number = self._position.value.questions.get(question.name, 0)
-        return f"{question.name}:{number + 1}" if number else question.name
-
-    def _settle(self, question: Question) -> None:
-        """Note what a question is about; if it was about something else, what was answered does not count."""
-        with self._run.lock:
-            asked = dict(self._position.value.asked)
-            if asked.get(question.name, "") == question.about:
-                return
-            if question.name in asked:
-                self._run.host.waits.withdraw(self._wait_of(question))
-                self.again(question)
-            self._position.change(asked=list({**asked, question.name: question.about}.items()))
-
     def again(self, question: Question) -> None:
         """Let a question be asked again the next time it comes up."""
         with self._run.lock:
-            self._position.change(questions=raised(self._position.value.questions, question.name))
+            self._run.calls.void(question.name)
 
 
 def is_worked(state: GatedState) -> bool:

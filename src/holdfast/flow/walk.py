@@ -317,7 +317,7 @@ class Walk:
         except UsageError as error:
             raise self._stop(name, f"approve: {error}") from error
         about = self._tasks.asker.about(approve.question, facts, self._digests.phases[name].phase)
-        question = Question(question_name(name, number), text, name, about=about)
+        question = Question(question_name(name, number), text, name, about=about, after=self._tasks.seen(name))
         try:
             self._tasks.asker.ask(question)
         except Rejected as rejected:

@@ -1,4 +1,4 @@
-"""Call records: what the journal says of one piece of work, by its path: started, done, failed, skipped, withdrawn.
+"""Call records: what the journal says of one piece of work, by its path: started, asked, done, failed, skipped, ...
 
 The newest record of a path counts. A view of them (`call_lines`) is what lists, plans and replays read.
 """
@@ -32,16 +32,17 @@ class CallPacker(Protocol):
         """Return a packed value."""
 
 
-CallEvent = Literal["started", "progress", "done", "failed", "skipped", "withdrawn", "voided"]
-CALL_EVENTS = frozenset({"started", "progress", "done", "failed", "skipped", "withdrawn", "voided"})
+CallEvent = Literal["started", "asked", "progress", "done", "failed", "skipped", "withdrawn", "voided"]
+CALL_EVENTS = frozenset({"started", "asked", "progress", "done", "failed", "skipped", "withdrawn", "voided"})
 _PREFIX = "call:"
+_NO_WORK = frozenset({"question", "timer"})
 
 
 class CallRecord(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """One record of a call; values that a caller gave are packed."""
 
     kind: str
-    """What it is: step, agent, gate, fix, task, replan, question."""
+    """What it is: step, agent, gate, fix, task, phase, replan, question, timer."""
     at: float
     identity: str
     """A digest of its definition, its inputs and the call around it: of another identity, it is other work."""
@@ -63,6 +64,8 @@ class CallRecord(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """What it was charged, without the calls inside it: tokens, money, tool calls."""
     refers: bool = False
     """Whether parts of its result are those of calls inside it, and stand in their records."""
+    again: str = ""
+    """What made it due again, whatever came of it: what is called inside it from then on is other work."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -77,6 +80,11 @@ def stored_path(path: str) -> str:
 def is_call(record: Record) -> bool:
     """Tell whether a record is of a call."""
     return record.kind in CALL_EVENTS and record.path.startswith(_PREFIX)
+
+
+def is_work(line: Mapping[str, Any]) -> bool:
+    """Tell whether a call did something by itself: to wait is not to work."""
+    return line.get("kind") not in _NO_WORK
 
 
 def is_inside(path: str, others: Container[str]) -> bool:
@@ -111,6 +119,7 @@ def call_line(
         "seen": call.seen,
         "version": call.version,
         "spent": call.spent,
+        "again": call.again,
     }
     line: dict[str, Any] = {
         "step": path,
@@ -168,6 +177,7 @@ def call_of_line(line: Mapping[str, Any], packer: CallPacker) -> tuple[str, str,
         attempts=int(line.get("attempts", 0)),
         duration_s=float(line.get("duration_s", 0.0)),
         spent=dict(line.get("spent", {})),
+        again=str(line.get("again", "")),
         result=packer.pack(line["result"], f"call {path}") if "result" in line else None,
         error=packer.pack(line["error"], f"call {path}") if "error" in line else None,
     )

@@ -23,7 +23,10 @@ class StatusValue(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Wait(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One thing that a run waits for; `id` is the same in every process of the run."""
+    """One thing that a run waits for; `id` is the same in every process of the run.
+
+    It is the path of its call; asked again about other work, it has a number more: `approve:push:2`.
+    """
 
     id: str
     kind: WaitKind
@@ -49,10 +52,9 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class WaitsValue(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is open, and what was answered."""
+    """What is open, by the path of its call, and the signals that nobody has waited for yet; answers are in records."""
 
     open: dict[str, Wait] = {}
-    answered: dict[str, Reply] = {}
     signals: dict[str, list[Reply]] = {}
 
 
@@ -61,7 +63,7 @@ class StepLine(msgspec.Struct, frozen=True, kw_only=True):
 
     step: str
     at: datetime
-    event: Literal["started", "progress", "done", "failed", "skipped", "withdrawn", "voided"]
+    event: Literal["started", "asked", "progress", "done", "failed", "skipped", "withdrawn", "voided"]
     input: str
     code: str
 

@@ -16,6 +16,7 @@ import msgspec
 from holdfast.encode.chunks import ChunkReader
 from holdfast.encode.tree import Ref
 from holdfast.errors import IntegrityError, NotFound, UsageError
+from holdfast.journal.call_record import is_work
 from holdfast.model.checkpoint import CheckpointRecord
 from holdfast.model.ids import check_run_id
 from holdfast.model.sections import WORKSPACE
@@ -150,7 +151,7 @@ class FileHistory:
             return msgspec.structs.replace(known, by="you")
         since = moment.before.envelope if moment.before is not None else None
         records = self.calls[since.summary.steps if since is not None else 0 : envelope.summary.steps]
-        done = [one for one in records if one.get("event") in ("done", "failed")]
+        done = [one for one in records if one.get("event") in ("done", "failed") and is_work(one)]
         calls = tuple(dict.fromkeys(one["step"] for one in done))
         agents, prompt = self._agents(moment, since.created_at if since is not None else None)
         return msgspec.structs.replace(

@@ -12,6 +12,7 @@ import msgspec
 
 from holdfast.encode.tree import Ref
 from holdfast.errors import NotFound, UsageError
+from holdfast.journal.call_record import is_work
 from holdfast.model.checkpoint import CheckpointRecord
 from holdfast.model.sections import WORKSPACE
 from holdfast.model.triggers import Trigger
@@ -89,6 +90,7 @@ def call_patch(hf: Holdfast, run: str, call: str, *, together: bool = False) -> 
         one["step"]
         for number, one in enumerate(records)
         if one["event"] in ("done", "failed")
+        and is_work(one)
         and number >= old.calls
         and (number < new.calls or _began_s(one) < until_s)
         and not _is_one(one["step"], call)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.journal.call_record import is_inside
+from holdfast.journal.call_record import is_inside, is_work
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -63,11 +63,16 @@ def _stepped(record: Mapping[str, Any]) -> Event:
     details = {name: record[name] for name in ("attempts", "effect") if name in record}
     if "error" in record:
         details["error"] = record["error"]["message"]
+    reply = record.get("result") if record.get("kind") == "question" and record["event"] == "done" else None
+    reply = reply if isinstance(reply, dict) else {}
+    if "choice" in reply:
+        details["choice"] = reply["choice"]
     return Event(
         at=record["at"],
         kind=f"{record.get('kind', 'step')} {record['event']}",
         what=record["step"],
         phase=record.get("phase"),
+        by=str(reply.get("by", "")),
         duration_s=record.get("duration_s"),
         details=details,
     )
@@ -84,7 +89,7 @@ def savings(
     A run without steps, which a shell script moves, is resumed by every command: its complete phases are the work.
     """
     resumed = [line["at"] for line in journal if line["kind"] == _RESUMED]
-    steps = list(steps)
+    steps = [one for one in steps if is_work(one)]
     if not steps:
         settled = [phase for phase in phases if phase.status == "completed"]
         seconds = sum(phase.duration_s for phase in settled)

@@ -1,7 +1,7 @@
 """One durable call: a piece of work whose outcome is kept, so that it is neither done nor paid for twice.
 
-Steps, agents, gates, fixes, tasks and replans are all calls; what holds for one of them is enforced here, for all, and
-nowhere else. A call has a path; the newest record of that path in the journal says how it stands.
+Steps, agents, gates, fixes, tasks, questions, timers and replans are all calls; what holds for one of them is enforced
+here, for all, and nowhere else. A call has a path; the newest record of that path in the journal says how it stands.
 
 Order of work: `begin` finds the record and decides (kept, of unknown outcome, due); where something rests on the start
 (an effect, a policy other than doing it again), that is stored before the work; retries, timeouts and budgets surround
@@ -21,6 +21,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
+import msgspec
 from blake3 import blake3
 
 from holdfast.encode.outcome import Outcome
@@ -49,6 +50,8 @@ OnInterrupt = Literal["keep", "roll_back", "ask"]
 
 _LONGEST_NAME = 200
 _SETTLED = frozenset({"done", "skipped"})
+_ASKED = frozenset({"question", "timer"})
+"""Kinds that are named by what is asked."""
 _running: ContextVar[_Frame | None] = ContextVar("holdfast_call", default=None)
 _charged: ContextVar[dict[str, Amount] | None] = ContextVar("holdfast_charged", default=None)
 
@@ -92,6 +95,8 @@ class CallOptions(NamedTuple):
     wrote_files: bool | None = False
     store: Callable[[Any], Any] | None = None
     """Makes of a result what is kept of it."""
+    version: Callable[[], str | None] | None = None
+    """Returns the version of a result that other calls own, by theirs: it stays where none of them was done again."""
     phase: str | None = None
     is_container: bool = False
     """Whether its work is other calls, and nothing besides: what is saved in it then goes with theirs."""
@@ -126,6 +131,17 @@ class Call(NamedTuple):
     """The end that an earlier attempt had, of whatever identity."""
     spent: dict[str, Amount] = {}  # noqa: RUF012 - each call is given one of its own
     """What its attempts were charged so far, without the calls inside it."""
+    again: str = ""
+    """What made it due again, if something did."""
+
+    @property
+    def context(self) -> str:
+        """What goes into the identity of the calls inside it: what it is, has seen, and was made due again by."""
+        if not self.seen and not self.again:
+            return self.identity
+        return _identity(
+            self.identity, "\0".join(f"{path}\0{self.seen[path]}" for path in sorted(self.seen)), self.again
+        )
 
 
 class Kept(NamedTuple):
@@ -197,6 +213,13 @@ class Calls:
         found = self._newest(path)
         return found[1] if found is not None and found[0] in _SETTLED else None
 
+    def is_valid(self, kind: str, name: str, *, inputs: str, after: Mapping[str, str] | None = None) -> bool:
+        """Tell whether a call that is made here would return what is kept of it."""
+        frame, path = _running.get(), self.path_of(name)
+        identity = _identity(kind, inputs, frame.call.context if frame is not None else "")
+        found = self.kept(path)
+        return found is not None and _why_outdated(found, identity, after or {}) is None
+
     def result(self, record: CallRecord) -> Any:
         """Return the result that a record keeps."""
         return self._result("", record)
@@ -235,10 +258,10 @@ class Calls:
                     self._counts.pop(name, None)
 
     def void(self, path: str) -> None:
-        """Make a call due again, whatever came of it; stored with the next commit."""
+        """Make a call due again with all that it calls, whatever came of it; stored with the next commit."""
         found = self._newest(path)
         if found is not None and found[0] != "voided":
-            self._add("voided", path, found[1])
+            self._add("voided", path, msgspec.structs.replace(found[1], again=self._make_key()))
 
     def call(
         self,
@@ -282,17 +305,22 @@ class Calls:
         code: str = "",
         after: Mapping[str, str] | None = None,
         is_numbered: bool = True,
+        is_shared: bool = False,
     ) -> Kept | Call:
-        """Decide whether a call is to be done; where something rests on its start, that is stored on return."""
-        check_name(kind, name)
+        """Decide whether a call is to be done; where something rests on its start, that is stored on return.
+
+        A shared one stands by itself, wherever it is made, and several threads may wait for its end at once.
+        """
+        if kind not in _ASKED:
+            check_name(kind, name)
         check_options(options)
-        frame = _running.get()
+        frame = None if is_shared else _running.get()
         base = f"{frame.call.path}/{name}" if frame is not None else name
         counts = frame.counts if frame is not None else self._counts
-        outer = frame.call.identity if frame is not None else ""
-        identity = _identity(kind, inputs, outer)
+        identity = _identity(kind, inputs, frame.call.context if frame is not None else "")
         call = Call(kind, name, base, identity, inputs, code, options, after or {}, base, counts, spent={})
-        call = self._enter(call, is_numbered=is_numbered)
+        if not is_shared:
+            call = self._enter(call, is_numbered=is_numbered)
         if frame is None:
             self._phase_of.setdefault(base, options.phase)
         try:
@@ -321,29 +349,20 @@ class Calls:
             return Kept(self.finish(call, result, attempts=1, duration_s=0.0), call)
         if found is not None:
             event, last = found
-            call = call._replace(key=last.key, before=last)
+            call = call._replace(key=last.key, before=last, again=last.again)
             if event in ("started", "progress"):
                 settled = self._settle_unknown(call, event, last)
                 if isinstance(settled, Kept):
                     return settled
                 call = settled
             elif event in _SETTLED:
-                why = self._outdated(call, last)
+                why = _why_outdated(last, call.identity, call.seen)
                 if why is None:
-                    self._leave(call)
+                    self.leave(call)
                     return Kept(self._result(call.path, last), call)
                 self._host.note("call outdated", call.path, why=why)
         self._host.check_open(f"{call.kind} {call.path!r} was not done")
         return self._start(call)
-
-    def _outdated(self, call: Call, last: CallRecord) -> str | None:
-        """Return why a kept result is not valid, None if it is."""
-        if last.identity and last.identity != call.identity:
-            return "its inputs changed"
-        for path, version in call.seen.items():
-            if last.seen.get(path) != version:
-                return "files changed" if path == "files" else f"{path} has another result"
-        return None
 
     def _start(self, call: Call) -> Call:
         """Show that it begins; store that first where something rests on it."""
@@ -376,7 +395,31 @@ class Calls:
             self._active.discard(call.path)
             call.counts[call.base] = call.number - 1
 
-    def _leave(self, call: Call) -> None:
+    def ask(self, call: Call, told: Any) -> int:
+        """Record what is asked, unless this very question is open; return how often its path was asked about so far.
+
+        What was asked about other work is another question: no answer to that one holds for this.
+        """
+        found = self._newest(call.path)
+        if found is not None and found[0] == "asked" and _why_outdated(found[1], call.identity, call.seen) is None:
+            return found[1].attempts
+        number = found[1].attempts + 1 if found is not None else 1
+        made = self._made(call, version=self._make_key(), attempts=number, result=self._packed(call, told))
+        self._add("asked", call.path, made)
+        return number
+
+    def answer(self, path: str, reply: Any) -> None:
+        """End an open question: the reply holds for the work that it was asked about, whatever that is by now."""
+        found = self._newest(path)
+        if found is None or found[0] != "asked":
+            return
+        asked, at = found[1], self._host.now().timestamp()
+        packed = self._host.pack(reply, f"{asked.kind} {path}")
+        took_s = max(0.0, at - asked.at)
+        done = msgspec.structs.replace(asked, at=at, result=packed, version=self._make_key(), duration_s=took_s)
+        self._add("done", path, done)
+
+    def leave(self, call: Call) -> None:
         """Note that a call has ended well: the same name is the next one from now on."""
         with self._lock:
             self._active.discard(call.path)
@@ -409,7 +452,7 @@ class Calls:
                 "with store=..., a function that makes plain data of it",
                 error.path,
             ) from error
-        version = self._next_version(call, packed)
+        version = (options.version() if options.version is not None else None) or self._next_version(call, packed)
         with self._host.lock:
             if options.view.done is not _nothing:
                 said = self._unpacked(call.path, packed, refers=refers)  # nobody else can change it
@@ -423,7 +466,7 @@ class Calls:
         try:
             self._store(call, "done", ticket, options.trigger, files=options.wrote_files)
         finally:
-            self._leave(call)
+            self.leave(call)
         return result
 
     def fail(self, call: Call, error: BaseException, *, attempts: int, duration_s: float) -> None:
@@ -448,7 +491,7 @@ class Calls:
             call.options.view.skipped(Outcome(call.path, made.version) if self._host.has_journal else result)
             ticket = self._add("skipped", call.path, made)
         self._store(call, "skipped", ticket, Trigger.STEP_COMPLETE, files=False)
-        self._leave(call)
+        self.leave(call)
         return Kept(result, call)
 
     @contextmanager
@@ -460,15 +503,15 @@ class Calls:
         finally:
             _running.reset(token)
 
-    def adopt(self, kind: str, path: str, result: Any, *, inputs: str) -> None:
+    def adopt(self, kind: str, path: str, result: Any, *, inputs: str, of: CallRecord) -> None:
         """Record as done what was done under another path; stored with the next commit."""
-        identity = _identity(kind, inputs, "")
         packed = self._host.pack(result, f"{kind} {path}")
-        at = self._host.now().timestamp()
-        made = CallRecord(
-            kind=kind, at=at, identity=identity, input=inputs, version=self._make_key(), result=packed, attempts=1
+        identity, at = _identity(kind, inputs, ""), self._host.now().timestamp()
+        self._add(
+            "done",
+            path,
+            msgspec.structs.replace(of, kind=kind, at=at, identity=identity, input=inputs, result=packed, refers=False),
         )
-        self._add("done", path, made)
 
     @contextmanager
     def inside(self, call: Call, number: int) -> Iterator[None]:
@@ -551,6 +594,7 @@ class Calls:
             "effect": options.effect,
             "on_unknown": options.on_unknown,
             "spent": {name: stored(amount) for name, amount in call.spent.items()},
+            "again": call.again,
         }
         return CallRecord(**{**common, **fields})
 
@@ -632,6 +676,16 @@ def _charging(call: Call) -> Iterator[None]:
         yield
     finally:
         _charged.reset(token)
+
+
+def _why_outdated(kept: CallRecord, identity: str, seen: Mapping[str, str]) -> str | None:
+    """Return why a kept result is not valid, None if it is."""
+    if kept.identity and kept.identity != identity:
+        return "its inputs changed"
+    for path, version in seen.items():
+        if kept.seen.get(path) != version:
+            return "files changed" if path == "files" else f"{path} has another result"
+    return None
 
 
 def _identity(kind: str, inputs: str, outer: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
+from blake3 import blake3
 
 from holdfast.capture.sections import typed
 from holdfast.encode.outcome import Outcome
@@ -27,7 +28,7 @@ from holdfast.runtime.nearest import hint
 from holdfast.runtime.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from holdfast.model.sections import CoderStatus
     from holdfast.runtime.calls import OnUnknown
@@ -121,9 +122,9 @@ class GatedTask:
     """Work that must pass gates: `run` it, as often as needed, whenever the program runs.
 
     `fingerprint` names the content of the files that the gates look at: if it changed since a gate passed, the gate
-    runs again. `inputs` is a digest of what the worker works on: with another one it works again. `files=True` takes
-    the files into the checkpoints that follow the worker and the fixes. `store` makes of what the worker said what is
-    kept of it.
+    runs again. `inputs` is a digest of what the worker works on, `after` the versions of the calls that it builds on:
+    with others it works again. `files=True` takes the files into the checkpoints that follow the worker and the fixes.
+    `store` makes of what the worker said what is kept of it.
     """
 
     def __init__(
@@ -143,6 +144,7 @@ class GatedTask:
         on_unknown: OnUnknown | None = None,
         files: bool | None = None,
         inputs: str = "",
+        after: Mapping[str, str] | None = None,
         store: Callable[[Any], Any] | None = None,
         book: Gates | None = None,
     ) -> None:
@@ -159,6 +161,7 @@ class GatedTask:
         self._plan_path = plan_path
         self._fingerprint = fingerprint
         self._inputs = inputs
+        self._after = after or {}
         self._store = store
         self._files = files
         self._options = CallOptions(
@@ -220,6 +223,19 @@ class GatedTask:
             state.error,
         )
 
+    @property
+    def is_worked(self) -> bool:
+        """Whether what its worker did is kept, whatever its gates said."""
+        return self._host.calls.is_valid("task", self._path("work"), inputs=self._inputs, after=self._after)
+
+    @property
+    def version(self) -> str:
+        """The version of its work: of the worker's, and of every fix since; its gates change nothing about that."""
+        versions = list(self._version("work").values())
+        for number in range(self._fixes_kept()):
+            versions += self._version(f"fix:{number + 1}").values()
+        return versions[0] if len(versions) == 1 else blake3("\0".join(versions).encode()).hexdigest(16)
+
     def retry(self) -> None:
         """Let a task that failed at its gates begin again: with the gates if its worker is done, without fixes."""
         if self.state.stage == FAILED:
@@ -229,8 +245,8 @@ class GatedTask:
 
     def _path(self, what: str) -> str:
         """Return the name of a call of this task; after `retry` gates and fixes are others."""
-        tries = self.state.tries
-        return f"{self.name}/{what}" if tries == 1 or what == "work" else f"{self.name}/{what}~try{tries}"
+        tries = 1 if what == "work" else self.state.tries
+        return f"{self.name}/{what}" if tries == 1 else f"{self.name}/{what}~try{tries}"
 
     def _version(self, what: str) -> dict[str, str]:
         path = self._host.calls.path_of(self._path(what))
@@ -243,8 +259,7 @@ class GatedTask:
     def _work(self) -> None:
         """Call the worker, unless what it did is kept."""
         state = self.state
-        kept = self._host.calls.kept(self._host.calls.path_of(self._path("work")))
-        if kept is None or kept.input != self._inputs:
+        if not self.is_worked:
             self._before(state)
 
         def done(said: Any, outcome: Any) -> None:
@@ -263,7 +278,7 @@ class GatedTask:
         work = lambda: self._answered(bound(self._worker, self._host)())  # noqa: E731
         try:
             given = {"reasons": reasons, "store": self._store}
-            said = self._call("task", "work", work, view=view, inputs=self._inputs, options=given)
+            said = self._call("task", "work", work, view=view, inputs=self._inputs, after=self._after, options=given)
         except Exception as error:
             if is_interruption(error):
                 raise

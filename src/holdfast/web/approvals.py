@@ -60,8 +60,11 @@ def _answered(handle: Handle, overview: Overview) -> list[answers.Answered]:
 
 
 def _replies(head: Checkpoint) -> dict[str, Any]:
-    found: dict[str, Any] = head.section("waits").get("answered", {}) if "waits" in head.sections else {}
-    return found
+    return {
+        line["step"]: line["result"]
+        for line in head.calls
+        if line.get("kind") == "question" and line["event"] == "done" and isinstance(line.get("result"), dict)
+    }
 
 
 def evidence(handle: Handle, run: str) -> answers.Evidence:

@@ -11,6 +11,7 @@ from holdfast.web.history import samples
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from holdfast.runtime.audit import Event
     from holdfast.web import answers
     from holdfast.web.site import Handle
 
@@ -30,11 +31,12 @@ def timeline(handle: Handle, run: str) -> answers.Spans:
         for name in ("phases", "agents", "graph", "waits")
         if name in present.sections
     }
+    happened = hf.events(run)
     events: list[answers.Mark] = handle.clean(
         [
             {"at": one.at, "kind": one.kind, "what": one.what[:300], "phase": one.phase, "by": one.by,
              "duration_s": one.duration_s, "error": one.details.get("error")}
-            for one in hf.events(run)
+            for one in happened
         ],
         "events",
     )  # fmt: skip
@@ -44,7 +46,7 @@ def timeline(handle: Handle, run: str) -> answers.Spans:
         *_tasks(sections.get("graph")),
     ]
     bars += [*_steps(events, known={bar["name"] for bar in bars if bar["lane"] in ("task", "phase")})]
-    bars += [*_waits(sections.get("waits"), events)]
+    bars += [*_waits(sections.get("waits"), happened)]
     bars = sorted((bar for bar in bars if bar["from"]), key=lambda bar: bar["from"] or "")
     saved = [one["at"] for one in samples(hf, run, _LOOKED_AT)["samples"]]
     times = saved + [one["at"] for one in events] + [time for bar in bars for time in (bar["from"], bar["to"]) if time]
@@ -117,20 +119,17 @@ def _steps(events: Iterable[answers.Mark], known: set[str]) -> Iterable[answers.
         yield _bar("task", name, "running", at, None)
 
 
-def _waits(section: Mapping[str, Any] | None, events: Iterable[answers.Mark]) -> Iterable[answers.TimeBar]:
+def _waits(section: Mapping[str, Any] | None, events: Iterable[Event]) -> Iterable[answers.TimeBar]:
     """Yield what was waited for, from when it was asked to when it was answered."""
-    asked = {one["what"]: one["at"] for one in events if one["kind"] == "asked"}
-    value = section or {}
-    for name, wait in (value.get("open") or {}).items():
-        start = asked.get(name) or asked.get(wait.get("question", "")) or _last(events)
-        yield _bar("wait", wait.get("question") or name, "waiting", start, None)
-    for name, reply in (value.get("answered") or {}).items():
-        start = asked.get(name) or reply.get("at")
-        yield _bar("wait", name, reply.get("choice", ""), start, reply.get("at"), by=reply.get("by"))
-
-
-def _last(events: Iterable[answers.Mark]) -> str | None:
-    return max((one["at"] for one in events), default=None)
+    asked: dict[str, str] = {}
+    for one in events:
+        if one.kind in ("question asked", "timer asked"):
+            asked[one.what] = one.at.isoformat()
+        elif one.kind in ("question done", "timer done") and one.what in asked:
+            choice = str(one.details.get("choice", ""))
+            yield _bar("wait", one.what, choice, asked.pop(one.what), one.at.isoformat(), by=one.by)
+    for name, wait in ((section or {}).get("open") or {}).items():
+        yield _bar("wait", wait.get("question") or name, "waiting", asked.get(name), None)
 
 
 def _before(at: str, seconds: float | None) -> str:

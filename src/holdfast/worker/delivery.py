@@ -176,7 +176,7 @@ def _park(hf: Holdfast, run: str, why: str) -> Outcome:
     opened = hf.run(run, waiting="leave")
     try:
         with opened.held():
-            opened.host.waits.wait_for(Wait(id=wait, kind="uncertain", question=question, options=("retry", "cancel")))
+            opened.host.wait_for(Wait(id=wait, kind="uncertain", question=question, options=("retry", "cancel")))
     except RunWaiting:
         pass
     finally:

@@ -278,7 +278,7 @@ def test_lines_of_a_view_for_a_fork_are_refused_in_another_form(name, value):
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("waits", {"open": {}, "answered": {"a": {"choice": "yes", "at": NOON.isoformat()}}}),
+        ("waits", {"open": {}, "signals": {"a": [{"choice": "yes", "at": NOON.isoformat()}]}}),
         ("status", {"status": "paused", "since": NOON}),
         ("steps.mine", 5),
     ],

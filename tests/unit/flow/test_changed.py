@@ -370,3 +370,30 @@ def test_a_loop_that_was_mended_in_the_file_goes_on_in_its_lap(bench):
     fixed = {**flow, "phases": {**flow["phases"], "code": code + "; true"}}
     assert bench.run(fixed).status == "completed"
     assert bench.said == ["code", "check", "code", "code", "check"]
+
+
+def test_a_task_that_needs_one_that_runs_again_runs_again(bench):
+    """Proves F2."""
+    tasks = {"a": bench.say("a"), "b": {"run": bench.say("b"), "needs": ["a"]}, "c": bench.say("c")}
+    flow = {"flow": "p", "phases": {"one": {"tasks": tasks, "parallel": 1}, "two": bench.say("two")}}
+    bench.run(flow)
+    bench.log.unlink()
+    assert bench.run(flow, redo=["one/a"]).status == "completed"
+    assert bench.said == ["a", "b", "two"]
+
+
+def test_what_follows_a_task_that_comes_to_the_same_again_is_kept(bench):
+    """Proves F2: of a task that writes no files, the result is all there is."""
+    flow = {"flow": "p", "phases": {"one": {"run": bench.say("a"), "writes": False}, "two": bench.say("two")}}
+    bench.run(flow)
+    bench.log.unlink()
+    assert bench.run(flow, redo=["one"]).status == "completed"
+    assert bench.said == ["a"]
+
+
+def test_a_command_that_changed_as_its_gates_went_runs(bench):
+    """Proves F2."""
+    bench.run({"flow": "p", "phases": {"one": {"run": bench.say("old"), "gates": ["true"]}}})
+    bench.log.unlink()
+    bench.run({"flow": "p", "phases": {"one": bench.say("new")}})
+    assert bench.said == ["new"]

@@ -547,3 +547,16 @@ def test_a_checkpoint_after_a_large_result_does_not_hold_it_again(place):
         after = run.checkpoint()
     assert after.summary.steps == 2
     assert max(before.stored_bytes, after.stored_bytes) < 3_000
+
+
+def test_what_runs_inside_a_step_runs_again_when_what_the_step_follows_has_another_result(place):
+    done = []
+
+    def outer():
+        return run.step("inner", lambda: done.append("inner"))
+
+    for text in ("one", "one", "two"):
+        with opened(place) as hf, hf.run("r") as run:
+            run.step("before", lambda text=text: text)
+            run.step("outer", outer, after=["before"])
+    assert done == ["inner", "inner"]

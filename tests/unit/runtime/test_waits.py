@@ -108,15 +108,6 @@ def test_a_finished_or_unknown_run_takes_no_answer(hf):
             say()
 
 
-def test_the_same_question_twice_needs_a_name(hf):
-    waits_in_leave_mode(hf, lambda run: run.approve("Deploy?"))
-    hf.control.answer("r", "approve")
-    with hf.run("r", waiting="leave") as run:
-        run.approve("Deploy?")
-        with pytest.raises(UsageError, match="its own id"):
-            run.approve("Deploy?")
-
-
 def test_a_signal_is_kept_until_it_is_waited_for_and_heard_once(hf):
     with hf.run("r") as run:
         run.step("a", lambda: 1)
@@ -293,14 +284,14 @@ def test_a_signal_is_never_in_a_checkpoint_that_has_neither_it_nor_the_answer(hf
     hf.control.signal("r", "go", 42)
     run = hf.run("r")
     waits = run.host.waits
-    take = waits._answer
+    take = waits._reply
 
-    def saved_between(wait):
-        take(wait)
+    def saved_between(*given):
+        take(*given)
         run.checkpoint()
         raise SystemError
 
-    waits._answer = saved_between
+    waits._reply = saved_between
     with pytest.raises(SystemError):
         run.wait_signal("go")
     with hf.run("r", waiting="leave") as run:
@@ -358,9 +349,10 @@ def test_a_run_that_is_set_back_asks_again(hf, outside):
     with pytest.raises(RunWaiting), hf.run("r", waiting="leave") as run:
         run.approve("Deploy?")
     outside.control.answer("r", "approve")
-    with pytest.raises(RunWaiting, match="Deploy"), hf.run("r", waiting="leave") as run:  # noqa: PT012 - two steps
+    with hf.run("r", waiting="leave") as run:
         assert run.approve("Deploy?").approved
-        run.host.go_back_to(before)
+    assert hf.recover(before.id).success
+    with pytest.raises(RunWaiting, match="Deploy"), hf.run("r", waiting="leave") as run:
         run.approve("Deploy?")
 
 
