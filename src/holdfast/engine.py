@@ -99,6 +99,7 @@ if TYPE_CHECKING:
     from holdfast.model.checkpoint import RunRecord, Status
     from holdfast.model.verdicts import Verdict
     from holdfast.recovery.enter import OpenRun
+    from holdfast.recovery.gather import Look
     from holdfast.recovery.subject import SubjectProvider
     from holdfast.recovery.verdict import Freshness
     from holdfast.retain.policy import RetentionPolicy
@@ -184,6 +185,7 @@ class Holdfast(RecoveryFacade):
         self._clock = clock
         self._entropy = entropy
         self._open_runs: WeakSet[Run] = WeakSet()
+        self.last_look: Look | None = None
         self._retention: WeakSet[RetentionWorker] = WeakSet()
         self._freshness: WeakKeyDictionary[Run, Freshness] = WeakKeyDictionary()
         self.control = Control(store, self._packer, self._present_of, self.journal_packer, self._wake_queue)
