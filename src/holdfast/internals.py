@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from holdfast.encode.types import TypeRegistry
     from holdfast.errors import LeaseLost
     from holdfast.model.checkpoint import RunRecord
+    from holdfast.recovery.gather import Look
     from holdfast.retain.worker import RetentionWorker
     from holdfast.run import Run
     from holdfast.run_recorder import Recorder
@@ -108,6 +109,8 @@ class Internals:
         self.types = types
         self.clock = clock
         self.open_runs: WeakSet[Run] = WeakSet()
+        self.last_look: Look | None = None
+        """What the last plan saw of a directory, so that carrying it out at once does not scan it again."""
         self.retention: WeakSet[RetentionWorker] = WeakSet()
         self.max_section_bytes = max_section_bytes or settings.max_section_bytes
         self._root = root

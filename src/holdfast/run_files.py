@@ -137,7 +137,7 @@ def stamp(store: Store, record: CheckpointRecord, root: str) -> None:
 
 
 def directory_of(store: Store, run: str) -> str | None:
-    """Return the directory that a run worked in last, as far as this machine knows."""
+    """Return the directory that a run worked in last, as far as this machine knows; it may be gone."""
     home = store.folder
     if home is None:
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -756,3 +757,24 @@ def test_a_decision_on_a_step_answers_the_question_about_it(hf, project):
     now = hf("status", "r", "--json").json
     assert (now["status"], now["waits"]) == ("running", [])
     assert live().stdout == "past it\n"
+
+
+@pytest.mark.parametrize("words", [["restore", "w", "--exact", "-y"], ["resume", "w", "-y"], ["diff", "w"]])
+def test_a_run_whose_directory_was_deleted_touches_no_other(hf, project, tmp_path, words):
+    """Proves F5: files of a run are not put into the project's folder because its own is gone."""
+    there = tmp_path / "there"
+    there.mkdir()
+    (there / "theirs.txt").write_text("of the run\n")
+    with holdfast.open() as store, store.run("w", workspace=there) as run:
+        run.checkpoint(state=1)
+    (project / "mine.txt").write_text("of the project\n")
+    shutil.rmtree(there)
+    done = hf(*words)
+    assert done.code == 2
+    assert str(there) in done.err
+    assert "--workspace" in done.err
+    assert sorted(path.name for path in project.iterdir()) == [".holdfast", "mine.txt"]
+    there.mkdir()
+    assert hf("restore", "w", "--exact", "-y").code == 0
+    assert (there / "theirs.txt").read_text() == "of the run\n"
+    assert sorted(path.name for path in project.iterdir()) == [".holdfast", "mine.txt"]

@@ -7,6 +7,8 @@ import itertools
 import os
 import signal
 import subprocess
+import sys
+from collections import Counter
 
 import pytest
 
@@ -23,6 +25,7 @@ from holdfast.workspace.decide import Decisions
 from holdfast.workspace.ops import FileOps
 from holdfast.workspace.workspace import Workspace
 from recovery.recovery_kit import Notes, contents, damage_record, damage_section, execute, tree
+from store_calls import counted
 
 
 @pytest.fixture
@@ -551,3 +554,87 @@ def test_a_recovery_that_writes_no_file_reads_the_tree_once(hf, project, monkeyp
     monkeypatch.setattr(Workspace, "_scan", lambda self, *rest: scans.append(1) or scan(self, *rest))
     assert hf.recover("r", workspace=project).success
     assert len(scans) == 1
+
+
+@pytest.fixture
+def opened_directories():
+    """Count how often each directory is opened, whoever does it."""
+    counts: Counter[str] = Counter()
+    heard = [True]
+
+    def hear(event, given):
+        if heard[0] and event == "open" and isinstance(given[2], int) and given[2] & os.O_DIRECTORY:
+            counts[os.fsdecode(given[0]) if isinstance(given[0], (str, bytes)) else ""] += 1
+
+    sys.addaudithook(hear)  # there is no way to take one away
+    yield counts
+    heard[0] = False
+
+
+def many_directories(root):
+    for number in range(30):
+        folder = root / f"folder-{number}"
+        folder.mkdir()
+        (folder / "file.txt").write_text(f"{number}\n")
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_recovery_that_writes_files_looks_at_each_directory_once(hf, project, opened_directories, is_known):
+    """Proves issue 15: one scan of the tree for a recovery, with a cache of what was there and without one."""
+    many_directories(project)
+    run = hf.run("r", workspace=project)
+    run.checkpoint(state=1)
+    (project / "folder-7/file.txt").write_text("the run's\n")
+    run.checkpoint(state=2)
+    run.close()
+    (project / "folder-9/mine.txt").write_text("a person's\n")
+    if not is_known:
+        for cache in [*hf.store.folder.rglob("*.cache"), *project.rglob("*.cache")]:
+            cache.unlink()
+    opened_directories.clear()
+    result = hf.recover("r@1", workspace=project)
+    assert result.success
+    assert result.files.replaced == 1
+    looks = {name: count for name, count in opened_directories.items() if name.startswith("folder-")}
+    assert len(looks) == 30
+    assert {name for name, count in looks.items() if count > 1} <= {"folder-7", "folder-9"}
+    head = hf.latest("r")
+    assert head.read("folder-7/file.txt") == b"7\n"
+    assert head.read("folder-9/mine.txt") == b"a person's\n"
+    with hf.run("r", workspace=project) as again:
+        assert again.workspace.changes() == []
+
+
+def test_a_recovery_asks_its_store_few_times(hf, project):
+    """Proves issue 15: it was 128 look-ups for one file; 15 of these are of compaction, when the run is closed."""
+    run = hf.run("r", workspace=project)
+    run.checkpoint(state=1)
+    (project / "src" / "main.py").write_text("the run's\n")
+    run.checkpoint(state=2)
+    run.close()
+    with counted(hf.store.medium) as calls:
+        assert hf.recover("r@1", workspace=project).success
+    assert calls.count <= 90
+
+
+def test_what_changes_between_a_plan_and_its_recovery_is_not_lost(hf, project):
+    """Proves X4: a plan carried out later in the same process still refuses a file that moved, and keeps the others."""
+    many_directories(project)
+    run = hf.run("r", workspace=project)
+    run.checkpoint(state=1)
+    (project / "folder-7/file.txt").write_text("the run's\n")
+    run.checkpoint(state=2)
+    run.close()
+    plan = hf.plan("r@1", workspace=project)
+    (project / "folder-7/file.txt").write_text("a person's\n")
+    with pytest.raises(PlanOutdated):
+        hf.recover(plan)
+    (project / "folder-7/file.txt").write_text("the run's\n")
+    plan = hf.plan("r@1", workspace=project)
+    (project / "folder-3/file.txt").write_text("a person's, meanwhile\n")
+    (project / "folder-4/new.txt").write_text("a person's, meanwhile\n")
+    assert hf.recover(plan).success
+    assert (project / "folder-3/file.txt").read_text() == (project / "folder-4/new.txt").read_text()
+    with hf.run("r", workspace=project) as again:
+        assert again.head.read("folder-3/file.txt") == b"a person's, meanwhile\n"
+        assert again.head.read("folder-4/new.txt") == b"a person's, meanwhile\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from holdfast.encode.chunks import ChunkWriter
@@ -16,7 +16,7 @@ from holdfast.workspace import snapshot as snapshots
 from holdfast.workspace.spill import SpillingWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from holdfast.encode.chunks import ChunkReader
@@ -49,6 +49,7 @@ class FileCapture:
         self._unlock = unlock
         self._known: Snapshot | None = None  # the last one that this process captured or has a cache for
         self._cached: bytes = b""
+        self._only: tuple[bytes, frozenset[bytes]] | None = None  # since which snapshot, in which directories
         self.before_entry: CheckpointRecord | None = None
         self.planned: dict[str, Snapshot] = {}  # by digest, of whole restores: their repositories follow the files
 
@@ -58,7 +59,9 @@ class FileCapture:
 
     def capture(self, head: CheckpointRecord | None, writer: ChunkWriter | SpillingWriter) -> SectionRecord:
         """Put what changed since the head into the writer, and return the section."""
-        snapshot = self.workspace.capture(writer, self._previous(head), progress=self.progress)
+        previous = self._previous(head)
+        only = self._only[1] if self._only is not None and previous and self._only[0] == previous.digest else None
+        snapshot = self.workspace.capture(writer, previous, progress=self.progress, only=only)
         root = snapshots.store(writer, snapshot)
         self._known = snapshot  # if the commit fails the head has another one, and is loaded again
         return SectionRecord(WORKSPACE, root.kind, root.id, root.size)
@@ -71,6 +74,25 @@ class FileCapture:
         if self._known is None or self._known.digest != record.root:
             return snapshots.load(self.reader, Ref(record.kind, record.size, record.root))
         return self._known
+
+    def looked(self, head: CheckpointRecord | None) -> frozenset[bytes] | None:
+        """Return the directories that the newest look found otherwise than the head has them; None if none looked."""
+        known = self._previous(head)
+        return self.workspace.changed_since(known) if known is not None else None
+
+    @contextmanager
+    def only_in(self, directories: frozenset[bytes] | None) -> Iterator[None]:
+        """Let captures in this block go through these directories alone; the rest was looked at just now."""
+        known = self._known
+        self._only = (known.digest, directories) if known is not None and directories is not None else None
+        try:
+            yield
+        finally:
+            self._only = None
+
+    def learn(self, other: FileCapture) -> None:
+        """Take over what another capture of the same directory knows."""
+        self.workspace, self._known, self._cached = other.workspace, other._known, other._cached
 
     def is_as(self, head: CheckpointRecord | None) -> bool:
         """Tell whether the directory is as the head has it."""
@@ -118,6 +140,8 @@ class FileCapture:
         return self._known
 
     def _from_cache(self, snapshot: Snapshot | None) -> Snapshot | None:
+        if snapshot is not None and self.workspace.is_known(snapshot):
+            return snapshot
         try:
             blob = self._unlock(read_regular(self._cache, limit=_MAX_CACHE_BYTES))
         except (OSError, ValueError, DocumentInvalid):

@@ -143,8 +143,14 @@ class Session:
         """The project's folder, which is also the workspace unless another is named."""
         return Path.cwd() if self.options.store else self.place.project.root
 
-    def directory_of(self, run: str, named: str | None = None, *, hf: Holdfast | None = None) -> Path:
-        """Return the directory of a run: the one that is named, the one it worked in last, or the project's folder."""
+    def directory_of(
+        self, run: str, named: str | None = None, *, hf: Holdfast | None = None, reads_only: bool = False
+    ) -> Path:
+        """Return the directory of a run: the one that is named, the one it worked in last, or the project's folder.
+
+        UsageError if the one it worked in is gone: files of the run are not put into, or taken from, another one that
+        nobody named. Who only reads paths of it may do so from the project's folder.
+        """
         from holdfast.run_files import directory_of  # noqa: PLC0415 - needs the workspace
 
         if named is not None:
@@ -152,6 +158,12 @@ class Session:
         known = directory_of((hf or self.hf).store, run)
         if known is None or Path(known) == self.root.resolve():
             return self.root
+        if not Path(known).is_dir():
+            if reads_only:
+                return self.root
+            raise UsageError(
+                f"the directory of run {run!r}, {known}, is gone: make it again, or name one with --workspace DIR"
+            )
         if known not in self._told:
             self._told.add(known)
             self.out.note(f"The directory of {run} is {known}.")

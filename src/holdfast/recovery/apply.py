@@ -7,8 +7,9 @@ whoever finds an undo point at the head knows from the files which side of the c
 from __future__ import annotations
 
 import logging
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -45,11 +46,12 @@ from holdfast.verify.check import faults_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
     from datetime import datetime
 
     from holdfast.checkpoint import Checkpoint
     from holdfast.engine import Holdfast
-    from holdfast.model.checkpoint import CheckpointRecord
+    from holdfast.model.checkpoint import CheckpointRecord, RunRecord
     from holdfast.recovery.plan import PlanOptions, RecoveryPlan
     from holdfast.run import Run
     from holdfast.workspace.options import WorkspaceOptions
@@ -106,7 +108,10 @@ def recover(
     if not confirmed:
         enforce(plan.run, plan.checkpoint, plan.findings)
     with handle_for(hf, plan, run, workspace_options) as handle, handle.lock:
-        return Recovery(hf, handle, plan, record, workspace_options, progress).carry_out()
+        try:
+            return Recovery(hf, handle, plan, record, workspace_options, progress).carry_out()
+        finally:
+            hf.internals.last_look = None  # what it saw is no longer so
 
 
 def _mark_damaged(hf: Holdfast, error: HoldfastError) -> None:
@@ -150,6 +155,9 @@ def handle_for(hf: Holdfast, plan: RecoveryPlan, run: Run | None, options: Works
             yield opened
         return
     handle = hf.run(plan.run, workspace=place, workspace_options=options, rewinding=True)
+    look = hf.internals.last_look
+    if look is not None and look.capture is not None and look.plan is not None and look.plan == plan.files:
+        handle.workspace.capture.learn(look.capture)
     try:
         with handle.held():
             yield handle
@@ -195,7 +203,7 @@ def _refused(plan: RecoveryPlan, *errors: str) -> RecoveryResult:
     )
 
 
-@dataclass(slots=True)
+@dataclass
 class Recovery:
     """One recovery under way."""
 
@@ -209,15 +217,18 @@ class Recovery:
     has_changed_files: bool = False
     has_moved_git: bool = False
     is_committing: bool = False
+    has_captured: bool = False
+    """Whether the tree was captured here, so that only what is restored has changed since."""
 
-    @property
+    @cached_property
     def source(self) -> Checkpoint:
         """The checkpoint to go back to, with what the journal had after it when the plan was made."""
         return self.hf.internals.reached(self.record, self.plan.number)
 
     def carry_out(self) -> RecoveryResult:
         """Do it, or leave everything as it was and say why."""
-        head = self.hf.store.run(self.plan.run).head
+        stands = self.hf.store.run(self.plan.run)
+        head = stands.head
         done = self._is_done(head)
         if done is not None:
             self.run.host.go_back_to(done)
@@ -225,7 +236,7 @@ class Recovery:
         begun = self._is_begun(head)
         if not begun:
             try:
-                self._check_world(head)
+                self._check_world(stands)
             except IntegrityError as error:
                 return _refused(self.plan, str(error))
             if self._changes_nothing(head):
@@ -256,7 +267,8 @@ class Recovery:
     def commit(self, undo: CheckpointRecord | None) -> RecoveryResult:
         """Make the checkpoint's state the head, in one commit, and give it to what is registered."""
         plan, source = self.plan, self.source
-        spent = self._spent(source)
+        present_head = self.run.head
+        spent = self._spent(source, present_head)
         self.run.host.go_back_to(source)
         at = present(self.hf, plan.run)
         warnings = (*plan.all_warnings, *self._left_alone(source))
@@ -273,22 +285,23 @@ class Recovery:
         ).marked(plan.run, undo)
         sections = self._sections(source, at)
         self.run.note("recovered" if plan.kind == "recover" else "undone", f"from {plan.place or plan.checkpoint}")
-        sections |= self._edits(source) | self._subject(source, at) | spent
+        sections |= self._edits(source, present_head) | self._subject(source, at) | spent
         dropped = [INTENT] if INTENT in source.sections else []
         if plan.request.reset_to is not None and "error" in source.sections:
             dropped.append("error")
         self.is_committing = True
-        made = self.run.checkpoint(
-            trigger=Trigger.RECOVERY,
-            reason=f"{'undone: back to' if plan.kind == 'undo' else 'recovered from'} "
-            f"{plan.place or f'checkpoint {plan.seq}'}",
-            sections={**sections, SECTION: told.value()},
-            drop=dropped,
-            files=self.run.host.has_workspace and plan.request.into is None,
-            phase=self.record.envelope.summary.phase,
-            onto=source,
-            calls=self._decided(source, at),
-        )
+        with self._only_in(self._restored_directories()):
+            made = self.run.checkpoint(
+                trigger=Trigger.RECOVERY,
+                reason=f"{'undone: back to' if plan.kind == 'undo' else 'recovered from'} "
+                f"{plan.place or f'checkpoint {plan.seq}'}",
+                sections={**sections, SECTION: told.value()},
+                drop=dropped,
+                files=self.run.host.has_workspace and plan.request.into is None,
+                phase=self.record.envelope.summary.phase,
+                onto=source,
+                calls=self._decided(source, at),
+            )
         self.is_committing = False
         with suppress(HoldfastError):  # a mark is for lists; the damage itself is found again
             mark_corrupted(self.hf.store, plan.damage)
@@ -327,13 +340,12 @@ class Recovery:
         moved = following_label(source.section("phases"), now.labels, at, before=known.labels)
         return told if moved is None else {**told, "phases": moved[1]}
 
-    def _spent(self, source: Checkpoint) -> dict[str, Any]:
+    def _spent(self, source: Checkpoint, now: Checkpoint | None) -> dict[str, Any]:
         """Return the budgets as they are now: going back gives back neither what was spent nor what was raised.
 
         What is counted once by a key is counted again when it is done again.
         """
         try:
-            now = self.hf.latest(self.plan.run)
             if now is None or "budget" not in now.sections:
                 return {}
             budget = now.section("budget")
@@ -343,14 +355,14 @@ class Recovery:
         kept = msgspec.structs.replace(budget, counted=known.counted if known is not None else [])
         return {"budget": kept} if kept != known else {}
 
-    def _edits(self, source: Checkpoint) -> dict[str, Any]:
+    def _edits(self, source: Checkpoint, now: Checkpoint | None) -> dict[str, Any]:
         """Return what people left and the plan keeps, so that it stays theirs in the line that begins here."""
         if self.plan.files is None or self.plan.request.into is not None:
             return {}
         from holdfast.workspace.ownership import EDITS, edits_value, fingerprint, read_edits  # noqa: PLC0415
 
         before, head = ({} if one is None or EDITS not in one.sections else read_edits(one.section(EDITS))
-                        for one in (source, self.run.head))  # fmt: skip
+                        for one in (source, now))  # fmt: skip
         kept = {item.path: fingerprint(item.disk) for item in self.plan.files.kept("person", "unknown")}
         after = {**before, **head, **kept}
         return {EDITS: edits_value(after)} if after != before else {}
@@ -381,8 +393,8 @@ class Recovery:
             return False
         return intent is not None and intent[0].digest == self.plan.digest
 
-    def _check_world(self, head: str | None) -> None:
-        end = self.hf.store.run(self.plan.run).number
+    def _check_world(self, stands: RunRecord) -> None:
+        head, end = stands.head, stands.number
         moved = [] if head == self.plan.head else [f"the head was {self.plan.head}, and is {head}"]
         moved += [] if end == self.plan.end else [f"the journal ended at #{self.plan.end}, and ends at #{end}"]
         moved += world_moved(self.hf, self.plan, self.options) if not moved else []
@@ -418,17 +430,32 @@ class Recovery:
         head = run.recorder.head_record
         leaves_journal = plan.number < plan.end and (head is None or head.number < plan.end)
         has_more = changes_files or run.recorder.live.names or leaves_journal
-        if not has_more and not (run.host.has_workspace and run.workspace.changes()):
+        looked = run.workspace.capture.looked(run.recorder.head_record) if run.host.has_workspace else None
+        if not has_more and not (run.host.has_workspace and (run.workspace.changes() if looked is None else looked)):
             return run.recorder.head_record
         is_head_lost = run.recorder.head_record is None or any(each.checkpoint == plan.head for each in plan.damage)
-        taken = run.checkpoint(
-            trigger=Trigger.RECOVERY,
-            reason=f"before going back to {plan.place or f'checkpoint {plan.seq}'}",
-            sections={INTENT: intent_value(plan.to_json())},
-            files=run.host.has_workspace and here,
-            onto=self.source if is_head_lost else None,
-        )
+        with self._only_in(looked):
+            taken = run.checkpoint(
+                trigger=Trigger.RECOVERY,
+                reason=f"before going back to {plan.place or f'checkpoint {plan.seq}'}",
+                sections={INTENT: intent_value(plan.to_json())},
+                files=run.host.has_workspace and here,
+                onto=self.source if is_head_lost else None,
+            )
+        self.has_captured = run.host.has_workspace and here
         return taken.record
+
+    def _only_in(self, directories: frozenset[bytes] | None) -> AbstractContextManager[None]:
+        """Let the next capture go through these directories alone, where all others were looked at just now."""
+        return self.run.workspace.capture.only_in(directories) if self.run.host.has_workspace else nullcontext()
+
+    def _restored_directories(self) -> frozenset[bytes] | None:
+        """Return the directories in which a restore changed names, None if more may have changed."""
+        if not self.has_captured or self.plan.files is None:
+            return None
+        from holdfast.workspace.planning import directories_of  # noqa: PLC0415
+
+        return directories_of(self.plan.files)
 
     def _needs_files(self, *, begun: bool) -> bool:
         files = self.plan.files

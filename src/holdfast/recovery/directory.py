@@ -158,7 +158,9 @@ class OpenDirectory:
         changed = [name for names in found.by_owner.values() for name in names]
         self._run.workspace.capture.before_entry = self._run.recorder.head_record
         sections = {EDITS: edits_value(found.edits)} if found.edits != found.ownership.edits else {}
-        save(f"changed since: {_named(changed)}" if changed else "; ".join(why), sections)
+        capture = self._run.workspace.capture
+        with capture.only_in(capture.looked(self._run.recorder.head_record)):
+            save(f"changed since: {_named(changed)}" if changed else "; ".join(why), sections)
         if is_rolled_back:
             files = self._run.workspace
             files.restore(files.plan_of(found.last, found.last, Decisions(interrupted="roll_back"), found.ownership))

@@ -161,6 +161,11 @@ def _undoing(changed: list[str]) -> Decisions:
     return Decisions(edits="take", conflicts="take", paths=dict.fromkeys(changed, "take"))
 
 
+def moved_paths(plan: RestorePlan) -> list[str]:
+    """Return the paths of a plan that are not as it saw them."""
+    return [item.path for item in plan.items if item.disk.kind != "other" and _seen(plan.target, item) != item.disk]
+
+
 def _seen(target: str, item: PlanItem) -> State:
     """Return what is at an item's path now."""
     try:

@@ -23,7 +23,7 @@ from holdfast.errors import (
     UsageError,
 )
 from holdfast.journal.position import Position, resolve
-from holdfast.model.checkpoint import CheckpointRecord
+from holdfast.model.checkpoint import CheckpointRecord, RunRecord
 from holdfast.model.ids import is_reserved
 from holdfast.model.sections import WORKSPACE
 from holdfast.recovery.line import RunLine, Unreadable, number
@@ -70,6 +70,8 @@ class Located(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the end of the run was meant, journal included, and not this one checkpoint."""
     position: Position | None = None
     """The journal position that was meant, which the checkpoint is the newest before."""
+    run: RunRecord | None = None
+    """The run's own record as it was then, where it was read."""
 
 
 def locate(
@@ -90,9 +92,11 @@ def locate(
     place on its line gives the newest checkpoint there that is sound; with `sound` off, the newest whose record can be
     read. Sections named in `without` are not looked at. Changes nothing.
     """
-    found = _Search(store, parse(spec), run, sound=sound, without=without, left=left).result()
+    search = _Search(store, parse(spec), run, sound=sound, without=without, left=left)
+    found = search.result()
     name = found.record.envelope.run
-    return msgspec.structs.replace(found, is_end=spec in ("latest", name, f"{name}:latest", f"{name}@latest"))
+    is_end = spec in ("latest", name, f"{name}:latest", f"{name}@latest")
+    return msgspec.structs.replace(found, is_end=is_end, run=search.run_record(name))
 
 
 def mark_corrupted(store: Store, damages: Iterable[Damage]) -> list[str]:
@@ -144,6 +148,11 @@ class _Search:
             if found is not None:
                 return found
         raise missed or self._no_such()
+
+    def run_record(self, run: str) -> RunRecord | None:
+        """Return a run's own record, if the search read it."""
+        line = self._lines.get(run)
+        return line.record if line is not None else None
 
     def _readings(self) -> Iterator[Reading]:
         """Yield the readings, those that name no run with the run that the search is relative to."""

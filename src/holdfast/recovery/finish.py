@@ -47,6 +47,8 @@ def finish_interrupted(hf: Holdfast, run: Run) -> RecoveryResult | None:
             if run.recorder.head_record is None or run.recorder.head_record.envelope.id != head.envelope.id:
                 return None
             _log.warning("run %s: a recovery from %s was interrupted and is finished now", run.id, plan.checkpoint)
+            for warning in plan.warnings:
+                _log.warning("run %s: %s", run.id, warning)
             return Recovery(hf, run, plan, record, None, None).finish(head)
     except LeaseHeld:
         return None  # its process is at it
@@ -64,7 +66,7 @@ def end_interrupted(
     Where that was this very recovery, its result is returned: there is nothing more to do.
     """
     place = plan.request.workspace if plan.request.files and plan.request.into is None else None
-    if place is None or not (_is_left(place) or _intent_at_head(hf, plan.run, place) is not None):
+    if place is None or not (_is_left(place) or _intent_at(hf, plan.head, place) is not None):
         return plan
     ended = _ended(hf, plan.run, place, options)
     plan = again()
@@ -164,7 +166,13 @@ def _aim(plan: RecoveryPlan) -> tuple[object, ...]:
 def _intent_at_head(hf: Holdfast, run: str, place: str | os.PathLike[str] | None = None) -> RecoveryPlan | None:
     """Return the plan that was being carried out when the run was last moved, None if it came to its end."""
     try:
-        head = hf.store.run(run).head
+        return _intent_at(hf, hf.store.run(run).head, place)
+    except (NotFound, IntegrityError):
+        return None
+
+
+def _intent_at(hf: Holdfast, head: str | None, place: str | os.PathLike[str] | None) -> RecoveryPlan | None:
+    try:
         return intent_of(hf, hf.store.checkpoint(head), place) if head is not None else None
     except (NotFound, IntegrityError):
         return None

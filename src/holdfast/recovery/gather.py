@@ -34,15 +34,16 @@ if TYPE_CHECKING:
     from holdfast.capture.files import FileCapture
     from holdfast.checkpoint import Checkpoint
     from holdfast.engine import Holdfast
-    from holdfast.model.checkpoint import CheckpointRecord
+    from holdfast.model.checkpoint import CheckpointRecord, RunRecord
     from holdfast.model.sections import Subject
-    from holdfast.recovery.find import Damage
+    from holdfast.recovery.find import Damage, Located
     from holdfast.recovery.outcomes import Treatment
     from holdfast.recovery.plan import Kind
     from holdfast.workspace.decide import Interrupted
     from holdfast.workspace.options import WorkspaceOptions
     from holdfast.workspace.ownership import Owner
     from holdfast.workspace.plan import PlanItem, RestorePlan
+    from holdfast.workspace.position import GitPosition
     from holdfast.workspace.snapshot import Snapshot
 
 Files = Literal["auto"] | bool | list[str] | tuple[str, ...]
@@ -52,8 +53,13 @@ _POLICIES = ("ask", "keep", "roll_back")
 _MOST_NAMED = 5
 
 
-def plan_recovery(hf: Holdfast, spec: str, options: PlanOptions, *, run: str | None = None) -> RecoveryPlan:
-    """Return what going back to a checkpoint would do; NotFound or IntegrityError if there is none to go back to."""
+def plan_recovery(
+    hf: Holdfast, spec: str, options: PlanOptions, *, run: str | None = None, found: Located | None = None
+) -> RecoveryPlan:
+    """Return what going back to a checkpoint would do; NotFound or IntegrityError if there is none to go back to.
+
+    `found` is what a spec led to, where that was looked up already without its files.
+    """
     asked = checked_options(options)
     files, into, git = asked.get("files", "auto"), asked.get("into"), asked.get("git", False)
     request = Request(
@@ -79,12 +85,14 @@ def plan_recovery(hf: Holdfast, spec: str, options: PlanOptions, *, run: str | N
 
     def planned(without: frozenset[str]) -> RecoveryPlan | None:
         """Return the plan, None if a section that was left out has to be looked at first."""
-        located = locate(hf.store, spec, run=run, sound=True, without=without, left=False)
+        located = found if without else None
+        located = located or locate(hf.store, spec, run=run, sound=True, without=without, left=False)
         number = located.position.number if located.position is not None else None
         record, interrupted = located.record, False
         directory = _place(hf, record.envelope.run, asked.get("workspace"))
         if number is None:
-            record, interrupted, number = _intended(hf, located.record, spec, directory)
+            head = located.run.head if located.run is not None else hf.store.run(record.envelope.run).head
+            record, interrupted, number = _intended(hf, located.record, spec, directory, head)
         wants = _wants_files(record, files, directory, into, git=git)
         has_files = _section(record, WORKSPACE) is not None
         if without and has_files and not wants:
@@ -101,6 +109,7 @@ def plan_recovery(hf: Holdfast, spec: str, options: PlanOptions, *, run: str | N
             damage=located.skipped,
             to_end=located.is_end and not interrupted and not (located.skipped and has_files),
             number=number,
+            stands=located.run,
             warnings=warnings,
             freshness=fresh,
             options=asked.get("workspace_options"),
@@ -130,6 +139,7 @@ def gather(
     damage: Sequence[Damage] = (),
     to_end: bool = False,
     number: int | None = None,
+    stands: RunRecord | None = None,
     warnings: Sequence[str] = (),
     freshness: Freshness | None = None,
     options: WorkspaceOptions | None = None,
@@ -142,7 +152,7 @@ def gather(
     """
     run = record.envelope.run
     at = now or present(hf, run)
-    stands = hf.store.run(run)
+    stands = stands or hf.store.run(run)
     head = stands.head
     checkpoint = hf.internals.reached(record, None if to_end else number or record.number)
     sections = {name: checkpoint.section(name) for name in _TELLING if name in checkpoint.sections}
@@ -209,6 +219,15 @@ class Look(NamedTuple):
     suggestions: tuple[str, ...] = ()
     worked_until_ns: int = 0
     creates_git: bool = False
+    capture: FileCapture | None = None
+    """Which looked: what it knows of the directory spares who carries the plan out another look."""
+    safe_git: GitPosition | None = None
+    """The position that a checkpoint has."""
+
+    @property
+    def target(self) -> str:
+        """The directory."""
+        return self.plan.target if self.plan is not None else ""
 
 
 def look_at_files(
@@ -231,14 +250,18 @@ def look_at_files(
     warnings: tuple[str, ...] = ()
     try:
         wanted = hf.internals.opened(record).workspace
-        known = _last_known(hf, head)
-        last = snapshot_of(hf, known)
-        if capture is not None and last is not None and known is not None:
-            capture.remember(hf.store.checkpoint(known))
+        known, is_damaged = _last_known(hf, head)
+        last = _snapshot_of(hf, known)
+        if capture is not None and last is not None:
+            capture.remember(known)
         if last is None and request.into is None and head != record.envelope.id:
-            why = "is damaged" if _has_files(hf, known) else "is in no checkpoint"
+            has_files = is_damaged or (known is not None and _section(known, WORKSPACE) is not None)
+            why = "is damaged" if has_files else "is in no checkpoint"
             warnings = (f"what the run last knew of its files {why}: those that differ are taken from the checkpoint",)
-        ownership = ownership_of(hf.store, record.envelope.run, root, _opened(hf, known)) if capture else Ownership()
+        ownership = Ownership()
+        if capture is not None:
+            then = hf.internals.opened(known) if known is not None else None
+            ownership = ownership_of(hf.store, record.envelope.run, root, then)
         planned = plan_files(reader, capture.workspace if capture else None, wanted, last, request, ownership=ownership)
         git = GitPlan()
         if request.git or not request.paths:
@@ -249,7 +272,17 @@ def look_at_files(
     ways = 'decisions=Decisions(conflicts="keep"), or "take", "both", "merge"; paths={"path": "take"} for some'
     warnings += (*_of_kept(planned, request), *git.problems)
     until = ownership.life.last_ns if ownership.life is not None else 0
-    return Look(planned, git.words, warnings, (), (ways,) if planned.conflicts else (), until, git.creates)
+    hf.internals.last_look = look = Look(
+        planned,
+        git.words,
+        warnings,
+        suggestions=(ways,) if planned.conflicts else (),
+        worked_until_ns=until,
+        creates_git=git.creates,
+        capture=capture,
+        safe_git=last.git if last is not None else None,
+    )
+    return look
 
 
 def _of_kept(planned: RestorePlan, request: Request) -> tuple[str, ...]:
@@ -292,47 +325,36 @@ def file_capture(hf: Holdfast, run: str, root: str | None, options: WorkspaceOpt
     return capture_of(hf.store, ChunkReader(hf.store.fetch), root, chosen)
 
 
-def snapshot_of(hf: Holdfast, checkpoint: str | None) -> Snapshot | None:
+def _snapshot_of(hf: Holdfast, record: CheckpointRecord | None) -> Snapshot | None:
     """Return a checkpoint's snapshot of the workspace, None if it has none or it cannot be read."""
     from holdfast.workspace import snapshot as snapshots  # noqa: PLC0415
 
+    section = _section(record, WORKSPACE) if record is not None else None
+    if section is None:
+        return None
     try:
-        record = hf.store.checkpoint(checkpoint) if checkpoint is not None else None
-        section = _section(record, WORKSPACE) if record is not None else None
-        if section is None:
-            return None
         return snapshots.load(ChunkReader(hf.store.fetch), Ref(section.kind, section.size, section.root))
     except (IntegrityError, NotFound):
         return None
 
 
-def _opened(hf: Holdfast, checkpoint: str | None) -> Checkpoint | None:
-    """Return a checkpoint for reading, None if there is none or it is damaged."""
-    try:
-        return hf.get(checkpoint) if checkpoint is not None else None
-    except (IntegrityError, NotFound):
-        return None
+def _last_known(hf: Holdfast, head: str | None) -> tuple[CheckpointRecord | None, bool]:
+    """Return the checkpoint of what the run last knew of its files, and whether it is damaged instead.
 
-
-def _last_known(hf: Holdfast, head: str | None) -> str | None:
-    """Return the checkpoint of what the run last knew of its files: not the undo point of a killed recovery.
-
-    That one holds what others made since, too, and a restore would take it for the run's own. A run that starts fresh
-    leaves its files as the line before it knew them.
+    Not the undo point of a killed recovery: that one holds what others made since, too, and a restore would take it for
+    the run's own. A run that starts fresh leaves its files as the line before it knew them.
     """
     seen: set[str] = set()
+    record: CheckpointRecord | None = None
     while head is not None and head not in seen:
         seen.add(head)
         try:
             record = hf.store.checkpoint(head)
             plan = intent_of(hf, record)
-            before = plan.head if plan is not None else _set_aside(hf, record)
+            head = plan.head if plan is not None else _set_aside(hf, record)
         except (IntegrityError, NotFound):
-            break
-        if plan is None and before is None:
-            break
-        head = before
-    return head
+            return None, True
+    return record, False
 
 
 def _set_aside(hf: Holdfast, record: CheckpointRecord) -> str | None:
@@ -341,14 +363,6 @@ def _set_aside(hf: Holdfast, record: CheckpointRecord) -> str | None:
         return None
     told = read_record(hf.internals.opened(record).section(SECTION))
     return told.undo if told is not None and told.kind == "fresh" else None
-
-
-def _has_files(hf: Holdfast, checkpoint: str | None) -> bool:
-    """Tell whether a checkpoint holds files, or held some for all that can be told."""
-    try:
-        return checkpoint is not None and _section(hf.store.checkpoint(checkpoint), WORKSPACE) is not None
-    except (IntegrityError, NotFound):
-        return True
 
 
 def steps_of(checkpoint: Checkpoint) -> list[Any]:
@@ -390,6 +404,9 @@ def intent_of(
     if found is None or found[1]:
         return None if found is None else found[0]
     plan, request = found[0], msgspec.structs.replace(found[0].request, git=False, clone=False)
+    if plan.git:
+        told = f"git is not put back, since another user or home began this recovery: {'; '.join(plan.git)}"
+        plan = msgspec.structs.replace(plan, warnings=(*plan.warnings, told))
     given = os.path.realpath(place) if place is not None else None
     if plan.files is None or request.into is not None or not (given == plan.files.target == request.workspace):
         request = msgspec.structs.replace(request, files=False, workspace=None, into=None)
@@ -408,13 +425,13 @@ def are_files_changed(plan: RecoveryPlan) -> bool:
 
 
 def _intended(
-    hf: Holdfast, record: CheckpointRecord, spec: str, place: str | None
+    hf: Holdfast, record: CheckpointRecord, spec: str, place: str | None, head: str | None
 ) -> tuple[CheckpointRecord, bool, int | None]:
     """Return where a recovery that was killed was going, or stood if it had not begun, for the undo point it left.
 
     With it, whether it had begun, and if so the journal number it was going to.
     """
-    is_passed = hf.store.run(record.envelope.run).head != record.envelope.id  # what it led to is there, and damaged
+    is_passed = head != record.envelope.id  # what it led to is there, and damaged
     found, is_begun, number = record, False, None
     while spec != record.envelope.id:
         plan = intent_of(hf, record, place)
@@ -494,14 +511,24 @@ def _section(record: CheckpointRecord, name: str) -> Any:
 
 
 def world_moved(hf: Holdfast, plan: RecoveryPlan, options: WorkspaceOptions | None) -> list[str]:
-    """Return what is no longer as a plan saw it; empty if it can be carried out as it is."""
-    moved: list[str] = []
+    """Return what is no longer as a plan saw it; empty if it can be carried out as it is.
+
+    The tree is read again only if another process, or another plan since, looked at it: otherwise the paths of the plan
+    are enough, since nothing else is written.
+    """
     if plan.files is None or not (plan.files.changes or plan.files.conflicts or plan.git):
-        return moved  # nothing is written, so nothing that changed since could be lost: the tree is not read again
-    record = hf.store.checkpoint(plan.checkpoint)
-    look = look_at_files(hf, record, plan.head, plan.request, options)
+        return []  # nothing is written, so nothing that changed since could be lost
+    look = hf.internals.last_look
+    if look is not None and look.plan == plan.files:
+        from holdfast.recovery.files import moved_paths  # noqa: PLC0415
+
+        moved = [f"file {path!r} is not as it was" for path in moved_paths(plan.files)]
+        is_same_git = not plan.git or _git_now(hf, plan, look) == plan.git
+        return moved if is_same_git else [*moved, "the git position is not as it was"]
+    look = look_at_files(hf, hf.store.checkpoint(plan.checkpoint), plan.head, plan.request, options)
     if look.plan is None:
         return list(look.blockers)
+    moved = []
     if look.plan.digest != plan.files.digest:
         before, now = ({item.path: _deed(item) for item in each.items} for each in (plan.files, look.plan))
         moved += [f"file {path!r} is not as it was" for path in {**before, **now} if before.get(path) != now.get(path)]
@@ -509,6 +536,17 @@ def world_moved(hf: Holdfast, plan: RecoveryPlan, options: WorkspaceOptions | No
     if look.git != plan.git:
         moved.append("the git position is not as it was")
     return moved
+
+
+def _git_now(hf: Holdfast, plan: RecoveryPlan, look: Look) -> tuple[str, ...]:
+    """Return what putting git back would do now."""
+    from holdfast.workspace.git_create import Asked, plan_git  # noqa: PLC0415
+
+    wanted = hf.internals.opened(hf.store.checkpoint(plan.checkpoint)).workspace
+    try:
+        return plan_git(look.target, wanted, Asked(plan.request.git, plan.request.clone), safe=look.safe_git).words
+    except RestoreRefused as error:
+        return (str(error),)
 
 
 def _deed(item: PlanItem) -> PlanItem:

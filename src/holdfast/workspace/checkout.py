@@ -222,16 +222,20 @@ def put_position(
     *,
     flags: Flags = NO_FLAGS,
 ) -> None:
-    """Write objects, then refs, then HEAD, then the index: each step leaves a repository that git can read."""
+    """Write objects, then refs, then HEAD, then the index: each step leaves a repository that git can read.
+
+    The index is locked before HEAD moves: if another git holds it, nothing has happened.
+    """
     for name, ref in wanted.blobs:
         if not objects.has(name):
             content = b"".join(pieces(reader, ref))
             if objects.name("blob", content) != name:
                 raise GitFailed(f"the kept content of staged object {name} is another")
             objects.put_blob(content)
-    entries = _wanted_index(directory, objects, wanted, flags)
-    _put_head(directory, wanted)
-    directory.write(b"index", indexes.dump(entries, objects.width))
+    with directory.locked(b"index") as put:
+        entries = _wanted_index(directory, objects, wanted, flags)
+        _put_head(directory, wanted)
+        put(indexes.dump(entries, objects.width))
     kept = dict(wanted.state_files) if wanted.operation else {}
     below = [
         f"{folder}/{os.fsdecode(name)}"

@@ -135,8 +135,9 @@ def hide_own_folder(target: str, *, ops: FileOps | None = None) -> None:
     ops = ops or FileOps()
     with _home(target, ops, make=True) as home:
         if home is not None and stat_below(home, b".gitignore") is None:
-            with suppress(FileExistsError):
-                _write(home, b".gitignore", b"*\n", ops)
+            name = f".gitignore-{secrets.token_hex(8)}".encode()  # an empty one, left by a kill, would hide nothing
+            _write(home, name, b"*\n", ops)
+            ops.rename(home, name, home, b".gitignore")
 
 
 def is_unfilled(target: str) -> bool:

@@ -7,10 +7,12 @@ repository that was cloned or unpacked cannot make another one do.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
+import secrets
 import stat as modes
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.workspace.contents import KEY
@@ -32,6 +34,9 @@ _MAX_REFS = 256 * 1024 * 1024
 _MAX_LISTED = 200_000
 _MAX_LEVELS = 32
 _SYMBOLIC = 5
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_LOCK_MARK = b"held by holdfast\n"
+_LEFTOVER = re.compile(rb"holdfast-[0-9a-f]{16}\.lock")
 _OBJECT = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _PER_WORKTREE = (b"refs/bisect/", b"refs/worktree/", b"refs/rewritten/")
 _SECTION = re.compile(rb'\s*\[\s*([A-Za-z0-9.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\](.*)', re.DOTALL)
@@ -191,33 +196,29 @@ class GitDirectory:
 
     @contextmanager
     def locked(self, name: bytes, *, shared: bool = False) -> Iterator[Callable[[bytes], None]]:
-        """Hold the lock file that git uses; what is given replaces the file, which stays as it is if not called."""
+        """Hold the lock file that git uses; what is given replaces the file, which stays as it is if not called.
+
+        The lock says that it is ours, and its process holds it open: one that a killed process of ours left is removed
+        by the next that needs it. One that git made never is.
+        """
         directory = self.common if shared else self.own
         make_above(directory, name)
         parent, leaf = open_parent_below(directory, name)
+        new = b"holdfast-" + secrets.token_hex(8).encode()
         try:
-            lock = leaf + b".lock"
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            try:
-                handle = os.open(lock, flags, 0o666, dir_fd=parent)
-            except FileExistsError as error:
-                raise GitFailed(f"another git is at work ({os.fsdecode(name)}.lock is there)") from error
-            is_held = True
+            with _held(self.own, new + b".lock", parent, leaf + b".lock"):
 
-            def put(content: bytes) -> None:
-                nonlocal is_held
-                write_all(handle, content)
-                os.fsync(handle)
-                os.rename(lock, leaf, src_dir_fd=parent, dst_dir_fd=parent)
-                is_held = False
-                os.fsync(parent)
+                def put(content: bytes) -> None:
+                    handle = os.open(new, _CREATE, 0o666, dir_fd=self.own)
+                    try:
+                        write_all(handle, content)
+                        os.fsync(handle)
+                    finally:
+                        os.close(handle)
+                    os.rename(new, leaf, src_dir_fd=self.own, dst_dir_fd=parent)
+                    os.fsync(parent)
 
-            try:
                 yield put
-            finally:
-                os.close(handle)
-                if is_held:
-                    os.unlink(lock, dir_fd=parent)
         finally:
             os.close(parent)
 
@@ -281,6 +282,68 @@ class GitDirectory:
             return None
         value = packed[packed.rfind(b"\n", 0, end) + 1 : end]
         return value.decode() if _OBJECT.fullmatch(value) else None
+
+
+@contextmanager
+def _held(own: int, made: bytes, parent: int, lock: bytes) -> Iterator[None]:
+    """Make a lock file of ours in one step, so that nobody sees one without its mark, and remove it at the end."""
+    _remove_leftovers(own)
+    handle = os.open(made, _CREATE, 0o666, dir_fd=own)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        write_all(handle, _LOCK_MARK)
+        try:
+            if stat_below(parent, lock) is not None:
+                _remove_left(parent, lock)
+            _place_lock(own, made, parent, lock)
+        except FileExistsError as error:
+            raise GitFailed(f"another git is at work ({os.fsdecode(lock)} is there)") from error
+        try:
+            yield
+        finally:
+            os.unlink(lock, dir_fd=parent)
+    finally:
+        os.unlink(made, dir_fd=own)
+        os.close(handle)
+
+
+def _place_lock(own: int, made: bytes, parent: int, lock: bytes) -> None:
+    try:
+        os.link(made, lock, src_dir_fd=own, dst_dir_fd=parent, follow_symlinks=False)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links
+        os.close(os.open(lock, _CREATE, 0o666, dir_fd=parent))
+
+
+def _remove_left(parent: int, lock: bytes) -> bool:
+    """Remove a lock that a killed process of ours left; False if it is git's, or its process is at work."""
+    try:
+        handle = os.open(lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=parent)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        is_ours = os.read(handle, len(_LOCK_MARK) + 1) == _LOCK_MARK
+        status = stat_below(parent, lock)
+        if not is_ours or status is None or not os.path.samestat(status, os.fstat(handle)):
+            return False
+        os.unlink(lock, dir_fd=parent)
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+    return True
+
+
+def _remove_leftovers(own: int) -> None:
+    """Remove what killed processes left beside their locks; what belongs to one at work stays."""
+    for name in map(os.fsencode, os.listdir(own)):
+        if _LEFTOVER.fullmatch(name) and _remove_left(own, name):
+            with suppress(FileNotFoundError):
+                os.unlink(name.removesuffix(b".lock"), dir_fd=own)
 
 
 def is_ref(name: bytes) -> bool:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.workspace.directory import DIRECTORY, Entry
+from holdfast.workspace.directory import DIRECTORY, Entry, decode
+from holdfast.workspace.paths import join
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from holdfast.encode.chunks import ChunkReader
     from holdfast.encode.tree import Ref
     from holdfast.workspace.skips import Skips
 
@@ -112,6 +114,7 @@ class Known:
         "files",
         "has_git",
         "ignore_files",
+        "is_bare",
         "is_plain",
         "key",
         "mode",
@@ -148,7 +151,8 @@ class Known:
         self.ref = ref
         self.nodes = nodes
         self.skips = skips
-        self.is_plain = not draft.ignore_files and not draft.has_git
+        self.is_plain = self.is_bare = not draft.ignore_files and not draft.has_git
+        # bare: nor is there an ignore file or a repository anywhere below
         self.own_files, self.own_bytes = own or draft.own_totals()
         self.files, self.size_bytes, self.directories = self.own_files, self.own_bytes, 1
         for child in draft.children.values():
@@ -156,6 +160,7 @@ class Known:
                 self.files += child.files
                 self.size_bytes += child.size_bytes
                 self.directories += child.directories
+                self.is_bare = self.is_bare and child.is_bare
 
     @property
     def details(self) -> Details:
@@ -184,3 +189,51 @@ class Known:
         draft = Draft.of(self)
         draft.key = None
         return Known(draft, self.ref, self.nodes, self.skips)
+
+
+def changed_directories(old: Known, new: Known, path: bytes = b"") -> Iterator[bytes]:
+    """Yield the directories that a scan found to hold something else than they were known to."""
+    if new is old or (new.ref, new.mode) == (old.ref, old.mode):
+        return
+    yield path
+    for name, child in new.children.items():
+        before = old.children.get(name)
+        if type(child) is Known and type(before) is Known:
+            yield from changed_directories(before, child, join(path, name))
+
+
+def stored_part(known: Known, stored: Ref | None, reader: ChunkReader, path: bytes = b"") -> tuple[Known, list[bytes]]:
+    """Return what a scan found that a stored tree holds as well, and the directories of which it does not hold all.
+
+    A scan that only looked stored nothing: what is left out here is read again by the next capture.
+    """
+    if known.ref == stored:
+        return known, []
+    before = {entry.name: entry for entry in decode([stored], reader)[0]} if stored is not None else {}
+    kept = [
+        (name, mark, entry)
+        for name, mark, entry in zip(known.names, known.stamps, known.entries, strict=True)
+        if type(entry) is str or ((same := before.get(name)) is not None and same[1:5] == entry[1:5])
+    ]
+    children: dict[bytes, Known | str] = {}
+    changed = [path]
+    for name, child in known.children.items():
+        if type(child) is Known:
+            below = before.get(name)
+            ref = below.ref if below is not None and below.kind == DIRECTORY else None
+            children[name], more = stored_part(child, ref, reader, join(path, name))
+            changed += more
+        else:
+            children[name] = child
+    names = [name for name, _, _ in kept]
+    draft = replace(
+        Draft.of(known),
+        key=None,
+        mode=-1,  # as no directory has: what is not stored is never taken for the same
+        names=names,
+        stamps=[mark for _, mark, _ in kept],
+        entries=[entry for _, _, entry in kept],
+        pieces={name: known.pieces[name] for name in names if name in known.pieces},
+        children=children,
+    )
+    return Known(draft, known.ref, frozenset(), known.skips), changed

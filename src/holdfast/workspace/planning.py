@@ -264,6 +264,12 @@ class _Draft:
         return tuple(_item(path, item) for path, item in sorted(self.found.items()))
 
 
+def directories_of(plan: RestorePlan) -> frozenset[bytes]:
+    """Return the directories that a plan changes something in, each with those above it."""
+    changed = [paths.raw(path) for item in plan.changes for path in (item.path, item.beside) if path]
+    return frozenset({b"", *changed, *_all_above(changed)})
+
+
 def _planned(item: _Path) -> Entry | None:
     """Return what will be at a path."""
     return item.checkpoint if item.action in ("write", "replace", "merge", "delete") else item.disk

@@ -118,7 +118,7 @@ def _translated(target: str) -> Iterator[None]:
 
 
 def _has_interrupted(root: str) -> bool:
-    """Return whether a restore in this directory was not brought to an end, without locking anything."""
+    """Return whether a restore in this directory left anything behind, if only its lock; nothing is locked."""
     try:
         handle, name = open_parent(root, HOME)
     except OSError:
@@ -130,9 +130,13 @@ def _has_interrupted(root: str) -> bool:
     finally:
         os.close(handle)
     try:
-        return any(_interrupted(home))
+        return any(_interrupted(home)) or _holds_only_lock(home)
     finally:
         os.close(home)
+
+
+def _holds_only_lock(home: int) -> bool:
+    return os.listdir(home) == [os.fsdecode(_LOCK)]
 
 
 def _interrupted(home: int) -> Iterator[bytes]:
@@ -149,7 +153,6 @@ class _Place:
         self._wait_s = wait_s
         self._ops = ops
         self._handles: list[int] = []
-        self._created = False
 
     def __enter__(self) -> Self:
         until = time.monotonic() + self._wait_s
@@ -175,7 +178,6 @@ class _Place:
         except FileNotFoundError:
             try:
                 self._ops.mkdir(self._root, HOME, 0o700)
-                self._created = True
             except FileExistsError:
                 return False
             self._home = self._open(HOME, self._root)
@@ -400,8 +402,8 @@ class _Place:
             return
 
     def _leave_nothing(self) -> None:
-        """Remove the directory again if this restore made it and nothing of worth is in it."""
-        if self._created:
+        """Remove the directory again if nothing but the lock is in it, also where a restore that was killed made it."""
+        if _holds_only_lock(self._home):
             try:
                 self._ops.unlink(self._home, _LOCK)
                 self._ops.rmdir(self._root, HOME)

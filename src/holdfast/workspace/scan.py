@@ -42,6 +42,7 @@ class Scan:
         *,
         enter_repository: Callable[[bytes, Rules], Rules],
         progress: Callable[[int, int, str], None] | None = None,
+        only: frozenset[bytes] | None = None,
     ) -> None:
         self.touched: list[bytes] = []
         self.repositories: list[bytes] = []
@@ -55,6 +56,7 @@ class Scan:
         self._ignore_files = None if options.ignore_files is None else dict(options.ignore_files)
         self._enter_repository = enter_repository
         self._progress = progress
+        self._only = only
         self._never = frozenset(paths.raw(path) for path in (*options.store_paths, *options.secret_paths))
 
     def directory(self, handle: int, path: bytes, known: Known | None, rules: Rules, depth: int = 0) -> Known:
@@ -75,6 +77,10 @@ class Scan:
                 self._back_to(mark)
                 known = known.unlisted() if known is not None else None
         raise NotCaptured("changed while it was read")
+
+    def _is_passed_over(self, path: bytes, known: Known, rules: Rules) -> bool:
+        """Tell whether a directory need not be looked at: not one with rules or repositories of its own below."""
+        return self._only is not None and path not in self._only and known.is_bare and known.token == rules.token
 
     def _as_known(self, handle: int, path: bytes, known: Known, rules: Rules, depth: int) -> Known | None:
         """Return what a directory holds if its own names and files are as they were, else None.
@@ -284,6 +290,10 @@ class Scan:
             return f"deeper than {self._options.max_depth} directories"
         if rules.tracked.directories:
             rules = rules.below(name, below)
+        if type(old) is Known and self._is_passed_over(below, old, rules):
+            self.directories += old.directories - 1
+            self._count(old.files, old.size_bytes, below)
+            return old
         try:
             child = os.open(name, OPEN_DIRECTORY, dir_fd=handle)
         except OSError as error:

@@ -63,9 +63,9 @@ def read_stamp(folder: Path, run: str, directory: str, *, unlock: Callable[[byte
 
 
 def last_directory(folder: Path, run: str, *, unlock: Callable[[bytes], bytes] = bytes) -> str | None:
-    """Return the directory that this user let a run work in last, None if that is not known or it is gone."""
+    """Return the directory that this user let a run work in last, also one that is gone; None if it is not known."""
     with suppress(OSError):
-        found = [(file, stamp) for file in folder.glob(f"*{_SUFFIX}") if (stamp := _read(file, unlock))]
+        found = [(file, stamp) for file in folder.glob(f"*{_SUFFIX}") if (stamp := _decoded(file, unlock))]
         ours = [(file.lstat().st_mtime_ns, stamp.directory) for file, stamp in found if _is_own(stamp, run)]
         return max(ours, default=(0, None))[1]
     return None
@@ -124,9 +124,17 @@ def _link_file(folder: Path, directory: str) -> Path:
 
 
 def _read(file: Path, unlock: Callable[[bytes], bytes]) -> Stamp | None:
+    """Return a stamp if the directory is still the one that it was written for."""
+    stamp = _decoded(file, unlock)
     try:
-        stamp = msgspec.json.decode(unlock(read_own(file, limit=_MAX_BYTES).data), type=Stamp)
-        return stamp if stamp.inode == _inode(stamp.directory) else None
+        return stamp if stamp is not None and stamp.inode == _inode(stamp.directory) else None
+    except OSError:
+        return None
+
+
+def _decoded(file: Path, unlock: Callable[[bytes], bytes]) -> Stamp | None:
+    try:
+        return msgspec.json.decode(unlock(read_own(file, limit=_MAX_BYTES).data), type=Stamp)
     except (OSError, ValueError, DocumentInvalid):
         return None
 

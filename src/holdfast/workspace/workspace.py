@@ -11,6 +11,7 @@ from holdfast.errors import UsageError
 from holdfast.workspace import cache
 from holdfast.workspace.contents import NotCaptured
 from holdfast.workspace.descriptors import OPEN_DIRECTORY
+from holdfast.workspace.known_directory import changed_directories, stored_part
 from holdfast.workspace.options import WorkspaceOptions
 from holdfast.workspace.repositories import Remembered, Repositories
 from holdfast.workspace.rules import Rules
@@ -45,6 +46,7 @@ class Workspace:
         self.options = options or WorkspaceOptions()
         self.root = checked_root(root, self.options)
         self._memory: dict[bytes, _Memory] = {}
+        self._looked: tuple[bytes, frozenset[bytes]] | None = None
 
     def capture(
         self,
@@ -52,11 +54,13 @@ class Workspace:
         previous: Snapshot | None = None,
         *,
         progress: Callable[[int, int, str], None] | None = None,
+        only: frozenset[bytes] | None = None,
     ) -> Snapshot:
         """Put what changed since `previous` into the writer and return the snapshot.
 
         `previous` must be in the store that the writer's commit goes to: what it holds is referred to, not written
-        again. Without it, or when this object did not make or load it, everything is read.
+        again. Without it, or when this object did not make or load it, everything is read. With `only`, the caller
+        knows that nothing changed but in these directories, each with those above it: no other is looked at.
         """
         memory = self._memory.get(previous.digest) if previous is not None else None
         sink = Sink(writer)
@@ -65,7 +69,14 @@ class Workspace:
         repositories = Repositories(self.root, self.options, remembered, stored)
         handle = open_root(self.root)
         try:
-            known, scan, top = self._scan(handle, sink, repositories, memory.known if memory else None, progress)
+            known, scan, top = self._scan(
+                handle,
+                sink,
+                repositories,
+                memory.known if memory else None,
+                progress=progress,
+                only=only if memory else None,
+            )
         finally:
             os.close(handle)
         positions = repositories.positions(scan.repositories, top, scan.touched, sink)
@@ -83,10 +94,25 @@ class Workspace:
         repositories = Repositories(self.root, self.options, memory.repositories if memory else Remembered())
         handle = open_root(self.root)
         try:
-            known, _, _ = self._scan(handle, Sink(scratch), repositories, memory.known if memory else None, None)
+            known, _, _ = self._scan(handle, Sink(scratch), repositories, memory.known if memory else None)
         finally:
             os.close(handle)
+        if last is not None:
+            if memory is None:
+                part, changed = stored_part(known, last.root, reader)
+                self._remember(last, _Memory(part, Remembered()))
+            else:
+                changed = list(changed_directories(memory.known, known))
+            self._looked = last.digest, frozenset(changed)
         return DiskTree(self.root, ScratchReader(scratch, reader), known.ref), known.skips
+
+    def changed_since(self, last: Snapshot) -> frozenset[bytes] | None:
+        """Return the directories that the newest look found otherwise than `last` has them; None if it looked not."""
+        return self._looked[1] if self._looked is not None and self._looked[0] == last.digest else None
+
+    def is_known(self, snapshot: Snapshot) -> bool:
+        """Tell whether this object knows what a snapshot was made from."""
+        return snapshot.digest in self._memory
 
     def dump_cache(self, snapshot: Snapshot) -> bytes:
         """Return what a new process needs to capture after `snapshot` as fast as this one; empty if it is not known."""
@@ -123,14 +149,16 @@ class Workspace:
         sink: Sink,
         repositories: Repositories,
         known: Known | None,
-        progress: Callable[[int, int, str], None] | None,
+        *,
+        progress: Callable[[int, int, str], None] | None = None,
+        only: frozenset[bytes] | None = None,
     ) -> tuple[Known, Scan, str | None]:
         touched: list[bytes] = []
         while True:
             rules, top = Rules.of(self.options), None
             if self.options.use_git or self.options.use_gitignore:
                 rules, top = repositories.start(rules)
-            scan = Scan(sink, self.options, enter_repository=repositories.enter, progress=progress)
+            scan = Scan(sink, self.options, enter_repository=repositories.enter, progress=progress, only=only)
             try:
                 known = scan.directory(handle, b"", known, rules)
             except NotCaptured as reason:

@@ -24,7 +24,7 @@ def execute(arguments: Namespace, session: Session) -> int:
     """Show the file as the newest checkpoint has it."""
     out = session.out
     run = script.shown_run(session, arguments)
-    path = inside(arguments.file, session.directory_of(run))
+    path = inside(arguments.file, session.directory_of(run, reads_only=True))
     lines = session.hf.files.blame(run, path)
     out.document({"run": run, "path": path, "lines": [plain(one) for one in lines]})
     names = [str(one.author)[:_WIDEST] for one in lines]

@@ -28,7 +28,7 @@ def execute(arguments: Namespace, session: Session) -> int:
     """Show it, oldest first."""
     out, now = session.out, session.now()
     run = script.shown_run(session, arguments)
-    path = inside(arguments.file, session.directory_of(run))
+    path = inside(arguments.file, session.directory_of(run, reads_only=True))
     versions = session.hf.files.history(run, path)
     out.document({"run": run, "path": path, "versions": [plain(one) for one in versions]})
     for one in versions:
