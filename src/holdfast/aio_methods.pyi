@@ -288,7 +288,7 @@ class HoldfastMethods:
     async def recover_all(self, resume: Callable[[Run], object] | None=..., *, workspace: Callable[[str], str | os.PathLike[str] | None] | None=..., **options: Any) -> list[Recovered]:
         ...
 
-    async def recovery_status(self, spec: str) -> RecoveryStatus:
+    async def recovery_status(self, spec: str, **options: Unpack[PlanOptions]) -> RecoveryStatus:
         ...
 
     async def recovery_points(self, run: str, *, limit: int | None=...) -> list[RecoveryPoint]:

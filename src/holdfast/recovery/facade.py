@@ -184,9 +184,13 @@ class RecoveryFacade:
             self._hf, resume, workspace=workspace, options=cast("PlanOptions", options)
         )
 
-    def recovery_status(self, spec: str) -> RecoveryStatus:
-        """Say whether and from where a run, or one checkpoint of it, can continue, and what to do where it cannot."""
-        return inspect.recovery_status(self._hf, spec)
+    def recovery_status(self, spec: str, **options: Unpack[PlanOptions]) -> RecoveryStatus:
+        """Say whether and from where a run, or one checkpoint of it, can continue, and what to do where it cannot.
+
+        With `workspace=` and `subject=`, as for `plan`, its `prerequisites` say whether branch, files and subject are
+        as they were.
+        """
+        return inspect.recovery_status(self._hf, spec, options)
 
     def recovery_points(self, run: str, *, limit: int | None = None) -> list[RecoveryPoint]:
         """Return the checkpoints that a run can go back to, newest first."""

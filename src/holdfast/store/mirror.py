@@ -93,6 +93,7 @@ def document_of(
         for name in envelope.recovery.__struct_fields__
         if name not in ("blockers", "blocker_kinds")
     }
+    recovery["prerequisites_met"] = envelope.recovery.prerequisites_met
     recovery["blockers"] = [one._asdict() for one in envelope.recovery.blocked_by]
     return {
         "holdfast": MIRROR_FORMAT,
