@@ -177,7 +177,11 @@ def a_checkpoint_has_every_field(path: Path) -> None:
         assert (len(knowledge.injected), [one.content for one in knowledge.pending]) == (1, ["tokens need a clock"])
         recovery = found.recovery
         assert (recovery.can_resume, recovery.resume_batch, recovery.resume_task) == (True, 2, "logout")
-        assert recovery.prerequisites == ()
+        assert recovery.prerequisites_met
+        seen = hf.recovery.status(RUN, workspace=path / "repo", subject=FileSubject(path / "issue.json"))
+        assert {one.kind: one.is_met for one in seen.prerequisites} == dict.fromkeys(
+            ("branch", "subject", "files", "wait"), True
+        )
 
 
 def triggers_fire(path: Path) -> None:
@@ -271,6 +275,9 @@ def a_stale_checkpoint_is_noticed(path: Path) -> None:
         else:
             raise AssertionError("nobody was asked")
         (path / "issue.json").write_text(json.dumps(ISSUE))
+        (path / "repo" / "login.py").write_text("theirs")
+        assert verdicts() == {"files-changed": "warn"}
+        (path / "repo" / "login.py").write_text("login")
         subprocess.run(["git", "-C", path / "repo", "checkout", "-q", "main"], check=True)
         subprocess.run(["git", "-C", path / "repo", "branch", "-qD", "feature/42"], check=True)
         assert verdicts()["branch-gone"] == "fresh"

@@ -578,7 +578,7 @@ class AsyncKeys:
 class AsyncRecovery:
     sync: Recovery
 
-    async def status(self, spec: str) -> RecoveryStatus:
+    async def status(self, spec: str, **options: Unpack[PlanOptions]) -> RecoveryStatus:
         ...
 
     async def points(self, run: str, *, limit: int | None=...) -> list[RecoveryPoint]:

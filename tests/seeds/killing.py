@@ -49,8 +49,11 @@ def kill_and_resume(
     within_s: float = 1.0,
     startup_s: float = 0.0,
     env: Mapping[str, str] | None = None,
+    after_each: Callable[[], None] = lambda: None,
 ) -> Lives:
     """Start a command and kill it after a random while, at most so many times, until it ends by itself.
+
+    `after_each` is called when a process is gone, killed or not: to look at what it left.
 
     `within_s` is how long a process that nobody breaks takes, `startup_s` one that has nothing to do: most kills come
     after that, where they hurt. Each time, nothing that it started may be left behind.
@@ -60,6 +63,7 @@ def kill_and_resume(
         is_last = killed == kills
         earliest = 0.0 if chance.random() < _EARLY else min(startup_s * 0.8, within_s)
         ended = _life(command, cwd, None if is_last else chance.uniform(earliest, within_s), env)
+        after_each()
         if ended is not None:
             return ended._replace(kills=killed)
     raise AssertionError("unreachable: the last process is not killed")

@@ -8,8 +8,12 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from contextlib import closing
+from contextlib import ExitStack, closing
 from datetime import datetime
+from functools import cache
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
 
 import msgspec
 import pytest
@@ -23,8 +27,10 @@ from holdfast.recovery.subject import FileSubject
 from holdfast.runtime.agents import AgentOutput
 from holdfast.settings.file import load_settings, make_settings
 from holdfast.workspace.decide import Decisions
+from postgres_server import shared_server
 from seeds.conftest import System, environment
 from seeds.killing import KILLS, kill_and_resume, kill_when, pace
+from store_kit import STORES, open_store_in
 
 RUN = "issue-42"
 ISSUE = [sys.executable, "issue.py"]
@@ -268,14 +274,52 @@ def test_files_that_were_modified_are_listed_with_status_and_whether_they_are_st
 
 
 def test_a_checkpoint_says_that_and_where_exactly_the_run_can_go_on(interrupted):
-    """Proves C9: can resume, batch and task, prerequisites, warnings."""
+    """Proves C9: can resume, batch and task, prerequisites met, warnings; in the readable form as well."""
     with opened(interrupted) as hf:
         info = hf.latest(RUN).recovery
-        assert hf.recovery.status(RUN).can_resume
+        status = hf.recovery.status(RUN)
     assert info.can_resume
     assert (info.resume_phase, info.resume_batch, info.resume_task) == ("implementing", 3, "refresh")
-    assert (info.prerequisites, info.blockers) == ((), ())
+    assert (info.prerequisites_met, info.blockers) == (True, ())
     assert info.warnings == ("agent coder was in progress and will start again",)
+    assert (status.phase, status.batch, status.task, status.can_resume) == ("implementing", 3, "refresh", True)
+    unseen = {one.kind: one.is_met for one in status.prerequisites}  # nobody said where the repository is
+    assert unseen == {"branch": None, "subject": None, "files": None, "wait": True}
+    recovery = yaml.safe_load((interrupted.folder / "readable" / RUN / "latest").read_text())["recovery"]
+    assert (recovery["resume_batch"], recovery["resume_task"], recovery["prerequisites_met"]) == (3, "refresh", True)
+
+
+@pytest.mark.parametrize("needed", ["nothing", "branch", "subject", "files", "wait"])
+def test_each_prerequisite_is_looked_at_and_the_one_that_is_missing_is_named(needed, interrupted, tmp_path):
+    """Proves C9, C12: branch, issue, files, waits; in Python and with `resume --dry-run --issue`."""
+    system = interrupted.copy(tmp_path / "system")
+    repo, issue = system.folder / "repo", system.folder / "issues" / "42.json"
+    if needed == "branch":
+        git(system, "checkout", "-q", "-b", "elsewhere")
+    elif needed == "subject":
+        change_issue(system, body="Something else is wanted.")
+    elif needed == "files":
+        (repo / "src" / "login.sh").write_text("echo theirs\n")
+    elif needed == "wait":
+        with opened(system) as hf:
+            hf.control.pause(RUN, by="ann", note="lunch")
+            with pytest.raises(RunWaiting), hf.run(RUN, workspace=repo, waiting="leave"):
+                pytest.fail("it was entered")
+    with opened(system) as hf:
+        seen = hf.recovery.status(RUN, workspace=repo, subject=str(issue))
+        assert seen.prerequisites_met is (needed == "nothing")
+        assert {one.kind: one.is_met for one in seen.prerequisites} == {
+            kind: kind != needed for kind in ("branch", "subject", "files", "wait")
+        }
+        assert hf.plan(RUN, workspace=repo, subject=str(issue)).prerequisites == seen.prerequisites
+    said = system.hf("resume", RUN, "--dry-run", "--workspace", "repo", "--issue", issue, "--json")
+    if needed == "wait":  # a resume would end the pause, and says so
+        assert (said.json["status"], said.json["unpaused"]) == ("paused", False)
+    else:
+        told = {one["kind"]: one["is_met"] for one in said.json["plan"]["prerequisites"]}
+        assert [kind for kind, is_met in told.items() if not is_met] == [needed] * (needed != "nothing")
+    words = {"branch": "elsewhere", "subject": "text of '42' changed", "files": "src/login.sh", "wait": "lunch"}
+    assert needed == "nothing" or words[needed] in str(next(one for one in seen.prerequisites if one.kind == needed))
 
 
 def test_checkpoints_are_taken_at_phases_batches_agents_conflicts_and_ctrl_c(interrupted, tmp_path):
@@ -445,6 +489,128 @@ def test_the_settings_file_is_yaml_with_switches_retention_location_and_limits(i
     for wrong in ({"label-changed": "warn"}, {"labels-changed": "shout"}):
         with pytest.raises(SettingsInvalid):
             make_settings({"recovery": {"verdicts": wrong}})
+
+
+def driven(hf: holdfast.Holdfast) -> Counter[str]:
+    """Work as an issue's run does, a little of everything, and return which checkpoints are there afterwards."""
+    with hf.run("r") as run, run.phase("implementing"):
+        graph = run.graph("g")
+        for number in range(5):
+            graph.add(f"t{number}", lambda: None, needs=[f"t{number - 1}"] if number else [])
+        graph.run()
+        for number in range(3):
+            run.agents.call("coder", task=f"t{number}", using=lambda: "done")
+        run.mailbox.conflicts.start("c", ["a", "b"]).resolve("so")
+        for number in range(6):
+            run.checkpoint(state={"n": number, "text": f"{number} word " * 4000}, reason="by hand")
+    return Counter(one.trigger for one in hf.checkpoints("r", archived=True)) if hf.has("r") else Counter()
+
+
+@cache
+def driven_with(kind: str, settings: str) -> Counter[str]:
+    """Do that work in a store of its own."""
+    with (
+        TemporaryDirectory() as place,
+        open_store_in(kind, Path(place)) as store,
+        holdfast.Holdfast(store, settings=make_settings(json.loads(settings))) as hf,
+    ):
+        return driven(hf)
+
+
+@pytest.mark.parametrize("kind", STORES)
+@pytest.mark.parametrize(
+    ("given", "changed"),
+    [
+        ({"enabled": False}, dict.fromkeys(("manual", "batch_complete", "phase_transition", "conflict_resolved"), 0)),
+        ({"automatic": False}, {"manual": 6, "batch_complete": 0, "conflict_start": 0, "shutdown": 0}),
+        ({"triggers": {"batch_complete": False}}, {"batch_complete": 0}),
+        ({"triggers": {"conflict_events": False}}, {"conflict_start": 0, "conflict_resolved": 0}),
+        ({"triggers": {"agent_complete": False}}, {"agent_complete": 0}),
+        ({"strategy": {"phases": ["implementing"]}}, {"batch_complete": 0, "agent_complete": 0, "manual": 6}),
+        ({"retention": {"triggers": {"batch_complete": -1, "agent_complete": -1}}},
+         {"batch_complete": 5, "agent_complete": 3}),
+        ({"retention": {"triggers": {"batch_complete": 1, "manual": 2}}}, {"batch_complete": 1, "manual": 2}),
+        ({"retention": {"enabled": False}}, {"batch_complete": 5, "agent_complete": 3}),
+        ({"retention": {"last": 2, "triggers": {"*": None}}}, {"manual": 0, "shutdown": 1}),
+        ({"preset": "issue"}, {"agent_complete": 0, "batch_complete": 3}),
+        ({"preset": "task"}, {"batch_complete": 0, "manual": 3}),
+        ({"preset": "episode"}, {"batch_complete": 0, "phase_complete": 0, "conflict_resolved": 0, "manual": 6}),
+    ],
+    ids=lambda one: json.dumps(one).replace('"', ""),
+)  # fmt: skip
+def test_each_setting_changes_which_checkpoints_there_are_on_every_store(kind, given, changed):
+    """Proves C14: switches, counts and presets; beside the same work without the setting."""
+    plain, other = driven_with(kind, "{}"), driven_with(kind, json.dumps(given))
+    assert {name: plain[name] for name in ("batch_complete", "agent_complete", "manual")} == {
+        "batch_complete": 3, "agent_complete": 1, "manual": 6,
+    }  # fmt: skip
+    assert {name: other[name] for name in changed} == changed
+    assert other != plain
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_compression_and_both_limits_of_size_and_number_act_on_every_store(kind, tmp_path):
+    """Proves C14, A9: codec and bytes, `max_section_mb`, `live`, `age_days`, `total_mb` of stored bytes."""
+    now = [time.time()]
+
+    def opened_with(given, place):
+        (tmp_path / place).mkdir()
+        store = held.enter_context(open_store_in(kind, tmp_path / place))
+        return held.enter_context(holdfast.Holdfast(store, settings=make_settings(given), clock=lambda: now[0]))
+
+    with ExitStack() as held:
+        text = "the same words again and again " * 3000
+        sizes = {}
+        for codec in ("none", "gzip", "lz4", "zstd"):
+            made = opened_with({"compression": codec}, codec).run("r").checkpoint(state=text)
+            assert made.record.envelope.codec == codec
+            sizes[codec] = made.stored_bytes
+        assert min(sizes["none"] / sizes[codec] for codec in ("gzip", "lz4", "zstd")) > 5
+        with pytest.raises(holdfast.LimitExceeded, match="max_section_mb"):
+            opened_with({"max_section_mb": 0.05}, "small").run("r").checkpoint(state=text)
+        keep = {"triggers": {"*": -1}}
+        hf = opened_with({"retention": {"live": 3, **keep}}, "live")
+        for number in range(7):
+            hf.run("r").checkpoint(state=number)
+        assert [one.seq for one in hf.checkpoints("r")] == [7, 6, 5]
+        assert len(hf.checkpoints("r", archived=True)) == 7
+        hf = opened_with({"retention": {"age_days": 2, "triggers": {"*": None}}}, "age")
+        hf.run("r").checkpoint(state="old")
+        now[0] += 3 * 86_400
+        for state in ("new", "newest"):
+            hf.run("r").checkpoint(state=state)
+        hf.prune("r")
+        assert [one.section("state") for one in hf.checkpoints("r", archived=True)] == ["newest", "new"]
+        counts = []
+        for limit in ({}, {"total_mb": 1}):
+            hf = opened_with({"compression": "none", "retention": {"live": None, **limit}}, f"total{len(counts)}")
+            for number in range(12):
+                hf.run("r").checkpoint(state=Random(number).randbytes(300_000))
+            hf.prune("r")
+            counts.append((len(hf.checkpoints("r", archived=True)), hf.stats().chunk_bytes <= 1_200_000))
+        assert counts == [(12, False), (counts[1][0], True)]
+        assert 1 <= counts[1][0] <= 3
+
+
+@pytest.mark.parametrize("form", ["{root}/issues/{project}", "file://{root}/issues/{project}", "postgresql"])
+def test_a_location_template_places_a_store_of_any_kind(form, tmp_path):
+    """Proves C14: the settings file of a project says where its checkpoints are, without its path in it."""
+    project = tmp_path / "shop"
+    project.mkdir()
+    server = shared_server() if form == "postgresql" else None
+    url = server.database() if server is not None else ""
+    try:
+        location = f"{url}&tenant={{project}}" if server is not None else form
+        (project / "holdfast.yaml").write_text(f"location: '{location}'\n")
+        with holdfast.open(settings=project / "holdfast.yaml") as hf:
+            hf.run("issue-42").checkpoint(state="kept")
+        place = location.replace("{root}", str(project)).replace("{project}", "shop")
+        with holdfast.open(place, settings=holdfast.Settings()) as hf:
+            assert hf.latest("issue-42").section("state") == "kept"
+        assert server is not None or (project / "issues" / "shop").is_dir()
+    finally:
+        if server is not None:
+            server.drop(url)
 
 
 def test_the_phase_follows_the_state_label_and_new_labels_are_the_runs(tmp_path):

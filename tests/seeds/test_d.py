@@ -18,6 +18,7 @@ from holdfast.flow.load import flow_from, load_flow
 from holdfast.flow.runner import run_flow
 from holdfast.settings.values import MirrorSettings, RetentionSettings
 from seeds.killing import KILLS, kill_and_resume, kill_when, pace, resumes
+from store_kit import STORES, open_store_in
 
 RUN, TASK = "add-slug", "implement/implement"
 GATES = ("format", "types", "tests", "end")
@@ -63,26 +64,61 @@ def test_a_coder_that_errs_is_told_why_until_its_gates_are_passed(complete):
     assert (complete.folder / "repo" / "REPORT.md").read_text() == "slug.py:\nslug.py passes all four gates\n"
 
 
-def test_checkpoints_belong_to_their_task_and_lie_in_readable_versioned_files(begun, tmp_path):
-    """Proves D1, D2: a file for each task with its version and when it was last modified; ids of task, time, stage."""
-    made = begun.copy(tmp_path / "system")
+@pytest.mark.parametrize("kind", [kind for kind in STORES if kind != "encrypted"])  # which has no plain text beside it
+def test_checkpoints_belong_to_their_task_and_lie_in_a_versioned_file_of_its_own(kind, tmp_path):
+    """Proves D1, D2: two tasks of one run; a file each, the task's own id, its stages; one that is deleted is gone."""
     mirror = MirrorSettings(form="task", location=f"{tmp_path}/artifacts/{{task}}")
-    settings = msgspec.structs.replace(KEEP_ALL, mirror=mirror)
-    with holdfast.open((tmp_path / "files").as_uri(), settings=settings) as hf:
-        for task in ("add-slug", "other"):
-            run_flow(hf, load_flow(made.folder / "flow.yaml"), run_id=task, workspace=made.folder / "repo")
-        newest = hf.latest("other")
-        checkpoints = hf.checkpoints("other", archived=True)
-        assert {one.run for one in checkpoints} == {"other"}
-        found = json.loads((tmp_path / "artifacts" / "other" / "checkpoints.json").read_text())
-        assert (found["task"], found["version"]) == ("other", newest.seq)
-        assert found["last_modified"]
-        assert [one["id"] for one in found["checkpoints"]] == [one.id for one in checkpoints]
-        stage = next(one for one in found["checkpoints"] if one["reason"].endswith(": gate_4"))
-        task, at, name = stage["checkpoint"].split("-")
-        assert (task, name) == ("other", stage["stage"])
-        assert hf.find(stage["checkpoint"]).id == stage["id"], at
-    assert found["holdfast"] >= 1
+    first, second = "P1.M1.T1.S1", "P1.M1.T1.S2"
+
+    def file_of(task):
+        return json.loads((tmp_path / "artifacts" / task / "checkpoints.json").read_text())
+
+    with (
+        open_store_in(kind, tmp_path) as store,
+        holdfast.Holdfast(store, settings=msgspec.structs.replace(KEEP_ALL, mirror=mirror)) as hf,
+    ):
+        with hf.run("session-1") as run:
+            assert run.gates.task(first, lambda: "wrote it", ["true", "true"]).run().success
+            assert not run.gates.task(second, lambda: "wrote it", ["true", "false"]).run().success
+        ends = {first: ["complete", "gate_2"], second: ["failed", "gate_2"]}
+        for task, last in ends.items():
+            found = file_of(task)
+            stages = [one["stage"] for one in found["checkpoints"]]
+            assert stages == [*last, "gate_1", "coder_response", "before_execution"]
+            assert (found["run"], found["task"], found["total"]) == ("session-1", task, 5)
+            assert found["version"] == found["checkpoints"][0]["seq"]
+            for one in found["checkpoints"]:
+                assert one["sections"]["gates"]["tasks"][task]["stage"] == one["stage"]
+                owner, _, stage = one["checkpoint"].split("-")
+                assert (owner, stage) == (task, one["stage"])
+                assert hf.find(one["checkpoint"]).id == one["id"]
+        whole = file_of("session-1")
+        assert [one["id"] for one in whole["checkpoints"]] == [one.id for one in hf.checkpoints("session-1")]
+        before = file_of(first)
+        hf.delete(before["checkpoints"][-1]["id"])
+        after = file_of(first)
+        assert [one["stage"] for one in after["checkpoints"]] == [*ends[first], "gate_1", "coder_response"]
+        assert after["last_modified"] > before["last_modified"]
+        assert file_of(second)["total"] == 5
+        hf.delete_run("session-1")
+        assert list((tmp_path / "artifacts").rglob("*.json")) == []
+
+
+def test_the_file_of_a_flow_has_its_stages_and_two_runs_of_one_flow_are_apart(begun, tmp_path):
+    """Proves D1, D2: on the command line the id of task, time and stage names the checkpoint."""
+    made = begun.copy(tmp_path / "system")
+    settings = made.folder / "holdfast.yaml"
+    settings.write_text("mirror: {form: task, location: 'artifacts/{task}'}\nretention: {enabled: false}\n")
+    for run in ("add-slug", "other"):
+        assert made.hf("run", "flow.yaml", "--run-id", run, "--workspace", "repo", "-q").code == 0
+    found = json.loads((made.folder / "artifacts" / "other" / "checkpoints.json").read_text())
+    stage = next(one for one in found["checkpoints"] if one["stage"] == "gate_4")
+    assert (stage["task"], stage["run"]) == (TASK, "other")
+    said = made.hf("show", stage["checkpoint"], "--json")
+    assert (said.code, said.json["id"]) == (0, stage["id"]), said.err
+    files = [json.loads(path.read_text()) for path in (made.folder / "artifacts").rglob("checkpoints.json")]
+    owners = [(one["run"], one["task"]) for one in files]
+    assert sorted(owners) == sorted((run, task) for run in ("add-slug", "other") for task in (run, TASK))
 
 
 def test_every_stage_has_its_checkpoint(complete, begun, tmp_path):

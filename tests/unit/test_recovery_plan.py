@@ -12,7 +12,7 @@ from holdfast.model.recovery import RecoveryInfo
 from holdfast.model.sections import Agent, AgentTask, Graph, StateVisit, TaskNode, TokenUsage, Workflow
 from holdfast.recovery.find import Damage
 from holdfast.recovery.outcomes import decided_records, repeated, settled, unknown_steps
-from holdfast.recovery.plan import Gathered, PlanFinding, RecoveryPlan, Request, from_json, make_plan
+from holdfast.recovery.plan import Gathered, Moved, PlanFinding, RecoveryPlan, Request, from_json, make_plan
 from holdfast.recovery.record import Intent, RecoveryRecord, intent_value, read_intent, read_record
 from holdfast.recovery.sections import Restoring, reset_workflow, restored
 from holdfast.workspace.decide import Decisions
@@ -163,7 +163,7 @@ def test_an_undo_changes_nothing_of_what_it_puts_back():
 )
 def test_the_verdict_is_the_gravest(findings, warnings, verdict):
     found = tuple(PlanFinding(kind="k", verdict=each, detail="d") for each in findings)
-    assert plan_of(findings=found, warnings=warnings).verdict == verdict
+    assert plan_of(moved=Moved(found), warnings=warnings).verdict == verdict
 
 
 def full_plan():
@@ -175,7 +175,7 @@ def full_plan():
         steps_now=None,
         files=files,
         git=("switch to branch main",),
-        findings=(PlanFinding(kind="head-moved", verdict="warn", detail="HEAD moved"),),
+        moved=Moved((PlanFinding(kind="head-moved", verdict="warn", detail="HEAD moved"),)),
         damage=(Damage(run="r", seq=4, checkpoint=None, detail="torn", lost="2 steps"),),
     )
 

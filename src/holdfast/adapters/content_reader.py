@@ -42,9 +42,7 @@ class ContentReader:
         """Return what stands below each root, in order: its leaves, and what its nodes hold themselves."""
         for root in roots:
             if root.size > self._max_bytes:
-                raise LimitExceeded(
-                    "raise max_section_bytes to read it", "a section's bytes", root.size, self._max_bytes
-                )
+                raise LimitExceeded("raise max_section_mb to read it", "a section's bytes", root.size, self._max_bytes)
         parts: list[list[Entry]] = [[root] for root in roots]
         depth = 0
         while wanted := {part for row in parts for part in row if isinstance(part, Ref) and part.kind == NODE}:

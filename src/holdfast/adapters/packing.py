@@ -175,5 +175,5 @@ _NEVER = object()
 def section_record(name: str, root: Ref, found: Sequence[Redaction], *, max_bytes: int) -> SectionRecord:
     """Return the record of a section; LimitExceeded if it is too large to be read again."""
     if root.size > max_bytes:
-        raise LimitExceeded("raise max_section_bytes to save it", f"section {name}", root.size, max_bytes)
+        raise LimitExceeded("raise max_section_mb to save it", f"section {name}", root.size, max_bytes)
     return SectionRecord(name, root.kind, root.id, root.size, tuple(found[:_MOST_LISTED]), len(found))

@@ -117,7 +117,7 @@ class ChunkReader:
     def load(self, root: Ref, *, limit: int) -> Content:
         """Return all content below a reference, and how many stored bytes it came from."""
         if root.size > limit:
-            raise LimitExceeded("raise max_section_bytes to read it", "a section's bytes", root.size, limit)
+            raise LimitExceeded("raise max_section_mb to read it", "a section's bytes", root.size, limit)
         parts = self._expand(root)
         refs = [part for part in parts if isinstance(part, Ref)]
         leaves: dict[bytes, bytes] = {}

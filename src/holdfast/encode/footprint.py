@@ -57,7 +57,7 @@ def check_footprint(name: str, data: bytes, *, max_bytes: int, stored_bytes: int
     found = footprint(data, limit)
     if found > limit:
         raise LimitExceeded(
-            "raise max_section_bytes to use it", f"the memory that {name} takes when it is decoded", found, limit
+            "raise max_section_mb to use it", f"the memory that {name} takes when it is decoded", found, limit
         )
 
 

@@ -65,7 +65,7 @@ class SectionEncoder:
         if not isinstance(root, Ref):
             root = self._writer.node(entries)
         if root.size > self._max_bytes:
-            raise LimitExceeded("raise max_section_bytes to save it", f"section {name}", root.size, self._max_bytes)
+            raise LimitExceeded("raise max_section_mb to save it", f"section {name}", root.size, self._max_bytes)
         return root
 
     def _entries(self, index: int, part: bytes | list[Entry], memo: SectionMemo) -> list[Entry]:

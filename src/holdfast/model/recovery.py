@@ -37,6 +37,11 @@ class RecoveryInfo(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """The last state of the workflow that it could be set back to."""
 
     @property
+    def prerequisites_met(self) -> bool:
+        """Whether the run waits for nothing; what is outside it is in `hf.plan(...).prerequisites`."""
+        return not self.prerequisites
+
+    @property
     def blocked_by(self) -> tuple[Blocker, ...]:
         """The blockers with their kinds; one from before kinds were stored has an empty kind."""
         kinds = self.blocker_kinds + ("",) * (len(self.blockers) - len(self.blocker_kinds))

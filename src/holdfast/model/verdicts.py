@@ -32,6 +32,14 @@ DEFAULT_VERDICTS: dict[str, Verdict] = {
     "too-old": "ask",
 }
 
+OF_POSITION = frozenset({"branch-gone", "branch-switched", "head-moved", "moved-by-run", "repository-gone"})
+"""What a recovery puts back that takes the git position, too."""
+OF_BRANCH = OF_POSITION | {"git-unknown"}
+OF_FILES = frozenset({"files-changed"})
+OF_SUBJECT = frozenset(
+    kind for kind in DEFAULT_VERDICTS if kind.startswith(("labels", "body", "title", "assignees", "subject"))
+)
+
 
 def check_verdicts(verdicts: Mapping[str, Any]) -> dict[str, Verdict]:
     """Return verdicts by kind, or raise UsageError that names the nearest kind or the verdicts there are."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import CannotResume, IntegrityError
 from holdfast.model.runtime_sections import Wait
+from holdfast.model.verdicts import OF_POSITION
 from holdfast.recovery.record import SECTION, read_record
 from holdfast.recovery.suggest import suggestions
 from holdfast.recovery.verdict import Freshness, enforced, wait_of
@@ -89,7 +90,7 @@ class OpenRun:
         check_blockers(head)
         if not self._is_worth_a_look():
             return ()
-        from holdfast.recovery.freshness import OF_POSITION, facts_now, facts_then, findings  # noqa: PLC0415
+        from holdfast.recovery.freshness import facts_now, facts_then, findings  # noqa: PLC0415
 
         life = self._directory.last_sign() if self._directory is not None else None
         then = facts_then(head, flow=self._freshness.flow_then)

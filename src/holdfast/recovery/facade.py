@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from holdfast.lazy import lazily
 
@@ -36,9 +36,13 @@ class Recovery:
     def __init__(self, holdfast: Holdfast) -> None:
         self._hf = holdfast
 
-    def status(self, spec: str) -> RecoveryStatus:
-        """Say whether and from where a run, or one checkpoint of it, can continue, and what to do where it cannot."""
-        return inspect.recovery_status(self._hf, spec)
+    def status(self, spec: str, **options: Unpack[PlanOptions]) -> RecoveryStatus:
+        """Say whether and from where a run, or one checkpoint of it, can continue, and what to do where it cannot.
+
+        With `workspace=` and `subject=`, as for `plan`, its `prerequisites` say whether branch, files and subject are
+        as they were.
+        """
+        return inspect.recovery_status(self._hf, spec, options)
 
     def points(self, run: str, *, limit: int | None = None) -> list[RecoveryPoint]:
         """Return the checkpoints that a run can go back to, newest first."""

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from holdfast.model.checkpoint import CheckpointRecord
     from holdfast.recovery.subject import SubjectProvider
 
-OF_POSITION = frozenset({"branch-gone", "branch-switched", "head-moved", "moved-by-run", "repository-gone"})
-"""What a recovery puts back that takes the git position, too."""
 _MAX_SMALL = 64 * 1024
 _MOST_NAMED = 10
 _COMMIT = re.compile(r"[0-9a-f]{40,64}\Z")

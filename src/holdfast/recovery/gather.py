@@ -13,9 +13,11 @@ from holdfast.encode.chunks import ChunkReader
 from holdfast.encode.tree import Ref
 from holdfast.errors import IntegrityError, NotFound, RestoreRefused, UsageError
 from holdfast.model.sections import WORKSPACE
+from holdfast.model.verdicts import OF_POSITION
 from holdfast.recovery.find import locate
 from holdfast.recovery.plan import (
     Gathered,
+    Moved,
     PlanFinding,
     PlanOptions,
     RecoveryPlan,
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
     from holdfast.checkpoint import Checkpoint
     from holdfast.engine import Holdfast
     from holdfast.model.checkpoint import CheckpointRecord, RunRecord
-    from holdfast.model.sections import Subject
     from holdfast.recovery.find import Damage, Located
     from holdfast.recovery.outcomes import Treatment
     from holdfast.recovery.plan import Kind
@@ -162,7 +163,7 @@ def gather(
     look = look_at_files(hf, record, head, request, options)
     if kind == "undo" and look.plan is not None and (edited := look.plan.kept("person", "unknown", deleted=False)):
         warnings = (*warnings, f"you changed {_names(edited)} since the recovery: kept")
-    found, subject = _findings(checkpoint, look, request, freshness, at) if freshness is not None else ((), None)
+    moved = _moved(checkpoint, look, request, freshness, at) if freshness is not None else Moved()
     facts = Gathered(
         record=record,
         head=head,
@@ -174,8 +175,7 @@ def gather(
         steps_now=steps if to_end else _head_steps(hf, head),
         files=look.plan,
         git=look.git,
-        findings=found,
-        subject=subject,
+        moved=moved,
         warnings=(*warnings, *look.warnings),
         blockers=look.blockers,
         suggestions=look.suggestions,
@@ -183,11 +183,9 @@ def gather(
     return make_plan(facts, request, now=at, kind=kind)
 
 
-def _findings(
-    checkpoint: Checkpoint, look: Look, request: Request, freshness: Freshness, at: datetime
-) -> tuple[tuple[PlanFinding, ...], Subject | None]:
-    """Return what moved outside the run since the checkpoint was taken, and the subject as it is now."""
-    from holdfast.recovery.freshness import OF_POSITION, facts_now, facts_then, findings  # noqa: PLC0415
+def _moved(checkpoint: Checkpoint, look: Look, request: Request, freshness: Freshness, at: datetime) -> Moved:
+    """Return what moved outside the run since the checkpoint was taken."""
+    from holdfast.recovery.freshness import facts_now, facts_then, findings  # noqa: PLC0415
 
     changed = None
     if look.plan is not None and request.into is None:
@@ -206,7 +204,8 @@ def _findings(
     found = findings(then, now, verdicts=freshness.verdicts, older_than=freshness.older_than)
     if request.git or look.creates_git:  # it is put back with the files
         found = tuple(one for one in found if one.kind not in OF_POSITION)
-    return tuple(PlanFinding(kind=one.kind, verdict=one.verdict, detail=one.detail) for one in found), now.subject
+    told = tuple(PlanFinding(kind=one.kind, verdict=one.verdict, detail=one.detail) for one in found)
+    return Moved(told, then, now, has_files=WORKSPACE in checkpoint.sections)
 
 
 class Look(NamedTuple):

@@ -10,19 +10,26 @@ import msgspec
 from holdfast.errors import IntegrityError
 from holdfast.model.checkpoint import NO_RECOVERY_POINT, CheckpointRecord, Status
 from holdfast.model.ids import check_run_id
+from holdfast.model.sections import WORKSPACE
 from holdfast.recovery.find import Damage, locate, opened
-from holdfast.recovery.gather import steps_of
+from holdfast.recovery.gather import plan_recovery, steps_of
 from holdfast.recovery.line import RunLine
 from holdfast.recovery.outcomes import UnknownStep, unknown_steps
+from holdfast.recovery.prerequisites import Prerequisite, prerequisites_of
 from holdfast.recovery.record import SECTION, read_record
 from holdfast.recovery.suggest import suggestions
 
 if TYPE_CHECKING:
+    from holdfast.checkpoint import Checkpoint
     from holdfast.engine import Holdfast
+    from holdfast.recovery.plan import PlanOptions
 
 
-def recovery_status(hf: Holdfast, spec: str) -> RecoveryStatus:
-    """Say whether and where a run can continue: from its newest sound checkpoint, or from the one that is named."""
+def recovery_status(hf: Holdfast, spec: str, options: PlanOptions) -> RecoveryStatus:
+    """Say whether and where a run can continue: from its newest sound checkpoint, or from the one that is named.
+
+    Where a workspace or a subject is among the options it looks whether branch, files and subject are as they were.
+    """
     try:
         located = locate(hf.store, spec)
     except IntegrityError as error:
@@ -51,11 +58,18 @@ def recovery_status(hf: Holdfast, spec: str) -> RecoveryStatus:
         blockers=info.blockers,
         suggestions=tuple(map(str, suggestions(info, spec=named, checkpoint=envelope.id))),
         warnings=info.warnings,
-        prerequisites=info.prerequisites,
+        prerequisites=plan_recovery(hf, spec, options).prerequisites if options else _needs(checkpoint),
         unknown=unknown_steps(steps_of(checkpoint), {}),
         damage=located.skipped,
         undo=told.undo if told is not None else None,
     )
+
+
+def _needs(checkpoint: Checkpoint) -> tuple[Prerequisite, ...]:
+    """Return what a checkpoint needs where nobody looks how the world is."""
+    from holdfast.recovery.freshness import facts_then  # noqa: PLC0415 - it knows git
+
+    return prerequisites_of(checkpoint.recovery, facts_then(checkpoint), has_files=WORKSPACE in checkpoint.sections)
 
 
 def recovery_points(hf: Holdfast, run: str, *, limit: int | None = None) -> list[RecoveryPoint]:
@@ -120,11 +134,17 @@ class RecoveryStatus(msgspec.Struct, frozen=True, kw_only=True):
     blockers: tuple[str, ...] = ()
     suggestions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    prerequisites: tuple[str, ...] = ()
+    prerequisites: tuple[Prerequisite, ...] = ()
+    """The branch, the subject, the files and what the run waits for, each with whether it is there."""
     unknown: tuple[UnknownStep, ...] = ()
     damage: tuple[Damage, ...] = ()
     undo: str | None = None
     """The checkpoint that hf.undo() goes back to, None if there was no recovery."""
+
+    @property
+    def prerequisites_met(self) -> bool:
+        """Return whether all that the run needs is there, as far as anybody looked."""
+        return all(one.is_met is not False for one in self.prerequisites)
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -135,7 +155,7 @@ class RecoveryStatus(msgspec.Struct, frozen=True, kw_only=True):
         told = [f"run {self.run} {verb}" + (f" from {self.checkpoint}" if self.checkpoint else "")]
         told += [f"  {blocker}" for blocker in self.blockers]
         told += [f"  try: {suggestion}" for suggestion in self.suggestions]
-        told += [f"  needs {each}" for each in self.prerequisites]
+        told += [f"  needs {each}" for each in self.prerequisites if each.is_met is False]
         told += [f"  damaged: {each}" for each in self.damage]
         told += [f"  warning: {warning}" for warning in self.warnings]
         if self.owner is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 
 import msgspec
 from blake3 import blake3
@@ -27,6 +27,7 @@ from holdfast.recovery.outcomes import (
     settled,
     unknown_steps,
 )
+from holdfast.recovery.prerequisites import Prerequisite, prerequisites_of
 from holdfast.recovery.sections import Restoring, check_state, restored
 from holdfast.recovery.suggest import suggestions
 from holdfast.workspace.decide import Decisions, Interrupted
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from holdfast.model.checkpoint import CheckpointRecord, Envelope
     from holdfast.model.recovery import RecoveryInfo
     from holdfast.model.verdicts import Verdict as FreshnessVerdict
+    from holdfast.recovery.freshness import Facts
     from holdfast.recovery.subject import SubjectProvider
     from holdfast.recovery.verdict import Freshness
     from holdfast.workspace.options import WorkspaceOptions
@@ -165,6 +167,8 @@ class RecoveryPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     files: RestorePlan | None = None
     git: tuple[str, ...] = ()
     findings: tuple[PlanFinding, ...] = ()
+    prerequisites: tuple[Prerequisite, ...] = ()
+    """The branch, the subject, the files and what the run waits for, each with whether it is there."""
     subject: Subject | None = None
     """What the run works on as it is now, where that was asked for: it is taken over."""
     warnings: tuple[str, ...] = ()
@@ -183,6 +187,11 @@ class RecoveryPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     def all_warnings(self) -> tuple[str, ...]:
         """Return what whoever carries it out should know: its warnings, and what moved outside the run."""
         return (*self.warnings, *(one.detail for one in self.findings if one.verdict != "resume"))
+
+    @property
+    def prerequisites_met(self) -> bool:
+        """Return whether all that the run needs is there, as far as anybody looked."""
+        return all(one.is_met is not False for one in self.prerequisites)
 
     @property
     def can_resume(self) -> bool:
@@ -305,6 +314,15 @@ _ORDER: tuple[Verdict, ...] = ("resume", "warn", "ask", "fresh", "blocked")
 _MOST_NAMED = 3
 
 
+class Moved(NamedTuple):
+    """What is known of the world outside the run, then and now; nothing where nobody looked."""
+
+    findings: tuple[PlanFinding, ...] = ()
+    then: Facts | None = None
+    now: Facts | None = None
+    has_files: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gathered:
     """What a plan is made of: all that had to be read."""
@@ -321,8 +339,7 @@ class Gathered:
     """The head's; None if they cannot be read."""
     files: RestorePlan | None = None
     git: tuple[str, ...] = ()
-    findings: tuple[PlanFinding, ...] = ()
-    subject: Subject | None = None
+    moved: Moved = field(default_factory=Moved)
     warnings: tuple[str, ...] = ()
     blockers: tuple[str, ...] = ()
     suggestions: tuple[str, ...] = ()
@@ -330,7 +347,7 @@ class Gathered:
 
 def make_plan(facts: Gathered, request: Request, *, now: datetime, kind: Kind = "recover") -> RecoveryPlan:
     """Return what a recovery would do; UsageError if what was asked for does not fit the checkpoint."""
-    envelope = facts.record.envelope
+    envelope, moved = facts.record.envelope, facts.moved
     unknown = unknown_steps(facts.steps, request.unknown) if kind == "recover" else ()
     closed = open_calls(facts.steps, request.unknown) if kind == "recover" and facts.number < facts.end else {}
     unknown = tuple(each for each in unknown if each.step not in closed)
@@ -378,13 +395,14 @@ def make_plan(facts: Gathered, request: Request, *, now: datetime, kind: Kind = 
         place=place,
         files=facts.files,
         git=facts.git,
-        findings=facts.findings,
-        subject=facts.subject,
+        findings=moved.findings,
+        prerequisites=prerequisites_of(info, moved.then, moved.now, moved.findings, has_files=moved.has_files),
+        subject=moved.now.subject if moved.now is not None else None,
         warnings=tuple(dict.fromkeys(warnings)),
         blockers=tuple(dict.fromkeys(blockers)),
         suggestions=(*_suggested(info, envelope, place, is_head=is_head), *facts.suggestions),
         damage=facts.damage,
-        verdict=_verdict(facts.findings, has_warnings=bool(warnings or facts.damage), is_blocked=bool(blockers)),
+        verdict=_verdict(moved.findings, has_warnings=bool(warnings or facts.damage), is_blocked=bool(blockers)),
     )
 
 

@@ -4,7 +4,8 @@
     <location>/index.yaml                                     all of them, newest first, with `latest` and `total`
     <location>/latest                                         a link to the newest
 
-or, in the form `task`, one versioned file that holds all checkpoints of a task. A mirror is derived: written after the
+or, in the form `task`, one versioned file that holds all checkpoints of a task: of each run, and of each task with
+gates in it, with the stages of that task. A mirror is derived: written after the
 commit, never read for the truth, and rebuilt at will. A mirror that fails does not fail its checkpoint. It holds in
 plain text what the store holds.
 """
@@ -92,6 +93,7 @@ def document_of(
         for name in envelope.recovery.__struct_fields__
         if name not in ("blockers", "blocker_kinds")
     }
+    recovery["prerequisites_met"] = envelope.recovery.prerequisites_met
     recovery["blockers"] = [one._asdict() for one in envelope.recovery.blocked_by]
     return {
         "holdfast": MIRROR_FORMAT,
@@ -166,21 +168,23 @@ class Mirror:
                 "{run}, {task} or {issue} in it; {root} and {project} are known too"
             )
 
-    def folder(self, run: str) -> Path:
-        """Return the folder of a run's documents."""
-        name = run if _FOLDER_NAME.match(run) else run_name(run)
-        issue = name.removeprefix("issue-") or name
+    def folder(self, run: str, task: str | None = None) -> Path:
+        """Return the folder of a run's documents, or of those of one task in it."""
+        task = task or run
+        name = _folder_name(run)
         fields = {
             "run": name,
-            "task": name,
-            "issue": issue,
+            "task": _folder_name(task),
+            "issue": name.removeprefix("issue-") or name,
             "project": run_name(self.options.project),
             "root": str(self.options.root),
         }
         path = Path(_FIELD.sub(lambda field: fields[field[1]], self._template))
         folder = path if path.is_absolute() else self.options.root / path
-        taken = self._read_index(folder).get("task" if self.options.form == "task" else "run", run)
-        return folder if taken == run else folder.with_name(run_name(f"{run}:{taken}"))  # twins where case is one
+        index = self._read_index(folder)
+        taken = index.get("run", index.get("task", run)), index.get("task", task)
+        # Taken by another: a task of this name in another run, or twins where case is one.
+        return folder if taken == (run, task) else folder.with_name(run_name(f"{run}:{task}:{taken}"))
 
     def write(self, document: Mapping[str, Any], entry: IndexEntry) -> HoldfastError | None:
         """Write a checkpoint's document, the index and `latest`; return what went wrong, None if nothing did.
@@ -203,10 +207,21 @@ class Mirror:
         if self.options.form == "task":
             path = folder / "checkpoints.json"
             found: Any = read_document(path, _BOUNDS) if path.exists() else None
-            if _is_task_file(found):
-                self._write_task_file(path, [one for one in found["checkpoints"] if one["id"] in checkpoints])
+            if not _is_task_file(found):
+                return
+            tasks = {one.get("task", run) for one in found["checkpoints"]} | {run}
+            for task in sorted(tasks, key=lambda task: task == run):  # the run's own last: it names the others
+                self._keep_in_file(self.folder(run, task) / "checkpoints.json", run, task, checkpoints)
             return
         self._write_index(folder, run, [one for one in self._entries(folder) if one.id in checkpoints], keep=False)
+
+    def _keep_in_file(self, path: Path, run: str, task: str, checkpoints: set[str]) -> None:
+        """Leave these of the checkpoints in a task's file; written only where that changes something."""
+        found: Any = read_document(path, _BOUNDS) if path.exists() else None
+        if _is_task_file(found):
+            kept = [one for one in found["checkpoints"] if one["id"] in checkpoints]
+            if len(kept) < len(found["checkpoints"]):
+                _write_task_file(path, run, task, kept)
 
     def _kept(self, run: str, work: Callable[[Path], None]) -> HoldfastError | None:
         try:
@@ -249,7 +264,23 @@ class Mirror:
         _link(folder / "latest", latest.file)
 
     def _write_task(self, folder: Path, documents: Sequence[Mapping[str, Any]], *, keep: bool) -> None:
-        """Write the file of a task: all of its checkpoints, newest first, each with an id of task, time and stage."""
+        """Write the files of the tasks that checkpoints belong to: the run's own, and those whose stages they are."""
+        entries = [_task_entry(one) for one in documents]
+        files: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        for entry in entries:
+            for task in {entry["run"], entry["task"] if "{task}" in self._template else entry["run"]}:
+                files.setdefault((entry["run"], task), []).append(entry)
+        problems = [self._add_to_file(folder, *owner, made, keep=keep) for owner, made in files.items()]
+        for broken in filter(None, problems):
+            raise broken
+
+    def _add_to_file(
+        self, folder: Path, run: str, task: str, entries: Sequence[dict[str, Any]], *, keep: bool
+    ) -> DocumentInvalid | None:
+        """Write one file, newest first; with `keep` what it holds stays, unless it cannot be read: that is returned."""
+        if task != run:
+            folder = self.folder(run, task)
+            self._make_folder(folder)
         path = folder / "checkpoints.json"
         before: dict[str, Any] = {}
         broken: DocumentInvalid | None = None
@@ -263,23 +294,8 @@ class Mirror:
                 pass
             except DocumentInvalid as error:
                 broken = DocumentInvalid(f"{error.detail}; it begins again here, rebuild the mirror", str(path))
-        for one in documents:
-            stage = one["summary"]["state"] or one["phase"] or one["trigger"]
-            before[one["id"]] = {"checkpoint": stage_id(one["id"], one["run"], stage), "stage": stage, **one}
-        self._write_task_file(path, before.values())
-        if broken is not None:
-            raise broken
-
-    def _write_task_file(self, path: Path, checkpoints: Iterable[dict[str, Any]]) -> None:
-        ordered = sorted(checkpoints, key=lambda one: one["seq"], reverse=True)
-        if not ordered:
-            path.unlink(missing_ok=True)
-            return
-        whole = {
-            "holdfast": MIRROR_FORMAT, "task": ordered[0]["run"], "version": ordered[0]["seq"],
-            "last_modified": ordered[0]["created_at"], "total": len(ordered), "checkpoints": ordered,
-        }  # fmt: skip
-        _put(path, _written(whole, "json"))
+        _write_task_file(path, run, task, (before | {one["id"]: one for one in entries}).values())
+        return broken
 
     def _entries(self, folder: Path) -> list[IndexEntry]:
         """Return the entries of the index; from the documents themselves, if it is missing or broken."""
@@ -353,6 +369,39 @@ def _entry_in(document: Any, file: str) -> IndexEntry:
         },
         IndexEntry,
     )  # fmt: skip
+
+
+def _folder_name(name: str) -> str:
+    return name if _FOLDER_NAME.match(name) else run_name(name)
+
+
+def _task_entry(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a checkpoint as the file of a task has it: whose it is, at which stage, with an id of task, time, stage.
+
+    A checkpoint that a task with gates took when a stage was over is that task's; any other is the run's.
+    """
+    run, gates = document["run"], document["sections"].get("gates")
+    tasks = gates.get("tasks") if isinstance(gates, dict) else None
+    task, stage = run, document["summary"]["state"] or document["phase"] or document["trigger"]
+    if isinstance(tasks, dict):
+        stages = {name: str(one["stage"]) for name, one in tasks.items() if isinstance(one, dict) and "stage" in one}
+        name, _, reached = document["reason"].rpartition(": ")
+        task = name if stages.get(name) == reached else run
+        stage = stages.get(task, stage)
+    return {"checkpoint": stage_id(document["id"], task, stage), "task": task, "stage": stage, **document}
+
+
+def _write_task_file(path: Path, run: str, task: str, checkpoints: Iterable[dict[str, Any]]) -> None:
+    """Write the file of a task, newest first; without a checkpoint there is none."""
+    ordered = sorted(checkpoints, key=lambda one: one["seq"], reverse=True)
+    if not ordered:
+        path.unlink(missing_ok=True)
+        return
+    whole = {
+        "holdfast": MIRROR_FORMAT, "run": run, "task": task, "version": ordered[0]["seq"],
+        "last_modified": datetime.now(UTC).isoformat(), "total": len(ordered), "checkpoints": ordered,
+    }  # fmt: skip
+    _put(path, _written(whole, "json"))
 
 
 def _is_task_file(found: Any) -> bool:
