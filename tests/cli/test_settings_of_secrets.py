@@ -81,6 +81,27 @@ def test_a_restore_leaves_a_key_that_was_captured_before_as_it_is(keyed, project
     assert keyed.read_text() == text + "# another\n"
 
 
+@pytest.mark.parametrize("location", [".git/hooks/{run}", "{root}/.GIT/{run}", "a/git~1/{run}", "link/{run}"])
+def test_a_mirror_is_never_in_git(hf, project, location):
+    """Git runs what lies there."""
+    (project / ".git" / "hooks").mkdir(parents=True)
+    (project / "link").symlink_to(".git")
+    (project / "holdfast.yaml").write_text(f"mirror: {{form: yaml, location: '{location}'}}\n")
+    hf("trust")
+    hf("checkpoint", "r")
+    assert [path.name for path in (project / ".git").rglob("*")] == ["hooks"]
+
+
+def test_no_name_of_a_run_leads_a_mirror_into_git(project):
+    (project / ".git").mkdir()
+    settings = Settings(mirror=holdfast.settings.values.MirrorSettings(form="json", location="{root}/{issue}"))
+    with holdfast.open(settings=settings) as store:
+        assert store.run("issue-.git").checkpoint(state=1).saved
+        assert store.run("issue-7").checkpoint(state=1).saved
+    assert (project / "7" / "index.json").is_file()
+    assert not list((project / ".git").iterdir())
+
+
 @pytest.mark.parametrize("location", ["readable", "{root}/readable", "../{run}", "{run}/{unknown}", "{run"])
 def test_a_mirror_that_cannot_be_is_refused_when_the_store_is_opened(project, location):
     (project / "holdfast.yaml").write_text(f"mirror: {{form: yaml, location: '{location}'}}\n")

@@ -18,6 +18,7 @@ from holdfast.store.commit import Commit
 from holdfast.store.epoch_memory import EpochMemory
 from holdfast.store.keys import KEYS, WITNESS, keys_of, seal_store
 from holdfast.store.open import open_store
+from holdfast.store.postgres_url import PostgresPlace
 from holdfast.store.tables import ACCOUNT, INBOX, LEASE, META, RUN, TABLES, AccountRow, InboxRow, MetaRow
 from postgres_server import shared_server
 
@@ -366,6 +367,8 @@ def test_tenants_and_schemas_that_are_given_beside_the_url_are_places_of_their_o
             with holdfast.open(place, settings=Settings(), key=OWNER, sign=sign, **given) as hf:
                 hf.run("run").checkpoint(state=1)
                 urls.add(hf.store.url)
+                same = PostgresPlace.parse(hf.store.medium.conninfo)
+                assert (same.tenant, same.schema) == (given.get("tenant", "default"), given.get("schema", "holdfast"))
     assert len(urls) == len(options)
     by_url = f"{place}{'&' if '?' in place else '?'}tenant=one"
     with opened(by_url, OWNER, sign) as hf:
