@@ -259,7 +259,7 @@ class Checkpoint:
     @property
     def not_captured(self) -> Skips:
         """What is not in this checkpoint of the workspace, and why."""
-        return self._files.snapshot.skips
+        return self._files.snapshot.not_captured
 
     def files(self) -> list[FileRecord]:
         """Return every captured path, with size, mode and hash."""

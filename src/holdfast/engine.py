@@ -633,9 +633,7 @@ def open(  # noqa: A001 - holdfast.open() reads well, and nothing here opens fil
     user_key = key or read_key(settings)
     store = open_store(place, **store_options)
     try:
-        folder = config_folder()
-        memory = None if folder is None else EpochMemory(folder / "stores")
-        store = seal_store(store, user_key, sign=settings.encryption.sign, memory=memory)
+        store = seal_store(store, user_key, sign=settings.encryption.sign, memory=EpochMemory.of_user(config_folder()))
     except BaseException:
         store.close()
         raise

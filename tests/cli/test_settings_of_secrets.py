@@ -1,9 +1,13 @@
 """Settings that name a secret or a mirror: keys stay out of checkpoints, and a mirror never fails a checkpoint."""
 
+import subprocess
+import zlib
+
 import pytest
 
 import holdfast
 from holdfast import Settings, UsageError
+from holdfast.encode.compress import decompress
 from holdfast.settings.presets import PRESETS
 from holdfast.settings.trust import wishes_of
 
@@ -39,6 +43,33 @@ def test_a_key_file_behind_a_link_and_a_relative_name_is_never_captured(keyed, p
         assert "notes" not in captured(store, "r")
 
 
+@pytest.mark.parametrize("is_committed", [False, True])
+@pytest.mark.parametrize("below", [False, True])
+def test_a_key_file_that_git_knows_is_in_no_chunk(keyed, project, is_committed, below):
+    """Staged it came with the git position, committed with the history."""
+    home = project / "below" if below else project
+    home.mkdir(exist_ok=True)
+    key = keyed.rename(home / "notes")
+    (home / "a").write_text("x")
+    git = ["git", "-C", home, "-c", "user.name=n", "-c", "user.email=e@e"]
+    words = [["init", "-q"], ["add", "-A"], *([["commit", "-qm", "first"]] if is_committed else [])]
+    for one in words:
+        subprocess.run([*git, *one], check=True)
+    with holdfast.open(key_file=str(key), sign=True) as store:
+        with store.run("r", workspace=project) as run:
+            taken = run.checkpoint(state=1)
+        contents = [
+            zlib.decompress(file.read_bytes()) for file in (home / ".git" / "objects").rglob("*") if file.is_file()
+        ]
+        assert any(key.read_bytes() in one for one in contents), "git has it"
+        chunks = store.store.fetch(list(store.store.medium.chunk_ids()))
+        stored = b"".join(decompress(one.codec, one.data, one.size) for one in chunks.values())
+        assert key.read_bytes().strip() not in stored
+        packs = [one.history for one in taken.workspace.positions if one.history is not None]
+        assert not any(one.packs for one in packs), "nor in what is packed of the history"
+        assert any("left out" in skip.reason for skip in taken.not_captured.problems)
+
+
 def test_a_restore_leaves_a_key_that_was_captured_before_as_it_is(keyed, project):
     text = keyed.read_text()
     with holdfast.open() as store, store.run("r", workspace=project) as run:
@@ -48,6 +79,27 @@ def test_a_restore_leaves_a_key_that_was_captured_before_as_it_is(keyed, project
     with holdfast.Holdfast(holdfast.open().store, settings=settings) as store:
         assert store.recover("r@1", workspace=project).success
     assert keyed.read_text() == text + "# another\n"
+
+
+@pytest.mark.parametrize("location", [".git/hooks/{run}", "{root}/.GIT/{run}", "a/git~1/{run}", "link/{run}"])
+def test_a_mirror_is_never_in_git(hf, project, location):
+    """Git runs what lies there."""
+    (project / ".git" / "hooks").mkdir(parents=True)
+    (project / "link").symlink_to(".git")
+    (project / "holdfast.yaml").write_text(f"mirror: {{form: yaml, location: '{location}'}}\n")
+    hf("trust")
+    hf("checkpoint", "r")
+    assert [path.name for path in (project / ".git").rglob("*")] == ["hooks"]
+
+
+def test_no_name_of_a_run_leads_a_mirror_into_git(project):
+    (project / ".git").mkdir()
+    settings = Settings(mirror=holdfast.settings.values.MirrorSettings(form="json", location="{root}/{issue}"))
+    with holdfast.open(settings=settings) as store:
+        assert store.run("issue-.git").checkpoint(state=1).saved
+        assert store.run("issue-7").checkpoint(state=1).saved
+    assert (project / "7" / "index.json").is_file()
+    assert not list((project / ".git").iterdir())
 
 
 @pytest.mark.parametrize("location", ["readable", "{root}/readable", "../{run}", "{run}/{unknown}", "{run"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -306,3 +307,20 @@ def test_a_file_that_is_no_export_is_named_as_that(hf, project, content):
     said = hf("import", "junk")
     assert said.code == 5
     assert "holdfast export" in said.err
+
+
+def test_a_new_start_where_an_encrypted_store_was_is_said_explicitly(hf, project):
+    hf("store", "key", "new", "own.key")
+    (project / "holdfast.yaml").write_text("encryption: {key_file: own.key}\n")
+    assert hf("trust").code == 0
+    assert hf("store", "key", "forget").code == 0, "nothing is remembered yet"
+    assert hf("checkpoint", "run").code == 0
+    shutil.rmtree(project / ".holdfast")
+    refused = hf("checkpoint", "run")
+    assert refused.code != 0
+    assert "holdfast store key forget" in refused.err
+    (project / "holdfast.yaml").unlink()
+    assert hf("ls").code != 0, "nor is it taken for one without a key"
+    assert hf("store", "key", "forget").code != 0, "nobody agreed"
+    assert hf("store", "key", "forget", "--yes").code == 0
+    assert hf("ls").code == 0

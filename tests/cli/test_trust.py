@@ -11,7 +11,6 @@ import pytest
 import holdfast
 from holdfast import Settings, SettingsInvalid, SettingsUntrusted
 from holdfast.settings import trust
-from holdfast.settings.expressions import is_bounded
 
 WISHES = {
     "location: postgresql://elsewhere.example/db": "location",
@@ -27,9 +26,13 @@ WISHES = {
     "redaction: {fill_env: [AWS_SECRET_ACCESS_KEY]}": "redaction.fill_env",
     "redaction: {reversible: true}": "redaction.reversible",
     "redaction: {patterns: {slow: '(a|a)*b(?=c)'}}": "redaction.patterns",
-    "redaction: {patterns: {slow: '(?:a|a){30}b'}}": "redaction.patterns",
-    "redaction: {patterns: {slow: 'x.*.*.*y'}}": "redaction.patterns",
-    "redaction: {patterns: {back: '(a)\\1x'}}": "redaction.patterns",
+    "redaction: {patterns: {all: '.'}}": "redaction.patterns",
+    "redaction: {patterns: {badge: 'BADGE-[0-9]{6}'}}": "redaction.patterns",
+    "redaction: {more_keys: [messages]}": "redaction.more_keys",
+    "redaction: {paths: ['**']}": "redaction.paths",
+    "mirror: {form: yaml, location: '.git/hooks/{run}'}": "mirror.location",
+    "location: .git/hooks/x": "location",
+    "location: .GIT./x": "location",
     "encryption: {key_file: key}": "encryption.key_file",
     "encryption: {key_env: HOME}": "encryption.key_env",
     "encryption: {sign: true}": "encryption.sign",
@@ -44,7 +47,7 @@ location: stores/{project}
 interval_s: 60
 triggers: {agent_complete: false}
 retention: {live: 7}
-redaction: {more_keys: [badge], paths: [state.x], patterns: {badge: 'BADGE-[0-9]{6,9}'}, enabled: true}
+redaction: {more_keys: [], paths: [], patterns: {}, enabled: true}
 workspace: {ignore: ['*.log']}
 mirror: {form: json, location: 'readable/{run}'}
 """
@@ -130,6 +133,7 @@ def test_the_user_s_own_file_the_command_line_and_code_need_no_trust(cloned, hf,
     (cloned / "holdfast.yaml").write_text(
         "redaction: {more_keys: [theirs]}\nworkspace: {ignore: ['*.log']}\ninterval_s: 8\n"
     )
+    assert hf("trust").code == 0  # lists are put together, also where the project's needs it
     with holdfast.open() as opened:
         settings = opened.settings
         assert opened.store.codec.mode == "encrypt"
@@ -162,7 +166,7 @@ def test_every_setting_is_judged(project):
     assert set(Settings.__struct_fields__) <= named
     for section in trust._SECTIONS:
         fields = {f"{section}.{field}" for field in getattr(Settings(), section).__struct_fields__}
-        assert fields - {"redaction.patterns"} <= set(trust._ALLOWED)
+        assert fields <= set(trust._ALLOWED)
     assert [str(one) for one in trust.wishes_of({"new": 1, "mirror": {"also": 2}}, project)] == [
         "mirror.also: 2",
         "new: 1",
@@ -224,16 +228,6 @@ def test_a_key_file_is_a_short_plain_file(project, tmp_path):
         holdfast.open("memory:", settings=Settings(), key_file=str(tmp_path / "large"))
 
 
-@pytest.mark.parametrize(("pattern", "bounded"), [
-    ("BADGE-[0-9]{6}", True), ("(?:a|b)-[a-z]{3,40}", True), ("(?i)corp[-_][0-9a-f]{32}", True),
-    (r"\bx[0-9]{4}\b", True),
-    ("a+", False), ("(a{1,9}){1,9}", False), ("(?:a|a){1,20}", False), ("a{0,200}a{0,200}", False), ("(?=a)b", False),
-    ("(a)(?(1)b|c)", False), ("[a-z]{2000}", False), ("(?P<x>a)(?P=x)", False), ("(", False), ("a?", False),
-])  # fmt: skip
-def test_expressions_of_strangers_are_bounded(pattern, bounded):
-    assert is_bounded(pattern) is bounded
-
-
 @pytest.mark.parametrize(
     "said", ["encryption: {key_file: null}", "encryption: {}", "encryption: {sign: false, key_file: null}"]
 )
@@ -256,4 +250,4 @@ def test_a_repository_cannot_switch_the_users_own_encryption_off(project, tmp_pa
 def test_a_repository_may_not_raise_bounds(project):
     wishes = trust.wishes_of({"max_section_mb": 4096, "redaction": {"paths": ["state.**.a.**.b.**"]}}, project)
     assert {wish.name for wish in wishes} == {"max_section_mb", "redaction.paths"}
-    assert trust.wishes_of({"max_section_mb": 8, "redaction": {"paths": ["state.**.key"]}}, project) == []
+    assert trust.wishes_of({"max_section_mb": 8, "redaction": {"paths": []}}, project) == []

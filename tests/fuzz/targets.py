@@ -4,6 +4,7 @@
 `all SECONDS` runs each for so long.
 """
 
+import re
 import subprocess
 import sys
 import tempfile
@@ -29,7 +30,7 @@ from holdfast.flow.load import parse_flow
 from holdfast.flow.markdown import flow_from_plan
 from holdfast.journal.entry import read_entry
 from holdfast.recovery.plan import from_json as recovery_plan
-from holdfast.settings.expressions import is_bounded
+from holdfast.settings.expressions import matches_nothing
 from holdfast.settings.file import make_settings
 from holdfast.settings.trust import wishes_of
 from holdfast.store import tables
@@ -116,7 +117,7 @@ TARGETS = {
     "plan": (lambda data: flow_from_plan(data.decode("utf-8", "replace"), run="true"), HoldfastError),
     "condition": (lambda data: parse_condition(data.decode("utf-8", "replace")), (HoldfastError, ValueError)),
     "settings": (settings, HoldfastError),
-    "expression": (lambda data: is_bounded(data.decode("utf-8", "replace")), HoldfastError),
+    "expression": (lambda data: matches_nothing(data.decode("utf-8", "replace")), re.error),
     "key": (lambda data: parse_key(data.decode("utf-8", "replace")), HoldfastError),
     "git index": (lambda data: index.parse(b"DIRC" + data, 20), GitFailed),
     "git object": (lambda data: objects._loose_object("0" * 40, data, 1 << 20), GitFailed),

@@ -380,7 +380,8 @@ def test_staged_contents_that_the_users_own_rules_leave_out_are_not_kept(tmp_pat
     assert {entry.path for entry in position.index} == {"private/x", "sub/hidden", "y.dump", "big", "open"}
     assert [ref.size for _, ref in position.blobs] == [4]
     assert (
-        position.problem == "3 staged contents are ignored by .holdfastignore; 1 staged contents are too large to keep"
+        position.problem
+        == "3 staged contents are left out by rules or settings; 1 staged contents are too large to keep"
     )
     (root / ".holdfastignore").write_text("private/\nopen\n")
     assert box.capture().git.blobs == ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from holdfast.workspace.stamps import Stamp
     from holdfast.workspace.workspace import Workspace
 
+_log = logging.getLogger("holdfast")
 _MAX_CACHE_BYTES = 256 * 1024 * 1024
 
 
@@ -50,6 +52,7 @@ class FileCapture:
         self._known: Snapshot | None = None  # the last one that this process captured or has a cache for
         self._cached: bytes = b""
         self._only: tuple[bytes, frozenset[bytes]] | None = None  # since which snapshot, in which directories
+        self._told: dict[str, str] = {}
         self.before_entry: CheckpointRecord | None = None
         self.planned: dict[str, Snapshot] = {}  # by digest, of whole restores: their repositories follow the files
 
@@ -62,9 +65,20 @@ class FileCapture:
         previous = self._previous(head)
         only = self._only[1] if self._only is not None and previous and self._only[0] == previous.digest else None
         snapshot = self.workspace.capture(writer, previous, progress=self.progress, only=only)
+        self._tell_of_git(snapshot)
         root = snapshots.store(writer, snapshot)
         self._known = snapshot  # if the commit fails the head has another one, and is loaded again
         return SectionRecord(WORKSPACE, root.kind, root.id, root.size)
+
+    def _tell_of_git(self, snapshot: Snapshot) -> None:
+        """Warn of what could not be captured of repositories: once, until it is something else."""
+        problems = {one.path: one.problem for one in snapshot.positions if one.problem}
+        for path, problem in problems.items():
+            if self._told.get(path) != problem:
+                _log.warning(
+                    "git in %s is not captured, or not all of it: %s", repr(path) if path else "the workspace", problem
+                )
+        self._told = problems
 
     def last(self, head: CheckpointRecord | None) -> Snapshot | None:
         """Return the head's snapshot, None if it has none."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from holdfast.cli.times import parse_span
 from holdfast.errors import UsageError
+from holdfast.lazy import lazily
+
+with lazily():  # lists without attributes do without
+    from holdfast.cli import json_values
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -48,10 +50,7 @@ def attributes_of(words: list[str]) -> dict[str, Any]:
         name, equals, value = word.partition("=")
         if not name or not equals:
             raise UsageError(f"--attribute {word}: give NAME=VALUE")
-        try:
-            parsed = msgspec.json.decode(value)
-        except (msgspec.DecodeError, RecursionError):
-            parsed = value
+        parsed = json_values.value_or_text(value)
         found[name] = parsed if parsed is None or isinstance(parsed, (bool, int, float, str)) else value
     return found
 

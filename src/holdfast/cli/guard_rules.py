@@ -119,7 +119,7 @@ def check_rules(head: Checkpoint, run: Run) -> None:
     total = [name for name, content in given.items() if parse(content).verdict(probe, probe, is_directory=False)]
     root = run.workspace.path
     by_file = [one for one in head.not_captured.listed if one.reason.startswith(("ignored by .hold", "ignored by the"))]
-    by_file += head.not_captured.problems  # a limit of size leaves files out as a rule does
+    by_file += head.workspace.skips.problems  # a limit of size leaves files out as a rule does
     left_out = sum(_count(root / text(one.path)) for one in by_file)
     captured = len(head.files())
     if not total and left_out <= captured:

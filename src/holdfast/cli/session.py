@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.progress import Progress
 from holdfast.errors import UsageError
+from holdfast.settings.environment import config_folder
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -57,11 +58,13 @@ class Session:
         """The store alone, for lists: without the engine, unless settings or a key need it."""
         if "hf" in self.__dict__ or self.place.settings is not None:
             return self.hf.store
-        from holdfast.store.keys import has_keys  # noqa: PLC0415 - commands without a store do without
+        from holdfast.store.epoch_memory import EpochMemory  # noqa: PLC0415 - commands without a store do without
+        from holdfast.store.keys import has_keys  # noqa: PLC0415
 
         store = self.bare()
         try:
-            is_locked = has_keys(store)
+            memory = EpochMemory.of_user(config_folder())
+            is_locked = has_keys(store) or (memory is not None and bool(memory.seen(store.url)))
         except BaseException:
             store.close()
             raise

@@ -96,7 +96,7 @@ def is_edited_since(head: Checkpoint, root: Path, path: str) -> bool:
     except (HoldfastError, OSError):
         kept = None
     try:
-        return kept is not None and read_regular(root / path, limit=len(kept), follow=True) != kept
+        return kept is not None and read_regular(root / path, limit=len(kept)) != kept
     except DocumentInvalid:  # larger, or not a regular file
         return True
     except OSError:

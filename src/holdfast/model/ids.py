@@ -98,3 +98,9 @@ def _time_text(time_ms: int) -> str:
     except OverflowError:
         return ""
     return f"{time:%Y%m%dT%H%M%S}{time.microsecond // 1000:03d}"
+
+
+def is_in_git(*paths: str) -> bool:
+    """Tell whether a path has a folder on it that a file system could take for `.git`: what lies there may be run."""
+    parts = (part.rstrip(". ").lower() for path in paths for part in path.split("/"))
+    return any(part in (".git", "git~1") for part in parts)

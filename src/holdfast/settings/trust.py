@@ -1,7 +1,7 @@
 """Settings of a repository: which it may say by itself, and which only once this user trusts them.
 
 A settings file that is found in a folder may come with a cloned repository. What it says of when checkpoints are taken
-and how many stay is followed. What sends data elsewhere, weakens redaction, reads keys, variables or files, or may take
+and how many stay is followed. What sends data elsewhere, changes redaction, reads keys, variables or files, or may take
 unbounded time is a wish: it is refused until the user has said `holdfast trust` for this folder and these very values.
 The user's own file, the environment, the command line and code need no trust.
 """
@@ -23,13 +23,12 @@ from blake3 import blake3
 from holdfast.capture.patterns import SECRET_KEYS
 from holdfast.errors import SettingsInvalid, SettingsUntrusted
 from holdfast.home import make_private
+from holdfast.model.ids import is_in_git
 from holdfast.settings.environment import config_folder
-from holdfast.settings.expressions import is_bounded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-_MOST_PATTERNS = 64
 _USUAL_SECTION_MB = 64
 _LONGEST_SHOWN = 200
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
@@ -129,11 +128,6 @@ def _wishes(data: Any, root: Path) -> Iterator[Wish]:
 
 
 def _judged(name: str, value: Any, root: Path) -> Iterator[Wish]:
-    if name == "redaction.patterns" and isinstance(value, dict):
-        unbounded = {one: text for one, text in value.items() if not isinstance(text, str) or not is_bounded(text)}
-        if len(value) > _MOST_PATTERNS or unbounded:
-            yield Wish(name, unbounded or value)
-        return
     allowed = _ALLOWED.get(name)
     if value is not None and (allowed is None or not allowed(value, root)):
         yield Wish(name, value)
@@ -154,7 +148,7 @@ def _is_inside(value: Any, root: Path) -> bool:
         if parts.scheme not in ("sqlite", "file") or parts.netloc or parts.query or parts.fragment:
             return False
         place = unquote(parts.path)
-    if "\0" in place or ".." in Path(place).parts:
+    if "\0" in place or ".." in Path(place).parts or is_in_git(place, os.path.realpath(root / place)):
         return False
     real = os.path.realpath(root)
     return os.path.realpath(root / place).startswith(real.rstrip("/") + "/")
@@ -172,18 +166,13 @@ def _is_anything(_value: Any, _root: Path) -> bool:
     return True
 
 
-def _holds_usual_keys(value: Any, _root: Path) -> bool:
-    return isinstance(value, list) and set(SECRET_KEYS) <= {key for key in value if isinstance(key, str)}
+def _are_usual_keys(value: Any, _root: Path) -> bool:
+    return isinstance(value, list) and sorted(map(str, value)) == sorted(SECRET_KEYS)
 
 
 def _is_usual_size(value: Any, _root: Path) -> bool:
     """Tell whether a bound of memory is at most the usual one."""
     return isinstance(value, (int, float)) and value <= _USUAL_SECTION_MB
-
-
-def _are_short_paths(value: Any, _root: Path) -> bool:
-    """Tell whether paths can be looked for in a time that does not grow beyond measure with the depth of a state."""
-    return isinstance(value, list) and len(value) <= _MOST_PATTERNS and all(str(one).count("**") <= 1 for one in value)
 
 
 def is_unsaid(name: str, value: Any) -> bool:
@@ -213,9 +202,10 @@ _ALLOWED: dict[str, Callable[[Any, Path], bool]] = {
     "workspace.git_history_mb": _is_anything,
     "workspace.clone": _is_nothing,
     "redaction.enabled": _is_true,
-    "redaction.keys": _holds_usual_keys,
-    "redaction.more_keys": _is_anything,
-    "redaction.paths": _are_short_paths,
+    "redaction.keys": _are_usual_keys,
+    "redaction.more_keys": _is_nothing,  # what is taken out is gone: these three could wipe every state
+    "redaction.paths": _is_nothing,
+    "redaction.patterns": _is_nothing,
     "redaction.fill": _is_nothing,
     "redaction.fill_env": _is_nothing,
     "redaction.reversible": _is_nothing,

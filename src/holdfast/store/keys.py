@@ -33,7 +33,7 @@ from holdfast.encode.encrypt import (
 )
 from holdfast.errors import Conflict, IntegrityError, KeyRefused, StoreCorrupt, UsageError
 from holdfast.store.codec import RowCodec
-from holdfast.store.epoch_memory import different
+from holdfast.store.epoch_memory import different, lost_keys
 from holdfast.store.medium import Batch, StaleError, first_cells
 from holdfast.store.store import Store
 from holdfast.store.tables import GAP, LINE, META, RECORD, TABLES, GapRow, LineRow, MetaRow, Record
@@ -68,10 +68,13 @@ def seal_store(
 
     `sign` says what is asked for: signing, encryption, or (None) whatever the store has. Of several processes that
     begin a store at once one makes the data key, and the others open it. `memory` is what this machine knows of the
-    keys in this place: StoreCorrupt if these are older, or those of another store.
+    keys in this place: StoreCorrupt if these are older, those of another store, or gone.
     """
     medium = place.medium if isinstance(place, Store) else place
     row, is_empty = _looked_at(medium)
+    lost = lost_keys(memory, medium, is_empty=is_empty) if row is None else None
+    if lost is not None:
+        raise lost
     if key is None:
         if row is not None:
             raise KeyRefused(
@@ -86,11 +89,9 @@ def seal_store(
             )
         ring, data_key = entropy(RING_BYTES), entropy(KEY_BYTES)
         slot_keys = {key_id(user_key): slot_key(user_key, ring)}
-        if memory is not None and medium.traits.durable:
-            memory.begin(medium.url, ring, fingerprint(data_key))  # first: a crash after the next line is no exchange
         mode = "sign" if sign else "encrypt"
         row = _begun(medium, data_key, lock_slots([data_key], slot_keys, mode=mode, ring=ring, entropy=entropy))
-    return StoreKeys(medium, user_key, row, sign=sign, memory=memory, is_new=is_empty, entropy=entropy).store
+    return StoreKeys(medium, user_key, row, sign=sign, memory=memory, entropy=entropy).store
 
 
 def keys_of(store: Store) -> StoreKeys | None:
@@ -166,7 +167,6 @@ class StoreKeys:
         *,
         sign: bool | None,
         memory: EpochMemory | None = None,
-        is_new: bool = False,
         entropy: Callable[[int], bytes] = os.urandom,
     ) -> None:
         self._inner = medium
@@ -191,7 +191,7 @@ class StoreKeys:
         self.codec = RowCodec(Vault(*self._data_keys), self.mode, renew=self._renewed)
         self.medium = KeyedMedium(medium, self)
         self.store = Store(cast("Medium", self.medium), self.codec)
-        seen = [] if self._memory is None or is_new else self._memory.seen(medium.url)
+        seen = [] if self._memory is None else self._memory.seen(medium.url)
         self._check_witness()  # after: what was seen is in the store by now
         self._check_memory(seen)
 
@@ -248,6 +248,9 @@ class StoreKeys:
         """Return a store in another place that this key opens; an empty one gets the same keys, and data of its own."""
         row, is_empty = _looked_at(medium)
         if row is None:
+            lost = lost_keys(self._memory, medium, is_empty=is_empty)
+            if lost is not None:
+                raise lost
             if not is_empty:
                 raise KeyRefused(
                     "it holds rows without a key and the source has one: copy into an empty store, or one with a key",
@@ -258,7 +261,8 @@ class StoreKeys:
             data_key = self._entropy(KEY_BYTES)
             slots = lock_slots([data_key], slot_keys, mode=self.mode, ring=self._ring, entropy=self._entropy)
             row = _begun(medium, data_key, slots)
-        return StoreKeys(medium, self._user_key, row, sign=None, entropy=self._entropy).store
+        memory = None if self._memory is None else self._memory.of_known_places()
+        return StoreKeys(medium, self._user_key, row, sign=None, memory=memory, entropy=self._entropy).store
 
     def lock_beside(self, data: bytes, about: bytes) -> bytes:
         """Return what a file beside the store holds, locked as the contents are; as it is if those are readable."""
@@ -382,7 +386,8 @@ class StoreKeys:
         """Refuse keys that are older than those that this machine has seen here, or those of another store."""
         problem = different(seen, self._ring, [fingerprint(one) for one in self._data_keys])
         if problem is not None and self._memory is not None:
-            undo = f"If you put it there yourself, delete {self._memory.file(self._inner.url)} and open it again"
+            file = self._memory.file(self._inner.url)
+            undo = f"If you put it there yourself, say so with `holdfast store key forget` (or delete {file})"
             raise StoreCorrupt(f"{problem}. {undo}", self._inner.url)
         self._remember(self._data_keys)
 

@@ -30,7 +30,7 @@ from holdfast.encode.plain import plain, plain_section
 from holdfast.encode.tree import Ref
 from holdfast.errors import DocumentInvalid, HoldfastError, StoreUnavailable, UsageError
 from holdfast.model.checkpoint import name_of
-from holdfast.model.ids import checkpoint_of_name, stage_id
+from holdfast.model.ids import checkpoint_of_name, is_in_git, stage_id
 from holdfast.model.sections import WORKSPACE
 from holdfast.store.names import run_name
 
@@ -162,10 +162,10 @@ class Mirror:
         parts = Path(self._template).parts
         if options.form not in ("yaml", "json", "task") or unknown or not {"run", "task", "issue"} & set(
             _FIELD.findall(self._template)
-        ) or ".." in parts or "{" in _FIELD.sub("", self._template):  # fmt: skip
+        ) or ".." in parts or "{" in _FIELD.sub("", self._template) or is_in_git(self._template):  # fmt: skip
             raise UsageError(
                 f"mirror: form {options.form!r}, location {self._template!r}: use yaml, json or task, and a path with "
-                "{run}, {task} or {issue} in it; {root} and {project} are known too"
+                "{run}, {task} or {issue} in it, not in a .git; {root} and {project} are known too"
             )
 
     def folder(self, run: str, task: str | None = None) -> Path:
@@ -181,6 +181,8 @@ class Mirror:
         }
         path = Path(_FIELD.sub(lambda field: fields[field[1]], self._template))
         folder = path if path.is_absolute() else self.options.root / path
+        if is_in_git(str(folder), os.path.realpath(folder)):
+            raise UsageError(f"the mirror of {run} would be in {folder}, and git runs what lies there: choose another")
         index = self._read_index(folder)
         taken = index.get("run", index.get("task", run)), index.get("task", task)
         # Taken by another: a task of this name in another run, or twins where case is one.

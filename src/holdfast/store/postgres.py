@@ -91,8 +91,8 @@ class PostgresMedium:
         self.tenant = check_run_id(place.tenant)
         self.schema = postgres_schema.check_schema_name(place.schema)
         self.url = place.shown
-        self.conninfo = url
-        """The whole URL, with its password: for who connects to the same database for itself."""
+        self.conninfo = place.whole
+        """The whole URL, with its password, tenant and schema: for who opens the same store for itself."""
         settings = Settings(
             place.conninfo,
             schema=self.schema,

@@ -23,6 +23,8 @@ class PostgresPlace(NamedTuple):
     schema: str
     chunks: str | None
     shown: str
+    whole: str
+    """The URL with all of it, secrets included: another process finds the same store by it."""
 
     @classmethod
     def parse(cls, url: str, *, tenant: str | None = None, schema: str | None = None) -> PostgresPlace:
@@ -49,5 +51,6 @@ class PostgresPlace(NamedTuple):
         shown = [(name, value) for name, value in theirs if name not in _SECRET]
         shown += [(name, value) for name, value in ours.items() if name != "chunks"]
         address = urlunsplit(("postgresql", user + place, parts.path, urlencode(shown), ""))
-        ours = _USUAL | ours
-        return cls(conninfo, ours["tenant"], ours["schema"], ours.get("chunks"), address)
+        given_ours, ours = ours, _USUAL | ours
+        whole = urlunsplit(parts._replace(query=urlencode([*theirs, *given_ours.items()])))
+        return cls(conninfo, ours["tenant"], ours["schema"], ours.get("chunks"), address, whole)

@@ -54,6 +54,20 @@ _SESSIONS = (
     ".sqlite_history", ".rediscli_history", ".node_repl_history",
 )  # fmt: skip
 
+_COPIES = (b"~", b".bak", b".backup", b".old", b".orig", b".save", b".copy", b".swp", b".swo", b".swn", b".tmp")
+
+
+def names_of_copy(name: bytes) -> tuple[bytes, ...]:
+    """Return the names of what a file may be a backup or an editor's copy of; none if it has no such name."""
+    if name.endswith(_COPIES):
+        stem = name[:-1] if name.endswith(b"~") else name.rpartition(b".")[0]
+    elif name.startswith(b"#") and name.endswith(b"#"):
+        stem = name[1:-1]
+    else:
+        return ()
+    return stem, stem.removeprefix(b".")  # an editor hides the copy of a file that is not hidden itself
+
+
 SECRETS: tuple[str, ...] = (
     *_ENVIRONMENTS,
     *_KEYS,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _MAX_SMALL = 64 * 1024
 _MAX_CONFIG = 256 * 1024
-_MAX_REFS = 256 * 1024 * 1024
+_MAX_REFS = 16 * 1024 * 1024  # 200,000 refs
 _MAX_LISTED = 200_000
 _MAX_LEVELS = 32
 _SYMBOLIC = 5
@@ -108,6 +108,17 @@ class GitDirectory:
     def read(self, name: bytes, limit: int = _MAX_SMALL) -> bytes | None:
         """Return a small file of this work tree's own directory; None if there is none."""
         return read_below(self.own, name, limit)
+
+    def read_whole(self, name: bytes, limit: int, *, shared: bool = False) -> bytes | None:
+        """Return all of a file, None if there is none; GitFailed, before it is read, if it is larger than `limit`."""
+        directory = self.common if shared else self.own
+        status = stat_below(directory, name)
+        if status is not None and status.st_size > limit:
+            raise GitFailed(f"its {os.fsdecode(name)} has {status.st_size:,} bytes; at most {limit:,} are read")
+        data = read_below(directory, name, limit + 1)
+        if data is not None and len(data) > limit:
+            raise GitFailed(f"its {os.fsdecode(name)} grew beyond {limit:,} bytes, the most that are read")
+        return data
 
     def stat(self, name: bytes) -> os.stat_result | None:
         """Return the status of a name in this work tree's own directory, None if there is none."""
@@ -272,7 +283,7 @@ class GitDirectory:
 
     def _packed_refs(self) -> bytes:
         if self._packed is None:
-            self._packed = read_below(self.common, b"packed-refs", _MAX_REFS) or b""
+            self._packed = self.read_whole(b"packed-refs", _MAX_REFS, shared=True) or b""
         return self._packed
 
     def _from_packed(self, name: bytes) -> str | None:

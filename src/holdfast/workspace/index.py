@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable
 
-MAX_INDEX_BYTES = 256 * 1024 * 1024
+MAX_INDEX_BYTES = 64 * 1024 * 1024
+MAX_PATHS = 500_000
+MAX_PATHS_BYTES = 64 * 1024 * 1024
+"""Of all paths together: shared beginnings make many long ones of few bytes, here as in trees."""
 DIRECTORY = 0o040000
 GITLINK = 0o160000
-_MAX_ENTRIES = 500_000
 _MAX_PATH = 4096
 _MAX_LEVELS = 300  # a capture takes 256
 _ODD = re.compile(rb"(?:\A|/)(?:\.{0,2}|\.git)(?:/|\Z)|\0", re.IGNORECASE)  # leads out, or into a .git
@@ -76,8 +78,7 @@ def parse(data: bytes, width: int) -> Index:
     if len(data) < 12 + width or data[:4] != b"DIRC":
         raise GitFailed("its index is damaged")
     version, count = struct.unpack_from(">II", data, 4)
-    if count > _MAX_ENTRIES:
-        raise GitFailed(f"its index has more than {_MAX_ENTRIES:,} entries")
+    check_paths("its index", count, 0)
     if version not in _VERSIONS:
         raise GitFailed(f"its index has version {version}, which is not read")
     told = data[-width:]
@@ -94,7 +95,7 @@ def parse(data: bytes, width: int) -> Index:
 
 
 def _entries(data: bytes, count: int, version: int, width: int, entries: list[Indexed]) -> int:
-    position, path, end = 12, b"", len(data) - width
+    position, path, end, total = 12, b"", len(data) - width, 0
     unpack = struct.Struct(f">24sI12s{width}sH").unpack_from
     fixed = 42 + width
     for _ in range(count):
@@ -116,6 +117,9 @@ def _entries(data: bytes, count: int, version: int, width: int, entries: list[In
             stop = position + (flags & _LONG) if flags & _LONG < _LONG else data.index(b"\0", position, end)
             path = data[position:stop]
             position = start + ((stop - start + 8) & ~7)
+        total += len(path)
+        if total > MAX_PATHS_BYTES:
+            check_paths("its index", count, total)
         shown = path[:-1] if mode == DIRECTORY else path  # the directory of a sparse index ends with a slash
         assumed = flags & _ASSUMED or more & _SKIPPED
         stage, intended = flags >> 12 & 3, more & _INTENT
@@ -127,6 +131,12 @@ def _entries(data: bytes, count: int, version: int, width: int, entries: list[In
     if any(is_odd(entry.path) for entry in entries):
         raise ValueError("a path leads elsewhere")
     return position
+
+
+def check_paths(where: str, count: int, size: int) -> None:
+    """Refuse more paths, or longer ones, than are held in memory."""
+    if count > MAX_PATHS or size > MAX_PATHS_BYTES:
+        raise GitFailed(f"{where} has more than {MAX_PATHS:,} paths, or {MAX_PATHS_BYTES >> 20} MB of them")
 
 
 def is_odd(path: bytes) -> bool:
@@ -152,7 +162,7 @@ def _trees(data: bytes, width: int) -> dict[bytes, str]:
     """Return the trees that git noted for directories of the index that have not changed since."""
     found: dict[bytes, str] = {}
     open_below: list[tuple[bytes, int]] = []
-    position = 0
+    position = total = 0
     while position < len(data):
         name_end, line_end = data.index(b"\0", position), data.index(b"\n", position)
         name = data[position:name_end]
@@ -166,6 +176,8 @@ def _trees(data: bytes, width: int) -> dict[bytes, str]:
                 open_below.append((above, left - 1))
         if len(path) > _MAX_PATH:
             raise ValueError("a path is too long")
+        total += len(path)
+        check_paths("its index", len(found), total)
         if count >= 0:
             found[path] = data[position : position + width].hex()
             position += width

@@ -43,6 +43,7 @@ _STATE_FILE = re.compile(f"(?:{'|'.join(STATE_FILES)})|(?:{'|'.join(STATE_DIRECT
 _RUNS = re.compile(rb"^\s*(?:exec|x)\s", re.MULTILINE)
 _COMMIT = re.compile(rb"\A([0-9a-f]{40}(?:[0-9a-f]{24})?)\s*\Z")
 _MAX_STATE_FILES = 400
+_ENTRY_BYTES = 64
 _WATCHED = (b"HEAD", b"index", *map(str.encode, STATE_FILES), b"rebase-merge", b"rebase-apply")
 
 
@@ -163,6 +164,12 @@ def unknown(path: str, error: Exception) -> GitPosition:
     return GitPosition(path=path, head="unknown", problem=why)
 
 
+def listed_bytes(position: GitPosition) -> int:
+    """Return about how many bytes a position's lists take when they are stored."""
+    lists = (position.staged, position.unstaged, position.index)
+    return sum(len(one.path) + _ENTRY_BYTES for listed in lists for one in listed)
+
+
 def _changes(unstaged: dict[bytes, str]) -> tuple[GitChange, ...]:
     return tuple(sorted(GitChange(text(path), letter) for path, letter in unstaged.items()))
 
@@ -224,7 +231,7 @@ def _staged_blobs(
     """Put the contents that only the index has; the second value says which had to be left out."""
     files = [entry for entry in index if entry.mode and entry.mode != GITLINK]
     kept = [entry for entry in files if not left_out(raw(entry.path))]
-    problems = [f"{len(files) - len(kept)} staged contents are ignored by .holdfastignore"] if kept != files else []
+    problems = [f"{len(files) - len(kept)} staged contents are left out by rules or settings"] if kept != files else []
     limit = min(SMALL_BYTES * 4, max_file_bytes)
     blobs: list[tuple[str, Ref]] = []
     total = too_large = 0

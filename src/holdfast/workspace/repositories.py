@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 USER_EXCLUDES = "/"  # the key of the user's own exclude file, where the others have the path of their repository
 _MAX_REPOSITORIES = 200
+_MAX_LISTED_BYTES = 64 * 1024 * 1024  # of paths that differ, in all repositories: they are held in memory
 _PARTIAL = 200  # more changed paths than these are not worth naming to git
 
 
@@ -109,14 +110,20 @@ class Repositories:
         """Return the position of the workspace's own repository, then those of the ones below it."""
         if not self._options.use_git:
             return [NO_REPOSITORY]
+        left = _MAX_LISTED_BYTES
         own = self._position(b"", top, touched, sink) if top is not None else NO_REPOSITORY
         below = [path for path in found if path]
-        listed = [self._position(path, self._root, touched, sink) for path in below[:_MAX_REPOSITORIES]]
+        listed = [own, *(self._position(path, self._root, touched, sink) for path in below[:_MAX_REPOSITORIES])]
+        for number, one in enumerate(listed):
+            left -= position.listed_bytes(one)
+            if left < 0:
+                why = GitFailed("more of its paths differ from its commit than are kept")
+                listed[number] = position.unknown(one.path, why)
         listed += [
             GitPosition(path=text(path), head="unknown", problem=f"more than {_MAX_REPOSITORIES} repositories")
             for path in below[_MAX_REPOSITORIES:]
         ]
-        return [own, *listed]
+        return listed
 
     def _position(self, path: bytes, top: str, touched: Sequence[bytes], sink: Sink) -> GitPosition:
         """Return the position of the repository at a path, or at the top around the workspace."""
@@ -163,14 +170,14 @@ class Repositories:
         def is_left_out() -> str | None:
             left_out = self._left_out(path, b"")
             count = sum(1 for entry in index.entries if left_out(entry.path)) if self._has_rules(index, path) else 0
-            return f"{count:,} tracked files are ignored by .holdfastignore, and would be in it" if count else None
+            return f"{count:,} tracked files are left out by rules or settings, and would be in it" if count else None
 
         tips = position.state_commits(now)
         return git_history.keep(directory, index, sink, limit=limit, old=old, more_tips=tips, is_left_out=is_left_out)
 
     def _has_rules(self, index: Index, path: bytes) -> bool:
         """Tell whether any rule of the user's own could leave out a tracked file."""
-        if self._options.ignore:
+        if self._options.ignore or self._options.secret_paths:
             return True
         folders = {entry.path.rpartition(b"/")[0] for entry in index.entries} | {b""}
         while above := {folder.rpartition(b"/")[0] for folder in folders} - folders:
@@ -195,6 +202,7 @@ class Repositories:
         `path` is where the repository lies in the workspace, `prefix` where the workspace lies in the repository.
         """
         rules: dict[bytes, Rules] = {}
+        secret = frozenset(map(paths.raw, self._options.secret_paths))
 
         def inside(directory: bytes) -> Rules:
             if directory not in rules:
@@ -206,7 +214,10 @@ class Repositories:
         def left_out(file: bytes) -> bool:
             if not file.startswith(prefix):
                 return False  # of the repository around the workspace
-            names = paths.join(path, file[len(prefix) :]).split(b"/")
+            whole = paths.join(path, file[len(prefix) :])
+            if whole in secret:
+                return True
+            names = whole.split(b"/")
             for depth, name in enumerate(names):
                 here, above = b"/".join(names[: depth + 1]), b"/".join(names[:depth])
                 if inside(above).leaves_out(name, here, is_directory=depth + 1 < len(names)):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from blake3 import blake3
 
+from holdfast.workspace.credential_files import names_of_copy
 from holdfast.workspace.ignore import Patterns, parse
 
 if TYPE_CHECKING:
@@ -121,6 +122,11 @@ class Rules:
                 return "secret"
             if self.generated.verdict(name, path, is_directory=is_directory):
                 return "generated"
+        if not is_directory:
+            above = path[: len(path) - len(name)]
+            for original in names_of_copy(name):
+                if self.secrets.verdict(original, above + original, is_directory=False):
+                    return "secret"
         return "ignored by git" if self.git and _last(self.git, name, path, is_directory) else None
 
     def below(self, name: bytes, path: bytes) -> Rules:

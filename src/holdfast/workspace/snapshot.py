@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -9,20 +10,28 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import ormsgpack
 
-from holdfast.encode.tree import NODE, Entry, Ref, encode_node, node_id
+from holdfast.encode.footprint import check_footprint
+from holdfast.encode.tree import LEAF, NODE, Entry, Ref, encode_node, leaf_id, node_id
 from holdfast.errors import FormatTooNew, IntegrityError
 from holdfast.workspace.git_history import MAX_PACKS, Base, GitHistory
-from holdfast.workspace.paths import raw, text
+from holdfast.workspace.paths import join, raw, text
 from holdfast.workspace.position import GitChange, GitPosition, Head, IndexEntry
 from holdfast.workspace.skips import Skip, Skips
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from holdfast.encode.chunks import ChunkReader
     from holdfast.workspace.sink import Writer
 
-FORMAT = 2
+FORMAT = 3
+"""2 has its metadata in the node itself; 3, for what does not fit into one chunk, in leaves below it."""
+_IN_NODE = 2
+_NODE_BYTES = 1 << 20
+_PIECE_BYTES = 1 << 20
+_PAGE_REFS = 16_384
+_MAX_META_BYTES = 128 << 20
+_MAX_REFS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +51,27 @@ class Snapshot:
         return self.positions[0]
 
     @property
+    def not_captured(self) -> Skips:
+        """Return the paths that were left out, and of repositories what could not be kept, as the path of a .git."""
+        problems = [
+            Skip(join(raw(one.path), b".git"), f"git: {why}")
+            for one in self.positions
+            for why in (one.problem, one.history and one.history.problem)
+            if why
+        ]
+        counts = Counter(skip.reason for skip in problems)
+        return Skips((*problems, *self.skips.listed), {**counts, **self.skips.counts})
+
+    @property
     def digest(self) -> bytes:
         """Return the name of the node that holds this snapshot."""
-        return node_id(encode_node(self.entries())[0])
+        return store(_Naming(), self).id
 
-    def entries(self) -> list[Entry]:
-        """Return the node that holds this snapshot: metadata, the root of the tree, contents that only an index has."""
-        meta = ormsgpack.packb(
+    def meta(self) -> bytes:
+        """Return the metadata, packed."""
+        return ormsgpack.packb(
             {
-                "format": FORMAT,
+                "format": _IN_NODE,
                 "files": self.files,
                 "directories": self.directories,
                 "size_bytes": self.size_bytes,
@@ -59,14 +80,32 @@ class Snapshot:
                 "git": [_position_out(position) for position in self.positions],
             }
         )
-        below = [ref for position in self.positions for _, ref in position.blobs]
-        below += [ref for position in self.positions if position.history for ref in position.history.refs]
-        return [meta, self.root, *below]
+
+    def below(self) -> list[Ref]:
+        """Return what the metadata names beside the tree of files: contents that only an index has, and histories."""
+        found = [ref for position in self.positions for _, ref in position.blobs]
+        return found + [ref for position in self.positions if position.history for ref in position.history.refs]
+
+
+class _Naming:
+    """A writer that keeps nothing, and only says how things are named."""
+
+    def leaf(self, data: bytes) -> Ref:
+        return Ref(LEAF, len(data), leaf_id(data))
+
+    def node(self, entries: Iterable[Entry]) -> Ref:
+        data, size = encode_node(entries)
+        return Ref(NODE, size, node_id(data))
 
 
 def store(writer: Writer, snapshot: Snapshot) -> Ref:
     """Put a snapshot's node and return its reference: the root of a checkpoint's workspace section."""
-    return writer.node(snapshot.entries())
+    meta, below = snapshot.meta(), snapshot.below()
+    if len(meta) <= _NODE_BYTES and len(below) <= _PAGE_REFS:
+        return writer.node([meta, snapshot.root, *below])
+    pieces = [writer.leaf(meta[start : start + _PIECE_BYTES]) for start in range(0, len(meta), _PIECE_BYTES)]
+    pages = [writer.node(below[start : start + _PAGE_REFS]) for start in range(0, len(below), _PAGE_REFS)]
+    return writer.node([ormsgpack.packb({"format": FORMAT}), snapshot.root, writer.node(pieces), *pages])
 
 
 def load(reader: ChunkReader, ref: Ref) -> Snapshot:
@@ -81,10 +120,23 @@ def load(reader: ChunkReader, ref: Ref) -> Snapshot:
         plain = ormsgpack.unpackb(entries[0])
         if isinstance(plain, dict) and isinstance(plain.get("format"), int) and plain["format"] > FORMAT:
             raise FormatTooNew("the workspace of this checkpoint", plain["format"], FORMAT)
-        meta = msgspec.convert(plain, _Meta)
-        return _snapshot(meta, refs)
+        if plain == {"format": FORMAT} and len(refs) > 1:
+            plain, refs = _below_node(reader, refs)
+        return _snapshot(msgspec.convert(plain, _Meta), refs)
     except (ValueError, msgspec.ValidationError, LookupError, StopIteration) as error:
         raise IntegrityError(f"workspace {ref.id.hex()[:16]} cannot be decoded: {error}") from error
+
+
+def _below_node(reader: ChunkReader, refs: list[Ref]) -> tuple[Any, list[Ref]]:
+    """Return metadata that is kept in leaves, and what it refers to: both may be hostile, so their size comes first."""
+    content = reader.load(refs[1], limit=_MAX_META_BYTES)
+    check_footprint("a workspace", content.data, max_bytes=_MAX_META_BYTES, stored_bytes=content.stored_bytes)
+    found = [refs[0]]
+    for page in reader.nodes(refs[2:]):
+        found += [entry for entry in page if isinstance(entry, Ref)]
+        if len(found) > _MAX_REFS:
+            raise ValueError(f"it refers to more than {_MAX_REFS:,} contents")
+    return ormsgpack.unpackb(content.data), found
 
 
 class _HistoryOut(msgspec.Struct, forbid_unknown_fields=True):

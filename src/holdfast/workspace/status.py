@@ -18,12 +18,11 @@ from holdfast.workspace.gitdir import GitDirectory, GitFailed
 from holdfast.workspace.index import DIRECTORY, GITLINK, MAX_INDEX_BYTES, Index, Indexed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
     from typing import Self
 
     from holdfast.workspace.objects import Objects
 
-_MAX_PATHS = 500_000
 _MAX_LEVELS = 300
 _KIND = 0o170000
 _REGULAR = 0o100000
@@ -46,13 +45,13 @@ def load_index(directory: GitDirectory, objects: Objects) -> Index:
     status = directory.stat(b"index")
     if status is None:
         return Index()
-    data = directory.read(b"index", MAX_INDEX_BYTES)
+    data = directory.read_whole(b"index", MAX_INDEX_BYTES)
     if data is None:
         raise GitFailed("its index cannot be read")
     found = indexes.parse(data, objects.width)
     found.written_ns = status.st_mtime_ns
     if any(entry.mode == DIRECTORY for entry in found.entries):
-        found.entries = [one for entry in found.entries for one in _expanded(entry, objects)]
+        found.entries = _expanded(found.entries, objects)
     return found
 
 
@@ -94,14 +93,14 @@ def _flat(
 ) -> dict[bytes, tuple[int, str]]:
     found: dict[bytes, tuple[int, str]] = {}
     level = [(prefix, tree)]
-    seen = 0
+    count = size = 0
     for _ in range(_MAX_LEVELS):
         below: list[tuple[bytes, str]] = []
         for path, name in level:
             entries = objects.tree(name)
-            seen += len(entries) + 1
-            if seen > _MAX_PATHS:
-                raise GitFailed(f"its commit has more than {_MAX_PATHS:,} paths")
+            count += len(entries) + 1
+            size += len(path) * len(entries) + sum(len(entry.name) + 1 for entry in entries)
+            indexes.check_paths("its commit", count, size)
             for entry in entries:
                 full = path + b"/" + entry.name if path else entry.name
                 if entry.mode != DIRECTORY:
@@ -132,13 +131,19 @@ def _is_inside(directory: bytes, same: set[bytes], known: dict[bytes, bool]) -> 
     return known[directory]
 
 
-def _expanded(entry: Indexed, objects: Objects) -> Iterator[Indexed]:
-    """Yield the files of a directory that a sparse index holds as one entry: none of them is in the work tree."""
-    if entry.mode != DIRECTORY:
-        yield entry
-        return
-    for path, (mode, name) in sorted(flat(entry.object, objects, entry.path).items()):
-        yield Indexed(path, 0, mode, name, is_assumed=True, is_skipped=True)
+def _expanded(entries: list[Indexed], objects: Objects) -> list[Indexed]:
+    """Return the files of directories that a sparse index holds as one entry: none of them is in the work tree."""
+    found: list[Indexed] = []
+    size = 0
+    for entry in entries:
+        if entry.mode != DIRECTORY:
+            found.append(entry)
+            continue
+        inside = sorted(flat(entry.object, objects, entry.path).items())
+        found += [Indexed(path, 0, mode, name, is_assumed=True, is_skipped=True) for path, (mode, name) in inside]
+        size += sum(len(path) for path, _ in inside)
+        indexes.check_paths("its index", len(found), size)
+    return found
 
 
 def unstaged(directory: GitDirectory, index: Index, entries: Iterable[Indexed], objects: Objects) -> dict[bytes, str]:

@@ -41,3 +41,28 @@ def test_files_that_only_look_alike_are_captured(tmp_path):
     fill(box.root, INNOCENT_FILES)
     taken = box.capture()
     assert set(INNOCENT_FILES) - set(box.paths(taken)) == set()
+
+
+COPIES = ("{0}~", "{0}.bak", "{0}.old", "{0}.orig", "{0}.swp", ".{0}.swp", "#{0}#")
+
+
+def test_backups_and_editors_copies_are_left_out_where_the_file_is(tmp_path):
+    """`.env~`, `#.env#` and `id_rsa.old` went into the checkpoint beside a file that did not."""
+    box = Box(tmp_path / "w")
+    fill(box.root, CREDENTIAL_FILES)
+    taken = box.capture()
+    names = [name for name in CREDENTIAL_FILES if name in left_out(box, taken, CREDENTIAL_FILES)]
+    copies = []
+    for name in names:
+        above, slash, last = name.rpartition("/")
+        copies += [above + slash + form.format(last) for form in COPIES]
+    fill(box.root, copies)
+    assert set(box.paths(box.capture())) & set(copies) == set()
+
+
+def test_backups_of_innocent_files_are_captured(tmp_path):
+    box = Box(tmp_path / "w")
+    copies = [f"{name}{suffix}" for name in INNOCENT_FILES for suffix in ("~", ".bak", ".old")]
+    copies = [name for name in copies if ".env." not in name]  # which is one whatever follows
+    fill(box.root, copies)
+    assert set(copies) - set(box.paths(box.capture())) == set()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli import script
+from holdfast.cli.json_values import read_value
 from holdfast.cli.people import me
-from holdfast.errors import UsageError
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -52,9 +51,4 @@ def give_answer(choice: str, arguments: Namespace, session: Session) -> int:
 
 def parse_value(text: str | None) -> Any:
     """Return the value of a JSON text."""
-    if text is None:
-        return None
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise UsageError(f"{text!r:.80} is not JSON ({error}); a text needs quotes: '\"text\"'") from None
+    return None if text is None else read_value(text, f"{text!r:.80}", "; a text needs quotes: '\"text\"'")

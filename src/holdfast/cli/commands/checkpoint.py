@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import math
 import sys
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli import script
 from holdfast.cli.filters import add_attribute, attributes_of
 from holdfast.cli.ids import Short
+from holdfast.cli.json_values import MOST_BYTES, read_value
 from holdfast.cli.output import Paint
 from holdfast.cli.times import number, size
 from holdfast.documents import checkpoint_document
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
     from holdfast.cli.parser import CommandParser
     from holdfast.cli.session import Session
     from holdfast.model.checkpoint import CheckpointRecord
-
-_MAX_BYTES = 1 << 30
 
 
 def configure(parser: CommandParser) -> None:
@@ -128,23 +125,9 @@ def read_json(file: str) -> Any:
     if file == "-" and sys.stdin is None:
         raise UsageError("standard input is closed: give a file")
     try:
-        data = sys.stdin.buffer.read() if file == "-" else read_regular(file, limit=_MAX_BYTES, follow=True)
-        return json.loads(data, parse_constant=_no_number, parse_float=_finite)
+        data = sys.stdin.buffer.read() if file == "-" else read_regular(file, limit=MOST_BYTES, follow=True)
     except FileNotFoundError:
         raise NotFound("file", file) from None
     except DocumentInvalid as error:
         raise UsageError(f"{file!r} {error.detail}: give a plain file, or - for standard input") from None
-    except (ValueError, RecursionError) as error:
-        place = "standard input" if file == "-" else repr(file)
-        raise UsageError(f"{place} is not JSON ({error})") from None
-
-
-def _no_number(word: str) -> float:
-    raise ValueError(f"{word} is not a number of JSON")
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    if not math.isfinite(number):
-        raise ValueError(f"{digits:.40} is larger than any number that could be restored")
-    return number
+    return read_value(data, "standard input" if file == "-" else repr(file))

@@ -8,7 +8,6 @@ With --json, each event is one line.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shlex
 import shutil
@@ -22,6 +21,7 @@ import msgspec
 
 from holdfast.cli.amounts import parse_amount
 from holdfast.cli.errors import CommandInvalid
+from holdfast.cli.json_values import value_or_text
 from holdfast.cli.output import Paint
 from holdfast.cli.times import age, duration, number
 from holdfast.errors import IntegrityError, NotFound
@@ -186,10 +186,7 @@ def params_of(given: list[str]) -> dict[str, Any]:
         name, equals, value = one.partition("=")
         if not (name and equals):
             raise CommandInvalid(f"--param {one!r}: write NAME=VALUE")
-        try:
-            found[name] = json.loads(value)
-        except (ValueError, RecursionError):
-            found[name] = value
+        found[name] = value_or_text(value)
     return found
 
 

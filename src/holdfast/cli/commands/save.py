@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from holdfast.cli import script
 from holdfast.cli.commands.checkpoint import read_sections
+from holdfast.cli.json_values import value_or_text
 from holdfast.documents import checkpoint_document
 from holdfast.errors import UsageError
 
@@ -45,7 +44,7 @@ def configure(parser: CommandParser) -> None:
 
 def execute(arguments: Namespace, session: Session) -> int:
     """Save it."""
-    notes = {name: _read(value) for name, value in map(_pair, arguments.note)}
+    notes = {name: value_or_text(value) for name, value in map(_pair, arguments.note)}
     paths = dict(map(_pair, arguments.path))
     has_sections = arguments.state is not None or arguments.section
     values = read_sections(arguments.state, arguments.section) if has_sections or not (notes or paths) else {}
@@ -68,11 +67,3 @@ def _pair(given: str) -> tuple[str, str]:
     if not name or not is_pair:
         raise UsageError(f"{given!r}: give NAME=VALUE")
     return name, value
-
-
-def _read(value: str) -> Any:
-    """Return a value as JSON, or as the text that it is."""
-    try:
-        return msgspec.json.decode(value)
-    except (msgspec.MsgspecError, RecursionError):
-        return value

@@ -172,7 +172,7 @@ def section_value(checkpoint: Checkpoint, name: str) -> Any:
         "files": files.files,
         "directories": files.directories,
         "size_bytes": files.size_bytes,
-        "not_captured": dict(files.skips.counts),
+        "not_captured": dict(files.not_captured.counts),
         "git": [
             {
                 "path": one.path,

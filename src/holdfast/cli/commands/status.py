@@ -128,8 +128,8 @@ def _protection(head: Checkpoint, session: Session) -> dict[str, Any]:
     }
     if WORKSPACE in head.sections:
         snapshot = head.workspace
-        has_git = snapshot.git.head != "none"
-        told |= {"files": snapshot.files, "git": has_git, "not_captured": dict(snapshot.skips.counts)}
+        has_git = snapshot.git.head not in ("none", "unknown")
+        told |= {"files": snapshot.files, "git": has_git, "not_captured": dict(snapshot.not_captured.counts)}
     return told
 
 

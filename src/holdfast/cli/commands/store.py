@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from holdfast.cli.errors import Declined
 from holdfast.cli.parser import CommandParser
 from holdfast.cli.times import number
 from holdfast.errors import NotFound, UsageError
+from holdfast.settings.environment import config_folder
 from holdfast.settings.outside import read_key_file
 
 if TYPE_CHECKING:
@@ -35,6 +37,9 @@ def configure(parser: CommandParser) -> None:
     add.add_argument("file", metavar="FILE", help="a file with the key")
     remove = _add(key, verbs, "remove", "let a key open this store no longer; the last one stays")
     remove.add_argument("key", metavar="ID|FILE", help="the key's id, or the file that holds it")
+    _add(
+        key, verbs, "forget", "let this machine forget the keys it has seen here, if you deleted or replaced the store"
+    )
 
 
 def _add(parser: CommandParser, parts: Any, name: str, text: str) -> CommandParser:
@@ -49,7 +54,8 @@ def execute(arguments: Namespace, session: Session) -> int:
         return _migrate(session)
     if arguments.part == "role":
         return _bind(arguments.role, session)
-    return {"ls": _list, "new": _new, "add": _let_in, "remove": _remove}[arguments.verb](arguments, session)
+    verbs = {"ls": _list, "new": _new, "add": _let_in, "remove": _remove, "forget": _forget}
+    return verbs[arguments.verb](arguments, session)
 
 
 def _migrate(session: Session) -> int:
@@ -137,3 +143,23 @@ def _remove(arguments: Namespace, session: Session) -> int:
         raise Declined
     session.hf.keys.remove(name)
     return _list(arguments, session)
+
+
+def _forget(arguments: Namespace, session: Session) -> int:  # noqa: ARG001
+    from holdfast.store.epoch_memory import EpochMemory  # noqa: PLC0415
+    from holdfast.store.open import open_store  # noqa: PLC0415
+
+    memory = EpochMemory.of_user(config_folder())
+    with closing(open_store(session.place.url)) as store:  # also where it was deleted: it knows its own name
+        place = store.url
+    if memory is None or not memory.seen(place):
+        session.out.document({"store": place, "forgotten": False})
+        session.out.note(f"This machine remembers no keys of {place}.")
+        return 0
+    question = f"Forget the keys that this machine has seen in {place}? Whatever store is there now is then believed."
+    if not session.ask.agreed(question):
+        raise Declined
+    memory.forget(place)
+    session.out.document({"store": place, "forgotten": True})
+    session.out.line(f"Forgot the keys of {place}.")
+    return 0
