@@ -189,7 +189,7 @@ class SQLiteMedium:
                 execute("PRAGMA secure_delete = ON").fetchall()
             execute("BEGIN IMMEDIATE")
             try:
-                yield _Transaction(connection)
+                yield _Transaction(connection, erases=erase)
                 self._check_file()
                 execute("COMMIT")
             except BaseException:
@@ -197,7 +197,7 @@ class SQLiteMedium:
                 raise
             finally:
                 if erase and self._writes.connection is not None:
-                    execute("PRAGMA secure_delete = OFF").fetchall()
+                    execute("PRAGMA secure_delete = FAST").fetchall()
 
     def apply(self, batch: Batch) -> None:
         """Check the guards and write everything in one transaction."""
@@ -663,6 +663,10 @@ class _Reader:
 class _Transaction(_Reader):
     """Reads and writes that take effect together."""
 
+    def __init__(self, connection: apsw.Connection, *, erases: bool = False) -> None:
+        super().__init__(connection)
+        self._erases = erases
+
     def lock(self, run: str) -> None:
         """Do nothing: one transaction writes at a time."""
 
@@ -783,6 +787,12 @@ class _Transaction(_Reader):
         for (number,) in gone:
             self.execute("UPDATE chunk SET holders = holders - 1 WHERE n = ? AND holders > 1", (number,))
             if not self.execute("SELECT changes()").fetchall()[0][0]:
+                if self._erases:  # secure_delete leaves what balancing copied into the unused part of a page
+                    self.execute(
+                        "UPDATE chunk SET data = zeroblob(length(data)) WHERE n = ?1 AND holders <= 1 "
+                        "AND NOT EXISTS (SELECT 1 FROM hold WHERE chunk = ?1)",
+                        (number,),
+                    )
                 self.execute(
                     "DELETE FROM chunk WHERE n = ?1 AND holders <= 1 "
                     "AND NOT EXISTS (SELECT 1 FROM hold WHERE chunk = ?1)",
