@@ -22,10 +22,12 @@ class Took(NamedTuple):
 
 def run_process(*arguments: str, folder: Path | None = None) -> Took:
     """Run Python with these arguments; RuntimeError with what it said if it failed."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     before, begun = os.times(), time.perf_counter()
     done = subprocess.run(
-        [sys.executable, *arguments], cwd=folder or ROOT, capture_output=True, text=True, check=False, timeout=600
-    )
+        [sys.executable, *arguments],
+        cwd=folder or ROOT, env=environment, capture_output=True, text=True, check=False, timeout=600,
+    )  # fmt: skip
     wall, after = time.perf_counter() - begun, os.times()
     if done.returncode:
         raise RuntimeError(f"{' '.join(arguments)[:200]}: {done.stderr[-2_000:]}")

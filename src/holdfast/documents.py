@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.capture.redact import RedactingPacker
+from holdfast.errors import HoldfastError
 from holdfast.model.redaction import Redacted
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ def _other(value: Any, depth: int) -> Any:
         return base64.b64encode(value).decode()
     if isinstance(value, msgspec.Struct):
         return {name: plain(item, depth + 1) for name, item in msgspec.structs.asdict(value).items()}
+    if isinstance(value, HoldfastError):
+        return {name: plain(getattr(value, name), depth + 1) for name in value.field_names}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = [field.name for field in dataclasses.fields(value)]
         return {name: plain(getattr(value, name), depth + 1) for name in names}
