@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.capture.redact import RedactingPacker
 from holdfast.errors import HoldfastError
+from holdfast.lazy import lazily
 from holdfast.model.redaction import Redacted
+
+with lazily():
+    from holdfast.capture import redact
 
 if TYPE_CHECKING:
     from holdfast.checkpoint import Checkpoint
@@ -51,7 +54,7 @@ def plain(value: Any, depth: int = 0) -> Any:
 def without_secrets(packer: Packer, value: Any, where: str) -> Any:
     """Return data as JSON can say it, without what the redaction rules of today take out."""
     value = plain(value)
-    if not isinstance(packer, RedactingPacker):
+    if not isinstance(packer, redact.RedactingPacker):
         return value
     packer.forget()
     packer.begin(where)

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import ormsgpack
 
 from holdfast.capture.markers import Kept, register_markers
-from holdfast.capture.names import SECRET_KEYS, Kind, is_number_secret, kind_of, looks_secret
+from holdfast.capture.names import Kind, is_number_secret, kind_of, looks_secret
 from holdfast.capture.patterns import CURL_LOGIN, NAME_FIELDS, ONLY_JOINED, PASSWORD_FLAGS, VALUE_FIELDS
 from holdfast.capture.scan import changed_part, make_scan
+from holdfast.capture.secret_keys import SECRET_KEYS
 from holdfast.capture.secrets import ends_in_secret_key, is_secret_key, keys_pattern, make_finder, redacted
 from holdfast.capture.texts import is_users_own
 from holdfast.encode.opaque import Opaque

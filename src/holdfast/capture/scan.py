@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from holdfast.capture import compiled
 from holdfast.capture.credentials import FORMATS, VERSION
 from holdfast.capture.literals import make_ruled_out
-from holdfast.capture.names import SECRET_KEYS
 from holdfast.capture.patterns import ASSIGNMENTS, PASSWORD_FLAGS, TELLING
+from holdfast.capture.secret_keys import SECRET_KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -54,6 +54,7 @@ _CHUNK = (
     f"{_CHUNK_ID}, coalesce(CAST(codec AS INTEGER), -1), coalesce(CAST(size AS INTEGER), -1), "
     "coalesce(CAST(data AS BLOB), x'')"
 )
+_NEW_CHUNK = "INSERT INTO chunk (id, codec, size, holders, data) VALUES (?, ?, ?, 1, ?) ON CONFLICT (id) DO NOTHING"
 _NUMBER_BITS = 32
 _LAST_NUMBER, _LAST_LINE = (1 << 32) - 1, (1 << 31) - 1
 
@@ -584,6 +585,7 @@ class _Reader:
     def __init__(self, connection: apsw.Connection) -> None:
         self._execute = connection.execute
         self._changes = connection.changes
+        self._new_row = connection.last_insert_rowid
 
     def execute(self, text: str, values: Sequence[Any] = ()) -> Any:
         """Run a statement; a value that is escaped bytes and no text is compared as what it is."""
@@ -734,12 +736,13 @@ class _Transaction(_Reader):
         """Store chunks and let a run hold them; one that is there with other bytes is replaced."""
         execute = self.execute
         for chunk in chunks:
+            execute(_NEW_CHUNK, chunk)
+            if self._changes():
+                execute("INSERT OR IGNORE INTO hold (run, chunk) VALUES (?, ?)", (run, self._new_row()))
+                continue
             there = execute(f"SELECT n, {_CHUNK} FROM chunk WHERE id = ?", (chunk.id,)).fetchall()  # noqa: S608
             if not there:
-                execute("INSERT INTO chunk (id, codec, size, holders, data) VALUES (?, ?, ?, 1, ?)", tuple(chunk))
-                number = execute("SELECT last_insert_rowid()").fetchall()[0][0]
-                execute("INSERT OR IGNORE INTO hold (run, chunk) VALUES (?, ?)", (run, number))
-                continue
+                raise StoreCorrupt("the index of chunks knows one that is not there", "here")
             number, *stored = there[0]
             if tuple(stored) != tuple(chunk):
                 execute(
