@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
 
-.PHONY: demo test quick test-adapters test-workers test-web test-package web lint docs bench bench-quick bench-langgraph torture fuzz release-checks requirements clean
+.PHONY: demo test quick test-adapters test-workers test-web test-package web lint docs bench bench-quick torture fuzz release-checks requirements clean
 
 demo: $(VENV)/ready
 	$(RUN)/python examples/demo.py
@@ -54,19 +54,12 @@ docs: $(VENV)/ready
 torture: $(VENV)/ready
 	HOLDFAST_TORTURE=1 $(RUN)/python -m pytest tests/crash tests/recovery tests/seeds tests/unit/flow
 
+# One table of all figures, ours beside the floor and the peers: below 8 minutes on a quiet machine.
 bench: $(VENV)/bench-ready
-	$(VENV)/bench/bin/python -m benchmarks all
-	$(VENV)/bench/bin/python -m benchmarks.steps
-	$(VENV)/bench/bin/python -m benchmarks.recovery
-	$(VENV)/bench/bin/python -m benchmarks.flows
+	$(VENV)/bench/bin/python -m benchmarks
 
 bench-quick: $(VENV)/bench-ready
-	$(VENV)/bench/bin/python -m benchmarks conversation --quick
-
-# LangGraph's own savers beside ours, at 1,000 messages: on SQLite and on a real PostgreSQL.
-bench-langgraph: $(VENV)/bench-ready
-	$(VENV)/bench/bin/python -m benchmarks.langgraph
-	$(VENV)/bench/bin/python -m benchmarks.langgraph --postgres
+	$(VENV)/bench/bin/python -m benchmarks --quick
 
 # Each decoder under atheris for FUZZ_SECONDS. Where atheris cannot be installed it fails; with FUZZ_OPTIONAL=1 it is skipped.
 FUZZ_SECONDS ?= 60

@@ -64,12 +64,11 @@ class Writer:
 class Conversation:
     """A conversation of a fixed number of steps, and the live state it goes through."""
 
-    def __init__(self, steps: int, *, seed: int = 20_261_115, fresh_objects: bool = False) -> None:
-        """Write every message and context change; `fresh_objects` shares no object between two states."""
+    def __init__(self, steps: int, *, seed: int = 20_261_115, chars: int = MESSAGE_CHARS) -> None:
+        """Write every message, so many characters each, and every context change."""
         writer = Writer(seed)
         self._context = {f"entry-{number:03d}": _context_entry(writer, revision=0) for number in range(CONTEXT_ENTRIES)}
-        self._steps = [_step(writer, number, list(self._context)) for number in range(steps)]
-        self._fresh_objects = fresh_objects
+        self._steps = [_step(writer, number, list(self._context), chars) for number in range(steps)]
         self.state: State = {"messages": [], "context": dict(self._context)}
 
     def __len__(self) -> int:
@@ -84,8 +83,6 @@ class Conversation:
     def advance(self) -> Iterator[Step]:
         """Move the live state on by one step at a time, in place, as an agent does."""
         for step in self._steps:
-            if self._fresh_objects:
-                self.state = decode(encode(self.state))
             self.state["messages"].append(step.message)
             self.state["context"].update(step.change)
             yield step
@@ -122,10 +119,10 @@ def _context_entry(writer: Writer, *, revision: int) -> dict[str, Any]:
     }
 
 
-def _step(writer: Writer, number: int, context_keys: list[str]) -> Step:
+def _step(writer: Writer, number: int, context_keys: list[str], chars: int) -> Step:
     message = {
         "role": ("user", "assistant", "tool")[number % 3],
-        "content": writer.text(MESSAGE_CHARS),
+        "content": writer.text(chars),
         "id": f"msg_{writer.token()}",
         "created_at": STARTED_AT + number * 7.25,
         "tokens": 420 + number % 97,

@@ -1,14 +1,11 @@
-"""LangGraph's savers beside HoldfastSaver, in one interleaved run: python -m benchmarks.langgraph [--postgres].
+"""LangGraph's savers beside HoldfastSaver, on SQLite and on PostgreSQL.
 
 A conversation that grows by one message of 2 KB a step; every step is a put_writes and a put, by one saver and then by
-the other. Reads open the store again each time. Times are medians; only their ratios travel, and the CPU time of this
-process beside them says what a machine without other work would take at least.
+the other. Reads open the store again each time.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
 import random
 import shutil
 import statistics
@@ -17,16 +14,20 @@ import sys
 import tempfile
 import time
 from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from langchain_core.messages import AIMessage, HumanMessage
-from langgraph.checkpoint.base.id import uuid6
+from benchmarks.table import Row
 
-from holdfast.adapters.langgraph import HoldfastSaver
-
-_AIMS = {"put": 5, "put_writes": 1, "list 50": 5, "disk": 100, "delete": 20}
-_AIMS_MS = {"get_tuple, cold": 5, "copy": 100}
+_MEASURES = {  # the least that theirs is of ours, and the most ms that ours may take
+    "put": (5, None),
+    "put_writes": (1, None),
+    "list 50": (5, None),
+    "get_tuple, cold": (None, 5),
+    "copy": (None, 100),
+    "delete": (20, None),
+}
 _ROUNDS = 5
 _CONFIG = {"configurable": {"thread_id": "thread", "checkpoint_ns": ""}}
 
@@ -74,6 +75,8 @@ class Saver:
         return self.times.setdefault(operation, Times()).one()
 
     def step(self, saver, number, messages):
+        from langgraph.checkpoint.base.id import uuid6  # noqa: PLC0415 - a peer
+
         if number > 1:
             with self.timed("put_writes"):
                 saver.put_writes(self._last, [("messages", messages[-1])], f"task {number}", "~pull")
@@ -112,6 +115,8 @@ class Saver:
 
 def messages_of(count):
     """Return a conversation, the same every time."""
+    from langchain_core.messages import AIMessage, HumanMessage  # noqa: PLC0415 - a peer
+
     chance = random.Random(7)
     words = ["".join(chance.choices(string.ascii_lowercase, k=chance.randint(2, 9))) for _ in range(5000)]
     texts = (" ".join(chance.choices(words, k=310)) for _ in range(count))
@@ -141,11 +146,13 @@ def measure(places, messages):
 
 
 @contextmanager
-def on_sqlite():
+def on_sqlite(scale):
     """Two new files."""
     from langgraph.checkpoint.sqlite import SqliteSaver  # noqa: PLC0415 - a peer
 
-    folder = Path(tempfile.mkdtemp(prefix="holdfast-langgraph-"))
+    from holdfast.adapters.langgraph import HoldfastSaver  # noqa: PLC0415 - imports a peer
+
+    folder = Path(tempfile.mkdtemp(dir=scale.workdir))
     ours, theirs = folder / "h.db", folder / "s.db"
 
     def size_of(file):
@@ -161,57 +168,72 @@ def on_sqlite():
 
 
 @contextmanager
-def on_postgres():
-    """Two databases of one server."""
+def on_postgres(scale):
+    """Two databases of one server on a real disk."""
     import psycopg  # noqa: PLC0415 - only who asks for it has a server
     from langgraph.checkpoint.postgres import PostgresSaver  # noqa: PLC0415
 
+    from holdfast.adapters.langgraph import HoldfastSaver  # noqa: PLC0415 - imports a peer
+
     sys.path.insert(0, "tests")
-    from postgres_server import shared_server  # noqa: PLC0415
+    from postgres_server import Server  # noqa: PLC0415 - of the tests
 
     def size_of(url):
         with psycopg.connect(url, autocommit=True) as connection:
             return connection.execute("SELECT pg_database_size(current_database())").fetchone()[0]
 
-    ours, theirs = shared_server().database(), shared_server().database()
+    server = Server(scale.workdir)
+    ours, theirs = server.database(), server.database()
     with PostgresSaver.from_conn_string(theirs) as saver:
         saver.setup()
     empty = size_of(ours), size_of(theirs)
-    yield [
-        Place("HoldfastSaver", lambda: HoldfastSaver.open(ours), lambda: size_of(ours) - empty[0]),
-        Place("PostgresSaver", lambda: PostgresSaver.from_conn_string(theirs), lambda: size_of(theirs) - empty[1]),
-    ]
+    try:
+        yield [
+            Place("HoldfastSaver", lambda: HoldfastSaver.open(ours), lambda: size_of(ours) - empty[0]),
+            Place("PostgresSaver", lambda: PostgresSaver.from_conn_string(theirs), lambda: size_of(theirs) - empty[1]),
+        ]
+    finally:
+        server.stop()
 
 
-def rows_of(ours, theirs):
-    """Yield the lines of the table."""
-    yield f"| | {ours.place.name} | {theirs.place.name} | ratio | aim |\n|---|---|---|---|---|"
-    for name in ("put", "put_writes", "list 50", "get_tuple, cold", "copy", "delete"):
+def rows(scale):
+    """Yield the rows beside SqliteSaver and beside PostgresSaver, where they are installed."""
+    for module, places, count in (
+        ("langgraph.checkpoint.sqlite", on_sqlite, scale.of(1_000, 12)),
+        ("langgraph.checkpoint.postgres", on_postgres, scale.of(300, 12)),
+    ):
+        try:
+            if find_spec(module) is None:
+                continue
+        except ModuleNotFoundError:
+            continue
+        with places(scale) as both:
+            ours, theirs = measure(both, messages_of(count))
+        yield from _rows(ours, theirs, count)
+
+
+def _rows(ours, theirs, count):
+    peer = theirs.place.name
+    for name, (ratio, most_ms) in _MEASURES.items():
+        measure = f"LangGraph {name}, {count:,} messages"
         mine, other = ours.times[name], theirs.times.get(name)
-        aim = f"≤ 1/{_AIMS[name]}" if name in _AIMS else f"≤ {_AIMS_MS[name]} ms"
-        ratio = f"1/{other.clock / mine.clock:.1f}" if other else "-"
-        yield f"| {name} | {_shown(mine)} | {_shown(other)} | {ratio} | {aim} |"
-    ratio = theirs.disk / ours.disk
-    yield f"| disk | {ours.disk / 1e6:.1f} MB | {theirs.disk / 1e6:.1f} MB | 1/{ratio:.0f} | ≤ 1/{_AIMS['disk']} |"
-
-
-def _shown(times):
-    return "-" if times is None else f"{times.clock * 1e3:.2f} ms ({times.cpu * 1e3:.2f} CPU)"
-
-
-def main():
-    """Measure and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("messages", nargs="?", type=int, default=1000)
-    parser.add_argument("--postgres", action="store_true")
-    arguments = parser.parse_args()
-    before = os.getloadavg()[0]
-    with (on_postgres if arguments.postgres else on_sqlite)() as places:
-        ours, theirs = measure(places, messages_of(arguments.messages))
-    load = f"load {before:.1f} to {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
-    print(f"{arguments.messages:,} messages of 2 KB, {load}:\n")
-    print("\n".join(rows_of(ours, theirs)))
-
-
-if __name__ == "__main__":
-    main()
+        told = f"{peer} {other.clock * 1e3:.2f} ms, {other.cpu * 1e3:.2f} CPU" if other else f"{peer}: not there"
+        took = f"{mine.clock * 1e3:.2f} ms, {mine.cpu * 1e3:.2f} CPU"
+        if ratio is None:
+            yield Row(measure, "wall", mine.clock * 1e3, "ms", most_ms, peers=told)
+            yield Row(measure, "CPU", mine.cpu * 1e3, "ms", most_ms)
+        else:
+            yield Row(
+                measure,
+                f"{peer} ÷ ours, wall",
+                other.clock / mine.clock,
+                "×",
+                ratio,
+                is_rate=True,
+                peers=told,
+                floor=took,
+            )
+            yield Row(measure, f"{peer} ÷ ours, CPU", other.cpu / mine.cpu, "×", is_rate=True)
+    told = f"{peer} {theirs.disk / 1e6:,.0f} MB"
+    measure = f"LangGraph disk, {count:,} messages"
+    yield Row(measure, f"{peer} ÷ ours", theirs.disk / ours.disk, "×", 100, is_rate=True, peers=told)

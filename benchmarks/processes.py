@@ -1,52 +1,48 @@
-"""Running a phase in a fresh interpreter, and never leaving one behind."""
+"""What a process of its own takes, and what this one has written."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import msgspec
-
-from benchmarks.measure import Outcome, Request
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-TAIL_CHARS = 600
 
 
-class PhaseError(Exception):
-    """A phase ended with an error; the message is the last it said."""
+class Took(NamedTuple):
+    """Seconds that a process took, and what it printed."""
+
+    wall: float
+    cpu: float
+    said: str
 
 
-def run_phase(request: Request, scratch: Path, *, prefix: Sequence[str] = ()) -> Outcome:
-    """Run one phase and return its outcome; `prefix` is a tracer to run it under."""
-    request_file, outcome_file = scratch / "request.json", scratch / "outcome.json"
-    outcome_file.unlink(missing_ok=True)
-    request_file.write_bytes(msgspec.json.encode(request))
-    command = [sys.executable, "-m", "benchmarks.measure", str(request_file), str(outcome_file)]
-    # A session of its own: one signal ends the tracer and whatever it traces.
-    child = subprocess.Popen(
-        [*prefix, *command],
-        cwd=ROOT,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        _, said = child.communicate()
-    finally:
-        if child.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
-    if child.returncode or not outcome_file.exists():
-        raise PhaseError(f"{request.phase}: {said.strip()[-TAIL_CHARS:]}")
-    return msgspec.json.decode(outcome_file.read_bytes(), type=Outcome)
+def run_process(*arguments: str, folder: Path | None = None) -> Took:
+    """Run Python with these arguments; RuntimeError with what it said if it failed."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    before, begun = os.times(), time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder or ROOT, env=environment, capture_output=True, text=True, check=False, timeout=600,
+    )  # fmt: skip
+    wall, after = time.perf_counter() - begun, os.times()
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(arguments)[:200]}: {done.stderr[-2_000:]}")
+    cpu = after.children_user + after.children_system - before.children_user - before.children_system
+    return Took(wall, cpu, done.stdout)
+
+
+def written_bytes() -> int:
+    """Return how many bytes this process has handed to the kernel for writing so far."""
+    for line in Path("/proc/self/io").read_text().splitlines():
+        if line.startswith("wchar:"):
+            return int(line.split()[1])
+    raise RuntimeError("/proc/self/io has no wchar")
+
+
+def stored_bytes(folder: Path) -> int:
+    """Return the size of all files below a directory."""
+    return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file())

@@ -1,16 +1,8 @@
-"""`python -m benchmarks.recovery`: how fast a killed run is on its feet again, and what planning and comparing cost.
-
-Resume: a workflow of 1,000 steps and a state of 2 MB is killed with SIGKILL; a new process is timed from its start to
-the first step that is new. Beside it stand a process that only starts, imports, opens the store and decodes the two
-sections, and DBOS on SQLite recovering a workflow of as many steps. Plan: over 50,000 files, beside a scan of them.
-Diff: two states of 2 MB, one message changed and one added.
-"""
+"""How fast a killed run works again, what planning and comparing cost, and the commits of a small flow."""
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 import signal
 import statistics
 import subprocess
@@ -18,21 +10,20 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import holdfast
+from benchmarks.table import Row, Scale
+from benchmarks.turns import Laps
 
-STEPS = 1_000
-ROUNDS = 5
-FILES = 50_000
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
-MOVING = """
+WORKING = """
 import os, signal, sys, time
 import holdfast
 
-class State:
-    def __init__(self): self.messages = []
-    def snapshot(self): return {"messages": self.messages}
-    def restore(self, value): self.messages = value["messages"]
+COUNT = int(sys.argv[2])
 
 def work(number):
     if number == COUNT:
@@ -40,11 +31,16 @@ def work(number):
         os.kill(os.getpid(), signal.SIGKILL)
     return {"number": number, "text": "x" * 50}
 
-COUNT = int(sys.argv[2])
+class State:
+    def __init__(self): self.messages = []
+    def snapshot(self): return {"messages": self.messages}
+    def restore(self, value): self.messages = value["messages"]
+
 with holdfast.open(sys.argv[1], interval_s=None).run("r") as run:
     state = run.register("state", State())
     if not state.messages:
-        state.messages = [{"role": "agent", "number": n, "content": os.urandom(1000).hex()} for n in range(1000)]
+        state.messages = [{"number": n, "content": os.urandom(1000).hex()} for n in range(1000)]
+        run.checkpoint()
     for number in range(COUNT + 1):
         run.step(f"step-{number}", work, number)
 """
@@ -52,8 +48,7 @@ DECODING = """
 import sys, time
 import holdfast
 hf = holdfast.open(sys.argv[1], interval_s=None)
-latest = hf.latest("r")
-latest.section("steps"), latest.section("state")
+assert len(hf.latest("r").section("state")["messages"]) == 1000
 print(time.time(), flush=True)
 """
 DBOS = """
@@ -83,7 +78,16 @@ time.sleep(60)
 """
 
 
-def started(source, *arguments):
+def rows(scale: Scale) -> Iterator[Row]:
+    """Yield the rows of resuming, planning and comparing."""
+    with tempfile.TemporaryDirectory(dir=scale.workdir) as name:
+        folder = Path(name)
+        yield _resume(folder, scale.of(1_000, 10), scale.of(5, 1))
+        yield from _plan(folder, scale.of(20_000, 200), scale.of(5, 2))
+        yield _diff(folder, scale.of(10, 2))
+
+
+def _started(source: str, *arguments: object) -> float:
     """Return the seconds from the start of a process to the moment that it prints."""
     begun = time.time()
     done = subprocess.run(
@@ -94,85 +98,58 @@ def started(source, *arguments):
     return float(done.stdout.split()[-1]) - begun
 
 
-def resume(folder):
-    """Return medians of resuming, of decoding alone, and of DBOS where it is installed."""
-    place = folder / "store.db"
-    started(MOVING, place, STEPS)
-    figures = {"resume": [], "decode": [], "dbos": []}
-    database = folder / "dbos.db"
+def _resume(folder: Path, steps: int, rounds: int) -> Row:
+    """Kill a run of many steps and a state of 2 MB; time a new process up to the first step that is new."""
+    place, database = folder / "store.db", folder / "dbos.db"
+    took: dict[str, list[float]] = {"resume": [], "decode": [], "dbos": []}
+    _started(WORKING, place, steps)
     try:
-        started(DBOS, database, STEPS, "first")
-    except RuntimeError as error:
-        print(f"DBOS is left out: {error}", file=sys.stderr)
-    for _ in range(ROUNDS):
-        figures["decode"].append(started(DECODING, place))
-        figures["resume"].append(started(MOVING, place, STEPS))
+        _started(DBOS, database, steps, "first")
+    except RuntimeError:
+        database.unlink(missing_ok=True)  # not installed
+    for _ in range(rounds):
+        took["decode"].append(_started(DECODING, place))
+        took["resume"].append(_started(WORKING, place, steps))
         if database.exists():
-            figures["dbos"].append(started(DBOS, database, STEPS))
-    return {name: statistics.median(values) for name, values in figures.items() if values}
+            took["dbos"].append(_started(DBOS, database, steps))
+    ratios = [one / other for one, other in zip(took["resume"], took["decode"], strict=True)]
+    decode = statistics.median(took["decode"])
+    return Row(
+        f"a killed run of {steps:,} steps works again ÷ import, open, decode", "wall", statistics.median(ratios), "×",
+        1.5, min(ratios), max(ratios), f"{decode:.2f} s",
+        f"DBOS {statistics.median(took['dbos']) / decode:.1f} ×" if took["dbos"] else "",
+    )  # fmt: skip
 
 
-def planning(folder):
-    """Return the seconds of a plan over many files and of a scan of them, which the plan holds."""
+def _plan(folder: Path, files: int, rounds: int) -> Iterator[Row]:
+    """Plan a restore over many files, in turn with a scan of them."""
     tree = folder / "tree"
-    for number in range(FILES):
-        path = tree / f"d{number % 500}" / f"f{number}.txt"
-        if number < 500:
-            path.parent.mkdir(parents=True)
+    for number in range(files):
+        path = tree / f"d{number % 200}" / f"f{number}.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"file {number}\n" * 5)
-    scans, plans = [], []
+    scan, plan = Laps(), Laps()
     with holdfast.open(folder / "files.db", interval_s=None) as hf:
         run = hf.run("r", workspace=tree)
         first = run.checkpoint(state=1)
         (tree / "d1" / "f1.txt").write_text("changed\n")
         run.checkpoint(state=2)
         time.sleep(0.2)  # a scan reads again what is younger than the clock's grain
-        for _ in range(ROUNDS):
-            begun = time.perf_counter()
-            run.workspace.changes()
-            scans.append(time.perf_counter() - begun)
-            begun = time.perf_counter()
-            hf.plan(first.id, workspace=tree)
-            plans.append(time.perf_counter() - begun)
-    return statistics.median(plans), statistics.median(scans)
+        for _ in range(rounds):
+            scan.lap(run.workspace.changes)
+            plan.lap(lambda: hf.plan(first.id, workspace=tree))
+    told = {"floor": f"{scan.ms:.0f} ms"}
+    yield plan.cpu_over(scan).row(f"plan over {files:,} files ÷ a scan of them", "CPU", 1.2, **told)
 
 
-def comparing(folder):
-    """Return the seconds of a diff of two states of 2 MB."""
+def _diff(folder: Path, rounds: int) -> Row:
     messages = [{"role": "agent", "number": n, "content": os.urandom(1_000).hex()} for n in range(1_000)]
     other = [*messages[:500], {**messages[500], "content": "changed"}, *messages[501:], {"role": "agent", "number": -1}]
-    laps = []
+    laps = Laps()
     with holdfast.open(folder / "diff.db", interval_s=None) as hf:
         run = hf.run("r")
         old = run.checkpoint(state={"messages": messages, "step": 1})
         new = run.checkpoint(state={"messages": other, "step": 2})
-        for _ in range(2 * ROUNDS):
-            begun = time.perf_counter()
-            hf.diff(old.id, new.id)
-            laps.append(time.perf_counter() - begun)
-    return statistics.median(laps)
-
-
-def main():
-    folder = Path(tempfile.mkdtemp())
-    try:
-        lives = resume(folder)
-        plan_s, scan_s = planning(folder)
-        diff_s = comparing(folder)
-    finally:
-        shutil.rmtree(folder)
-    figures = {
-        "resume_s": lives["resume"],
-        "decode_s": lives["decode"],
-        "resume_over_decode": lives["resume"] / lives["decode"],
-        "dbos_s": lives.get("dbos"),
-        "dbos_over_resume": lives["dbos"] / lives["resume"] if "dbos" in lives else None,
-        "plan_s": plan_s,
-        "plan_over_scan": plan_s / scan_s,
-        "diff_ms": 1_000 * diff_s,
-    }
-    print(json.dumps(figures, indent=2))
-
-
-if __name__ == "__main__":
-    main()
+        for _ in range(rounds):
+            laps.lap(hf.diff, old.id, new.id)
+    return Row("diff of two states of 2 MB", "CPU", laps.cpu_ms, "ms", 50)

@@ -1,161 +1,134 @@
-"""`python -m benchmarks.steps`: what a step costs beside one commit, DBOS on SQLite and a bare SQLite commit.
-
-Every subject keeps the same results of 2 KB, one after the other; they take turns, and the median of the rounds counts.
-Then 10,000 steps in one run (does a step cost more when there are many?), and parallel steps on 1 and on 8 threads.
-"""
+"""What a step and an item of a log cost, beside one synced row of the same 2 KB; DBOS on SQLite beside them."""
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-import statistics
-import subprocess
-import sys
 import tempfile
+import threading
 import time
 from functools import partial
 from pathlib import Path
-
-import apsw
+from typing import TYPE_CHECKING
 
 import holdfast
-from holdfast.encode.appended import Appended
+from benchmarks.conversation import Writer
+from benchmarks.processes import written_bytes
+from benchmarks.table import Row, Scale
+from benchmarks.turns import Floor, Laps, take_turns
 
-STEPS = 600
-ROUNDS = 5
-MANY = 10_000
-PARALLEL = 800
-PAYLOADS = [os.urandom(1_000).hex() for _ in range(64)]
-
-
-def work(number):
-    return {"text": PAYLOADS[number % 64], "number": number}
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
-def lapped(call, count=STEPS):
-    """Return the median seconds of a call."""
-    laps = []
-    for number in range(count):
-        begun = time.perf_counter()
-        call(number)
-        laps.append(time.perf_counter() - begun)
-    return statistics.median(laps)
+def rows(scale: Scale) -> Iterator[Row]:
+    """Yield the rows of steps, logs and threads."""
+    writer = Writer(7)
+    texts = [writer.text(2_000) for _ in range(scale.of(3_000, 60))]
+
+    def work(number: int) -> dict[str, object]:
+        return {"text": texts[number], "number": number}
+
+    with tempfile.TemporaryDirectory(dir=scale.workdir) as name:
+        folder = Path(name)
+        laps, written = _measured(folder, work, len(texts))
+        floor = laps["floor"]
+        given = {"floor": f"{floor.ms:.3f} ms, {floor.cpu_ms:.3f} CPU"}
+        peers = _dbos(folder, work, scale.of(400, 20))
+        told = {"peers": f"DBOS {peers[0]:.1f} ×"} if peers else {}
+        yield laps["step"].over(floor).row("run.step, 2 KB result", "wall", 1.5, **given, **told)
+        told = {"peers": f"DBOS {peers[1]:.1f} ×"} if peers else {}
+        yield laps["step"].cpu_over(floor).row("run.step, 2 KB result", "CPU", 2.5, **told)
+        yield Row("run.step, 2 KB result", "KB written", written / 1e3, "KB")
+        grown = laps["step"].growth()
+        yield Row("run.step, 2 KB result", "CPU, last tenth ÷ first", grown, "×", 1.2)
+        measure = f"run.log().append of 2 KB, run of {len(texts):,}"
+        yield laps["log"].over(floor).row(measure, "wall", 1.5)
+        yield laps["log"].cpu_over(floor).row(measure, "CPU")
+        yield Row(measure, "CPU, last tenth ÷ first", laps["log"].growth(), "×", 1.2)
+        one, eight = (_rate(folder, threads, work, scale.of(800, 24)) for threads in (1, 8))
+        bare_one, bare_eight = (_bare_rate(folder, threads, work, scale.of(800, 24)) for threads in (1, 8))
+        yield Row(
+            "parallel steps, 8 threads ÷ 1", "rate", eight / one, is_rate=True, floor=f"{bare_eight / bare_one:.2f} ×"
+        )
 
 
-def floor(folder):
-    connection = apsw.Connection(str(folder / "floor.db"))
-    connection.pragma("journal_mode", "wal")
-    connection.pragma("synchronous", 2)
-    connection.execute("CREATE TABLE step (name TEXT PRIMARY KEY, result BLOB)")
+def _measured(folder: Path, work: partial | object, count: int) -> tuple[dict[str, Laps], float]:
+    with (
+        holdfast.open(folder / "steps.db", interval_s=None) as hf,
+        hf.run("steps") as run,
+        hf.run("logs") as other,
+        hf.run("written") as third,
+    ):
+        floor, log = Floor(folder), other.log("messages")
+        laps = take_turns(
+            {
+                "floor": lambda number: floor.add(number, work(number)),
+                "step": lambda number: run.step(f"step-{number}", work, number),
+                "log": lambda number: log.append(work(number)),
+            },
+            count,
+        )
+        floor.close()
+        before, sample = written_bytes(), min(200, count)
+        for number in range(sample):
+            third.step(f"step-{number}", work, number)
+        return laps, (written_bytes() - before) / sample
 
-    def insert(number):
-        data = json.dumps(work(number)).encode()
-        connection.execute("INSERT INTO step VALUES (?, ?)", (f"s{number}", data))
 
+def _dbos(folder: Path, work: object, count: int) -> tuple[float, float] | None:
+    """Return what a step of DBOS takes over the floor, wall and CPU; None where it is not installed."""
     try:
-        return lapped(insert)
-    finally:
-        connection.close()
-
-
-def commits(folder):
-    """Return what a commit costs that adds the same 2 KB to a list, and one that replaces a state of 2 KB."""
-    with holdfast.open(folder / "commit.db", interval_s=None) as hf:
-        added, replaced, log = hf.run("added"), hf.run("replaced"), []
-
-        def add(number):
-            log.append(work(number))
-            added.checkpoint(sections={"log": Appended(log)})
-
-        return lapped(add), lapped(lambda number: replaced.checkpoint(state=work(number)))
-
-
-def steps(folder, count=STEPS):
-    with holdfast.open(folder / "steps.db", interval_s=None) as hf, hf.run("r") as run:
-        return lapped(lambda number: run.step(f"s{number}", work, number), count)
-
-
-def dbos(folder):
-    """Measure DBOS in a process of its own: it is one of a kind in each."""
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.steps", "--dbos", str(folder)], capture_output=True, text=True, check=False
-    )
-    return float(done.stdout.split()[-1]) if done.returncode == 0 else None
-
-
-def dbos_steps(folder):
-    from dbos import DBOS  # noqa: PLC0415 - only where it is installed
-
+        from dbos import DBOS  # noqa: PLC0415 - a peer
+    except ImportError:
+        return None
     url = f"sqlite:///{folder / 'dbos.db'}"
     DBOS(config={"name": "steps", "system_database_url": url, "application_version": "1", "log_level": "ERROR"})
     DBOS.launch()
+    floor = Floor(folder, "dbos-floor")
 
     @DBOS.workflow()
-    def flow():
-        return lapped(lambda number: DBOS.run_step({"name": "work"}, work, number))
+    def flow() -> None:
+        laps.update(
+            take_turns(
+                {
+                    "floor": lambda number: floor.add(number, work(number)),
+                    "dbos": lambda number: DBOS.run_step({"name": "work"}, work, number),
+                },
+                count,
+            )
+        )
 
-    median = flow()
-    DBOS.destroy()
-    return median
+    laps: dict[str, Laps] = {}
+    try:
+        flow()
+    finally:
+        DBOS.destroy()
+        floor.close()
+    return laps["dbos"].over(laps["floor"]).value, laps["dbos"].cpu_over(laps["floor"]).value
 
 
-def growth(folder):
-    """Return how much more the last tenth of 10,000 steps cost than the first."""
-    laps = []
-    with holdfast.open(folder / "many.db", interval_s=None) as hf, hf.run("r") as run:
-        for number in range(MANY):
-            begun = time.perf_counter()
-            run.step(f"s{number}", work, number)
-            laps.append(time.perf_counter() - begun)
-    tenth = MANY // 10
-    return statistics.median(laps[-tenth:]) / statistics.median(laps[20:tenth])
-
-
-def rate(folder, threads):
+def _rate(folder: Path, threads: int, work: object, count: int) -> float:
     with holdfast.open(folder / f"parallel-{threads}.db", interval_s=None) as hf, hf.run("r") as run:
-        calls = {f"p{number}": partial(work, number) for number in range(PARALLEL)}
+        calls = {f"p{number}": partial(work, number) for number in range(count)}
         begun = time.perf_counter()
         run.parallel(calls, limit=threads)
-        return PARALLEL / (time.perf_counter() - begun)
+        return count / (time.perf_counter() - begun)
 
 
-def main():
-    if sys.argv[1:2] == ["--dbos"]:
-        print(dbos_steps(Path(sys.argv[2])))
-        return
-    figures = {"floor": [], "commit_added": [], "commit_replaced": [], "step": [], "dbos": [], "threads": []}
-    for _ in range(ROUNDS):
-        folder = Path(tempfile.mkdtemp())
-        try:
-            figures["floor"].append(floor(folder))
-            added, replaced = commits(folder)
-            figures["commit_added"].append(added)
-            figures["commit_replaced"].append(replaced)
-            figures["step"].append(steps(folder))
-            figures["dbos"].append(dbos(folder))
-            figures["threads"].append(rate(folder, 8) / rate(folder, 1))
-        finally:
-            shutil.rmtree(folder)
-    folder = Path(tempfile.mkdtemp())
-    grown = growth(folder)
-    shutil.rmtree(folder)
-    ms = {
-        name: 1_000 * statistics.median(values)
-        for name, values in figures.items()
-        if name != "threads" and None not in values
-    }
-    ratios = {
-        "step_over_commit_added": ms["step"] / ms["commit_added"],
-        "step_over_commit_replaced": ms["step"] / ms["commit_replaced"],
-        "step_over_floor": ms["step"] / ms["floor"],
-        "dbos_over_step": ms["dbos"] / ms["step"] if "dbos" in ms else None,
-        "dbos_over_floor": ms["dbos"] / ms["floor"] if "dbos" in ms else None,
-        "last_over_first_of_10000": grown,
-        "8_threads_over_1": statistics.median(figures["threads"]),
-    }
-    print(json.dumps({"ms": ms, "ratios": ratios}, indent=2))
+def _bare_rate(folder: Path, threads: int, work: object, count: int) -> float:
+    """Return rows a second of so many threads, each with a connection of its own to one file."""
+    floors = [Floor(folder, f"bare-{threads}") for _ in range(threads)]
 
+    def insert(place: int) -> None:
+        for number in range(place, count, threads):
+            floors[place].add(number, work(number))
 
-if __name__ == "__main__":
-    main()
+    workers = [threading.Thread(target=insert, args=(place,)) for place in range(threads)]
+    begun = time.perf_counter()
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    took = time.perf_counter() - begun
+    for floor in floors:
+        floor.close()
+    return count / took

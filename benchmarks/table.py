@@ -1,113 +1,89 @@
-"""Plain aligned tables, readable on a terminal and as Markdown."""
+"""Rows, and the one table that they are printed in."""
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from benchmarks.subjects import FLOOR
-
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from benchmarks.rounds import Row
-
-ABSENT = "-"
-UNQUIET = 1.6
+QUIET = 0.5
+HEADINGS = ("measure", "of", "ours", "spread", "reach", "", "floor", "peers")
 
 
-class Column(NamedTuple):
-    """A column: its heading, the figure it shows, and that figure's divisor."""
+class Row(NamedTuple):
+    """One figure of a measure."""
 
-    heading: str
-    figure: str
-    divisor: float = 1.0
+    measure: str
+    of: str
+    value: float
+    unit: str = "×"
+    reach: float | None = None
+    low: float | None = None
+    high: float | None = None
+    floor: str = ""
+    peers: str = ""
+    is_rate: bool = False
+    """Whether more is better."""
 
-
-COLUMNS = (
-    Column("p50 ms", "p50_ms"),
-    Column("x floor", "p50_floors"),
-    Column("p99 ms", "p99_ms"),
-    Column("CPU first 100", "cpu_first_ms"),
-    Column("last 100", "cpu_last_ms"),
-    Column("last ÷ first", "cpu_growth"),
-    Column("KB/ckpt", "checkpoint_bytes", 1e3),
-    Column("MB", "stored_bytes", 1e6),
-    Column("x unique", "stored_uniques"),
-    Column("fsyncs", "fsyncs"),
-    Column("latest ms", "latest_ms"),
-    Column("x decode", "latest_decodes"),
-    Column("old ms", "old_ms"),
-    Column("x decode", "old_decodes"),
-    Column("list 50 ms", "list_ms"),
-    Column("delete s", "delete_s"),
-    Column("MB left", "left_bytes", 1e6),
-    Column("RSS save", "save_memory_states"),
-    Column("RSS load", "load_memory_states"),
-)
-LEGEND = (
-    "Times are medians; p50, p99 and CPU are per checkpoint, in ms. x floor: of the same round. "
-    "x unique: of the\nbytes of all messages and context changes. x decode: of decoding the same "
-    "state from memory with msgspec. RSS: growth\nof the peak while saving or loading, in sizes "
-    "of the final state. floor and dbos-sqlite keep the messages only."
-)
+    @property
+    def is_reached(self) -> bool | None:
+        """Whether the figure is what it should be; None where nothing is asked."""
+        if self.reach is None:
+            return None
+        return self.value >= self.reach if self.is_rate else self.value <= self.reach
 
 
-def conversation_table(rows: Sequence[Row]) -> str:
-    """Return the table of a conversation benchmark with its legend and notes."""
-    cells = [[_steps(row), row.subject, *_figures(row)] for row in rows]
-    headings = ["steps", "subject", *(column.heading for column in COLUMNS)]
-    notes = [f"{row.subject}, {row.steps:,} steps: {row.note}" for row in rows if row.note]
-    notes += [
-        f"{row.subject}, {row.steps:,} steps: measured at {row.measured_steps:,} only"
-        for row in rows
-        if row.measured_steps != row.steps and not row.note
-    ]
-    return "\n".join([render(headings, cells), "", LEGEND, *notes, *_unquiet(rows)])
+class Scale(NamedTuple):
+    """How much is measured."""
+
+    quick: bool = False
+    workdir: str = "/tmp"
+
+    def of(self, full: int, quick: int) -> int:
+        """Return a number of laps, files or messages."""
+        return quick if self.quick else full
 
 
-def render(headings: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
-    """Return an aligned table, numbers to the right."""
-    lines = [headings, *cells]
-    widths = [max(len(line[place]) for line in lines) for place in range(len(headings))]
-    rule = ["-" * width for width in widths]
-    return "\n".join(_line(line, widths) for line in (headings, rule, *cells))
-
-
-def number(value: float | None) -> str:
-    """Return a figure with three significant digits."""
-    if value is None:
-        return ABSENT
+def shown(value: float) -> str:
+    """Return a figure with three digits that mean something."""
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
-def _unquiet(rows: Sequence[Row]) -> list[str]:
-    """Return a warning for each length at which the floor itself was not steady."""
-    warnings = []
+def cells(row: Row) -> list[str]:
+    """Return a row as the table shows it."""
+    spread = "" if row.low is None or row.high is None else f"{shown(row.low)}–{shown(row.high)}"
+    sign = "≥" if row.is_rate else "≤"
+    reach = "" if row.reach is None else f"{sign} {row.reach:g}"
+    verdict = {True: "reached", False: "MISSED", None: ""}[row.is_reached]
+    return [row.measure, row.of, f"{shown(row.value)} {row.unit}", spread, reach, verdict, row.floor, row.peers]
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Return an aligned table that is Markdown as well; a measure is named in its first row only."""
+    lines = [list(HEADINGS)]
+    last = None
     for row in rows:
-        p50s = [p50 for figures in row.rounds if (p50 := figures["p50_ms"])]
-        if row.subject == FLOOR and p50s and max(p50s) > UNQUIET * min(p50s):
-            spread = f"from {number(min(p50s))} to {number(max(p50s))} ms"
-            warnings.append(f"{row.steps:,} steps: the floor's p50 went {spread}; the disk was not quiet")
-    return warnings
-
-
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    aligned = (
-        cell.ljust(width) if place == 1 else cell.rjust(width)
-        for place, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        lines.append(cells(row._replace(measure="" if row.measure == last else row.measure)))
+        last = row.measure
+    widths = [max(len(line[place]) for line in lines) for place in range(len(HEADINGS))]
+    lines.insert(1, ["-" * width for width in widths])
+    return "\n".join(
+        f"| {' | '.join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))} |" for line in lines
     )
-    return f"| {' | '.join(aligned)} |"
 
 
-def _steps(row: Row) -> str:
-    capped = row.measured_steps != row.steps
-    return f"{row.steps:,} (at {row.measured_steps:,})" if capped else f"{row.steps:,}"
+def summary(rows: Iterable[Row]) -> str:
+    """Return how many of the figures that are asked for were reached."""
+    asked = [row for row in rows if row.reach is not None]
+    return f"{sum(bool(row.is_reached) for row in asked)} of {len(asked)} figures reached"
 
 
-def _figures(row: Row) -> list[str]:
-    values = [row.figures.get(column.figure) for column in COLUMNS]
-    return [
-        number(None if value is None else value / column.divisor) for column, value in zip(COLUMNS, values, strict=True)
-    ]
+def load_line(when: str) -> str:
+    """Return the machine's load, with a warning where wall times say little because of it."""
+    load = os.getloadavg()[0]
+    warning = "" if load <= QUIET else f": over {QUIET}, so of the times only ratios of CPU say something"
+    return f"load {when}: {load:.2f} on {os.cpu_count()} cores{warning}"

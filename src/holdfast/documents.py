@@ -14,8 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.capture.redact import RedactingPacker
+from holdfast.errors import HoldfastError
+from holdfast.lazy import lazily
 from holdfast.model.redaction import Redacted
+
+with lazily():
+    from holdfast.capture import redact
 
 if TYPE_CHECKING:
     from holdfast.checkpoint import Checkpoint
@@ -50,7 +54,7 @@ def plain(value: Any, depth: int = 0) -> Any:
 def without_secrets(packer: Packer, value: Any, where: str) -> Any:
     """Return data as JSON can say it, without what the redaction rules of today take out."""
     value = plain(value)
-    if not isinstance(packer, RedactingPacker):
+    if not isinstance(packer, redact.RedactingPacker):
         return value
     packer.forget()
     packer.begin(where)
@@ -68,6 +72,8 @@ def _other(value: Any, depth: int) -> Any:
         return base64.b64encode(value).decode()
     if isinstance(value, msgspec.Struct):
         return {name: plain(item, depth + 1) for name, item in msgspec.structs.asdict(value).items()}
+    if isinstance(value, HoldfastError):
+        return {name: plain(getattr(value, name), depth + 1) for name in value.field_names}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = [field.name for field in dataclasses.fields(value)]
         return {name: plain(getattr(value, name), depth + 1) for name in names}

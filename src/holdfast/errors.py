@@ -58,21 +58,44 @@ HoldfastError
 
 from __future__ import annotations
 
+import inspect
 import re
-from dataclasses import dataclass, fields
-from typing import ClassVar
+from typing import Any, ClassVar, dataclass_transform
 
 
-@dataclass(eq=False)
+@dataclass_transform(eq_default=False)
 class HoldfastError(Exception):
-    """What all errors of this package share: fields, a sentence made of them, and a hint what to do next."""
+    """What all errors of this package share: fields, a sentence made of them, and a hint what to do next.
+
+    Fields are annotations, as in a dataclass; `dataclass` itself took a fifth of the first `open()` of a process for
+    the sixty classes here.
+    """
 
     exit_code: ClassVar[int] = 1
     retryable: ClassVar[bool] = False
+    field_names: ClassVar[tuple[str, ...]] = ()
+    _defaults: ClassVar[dict[str, Any]] = {}
+
+    def __init_subclass__(cls) -> None:
+        own = [name for name, kind in inspect.get_annotations(cls).items() if "ClassVar" not in kind]
+        cls.field_names = (*cls.field_names, *own)
+        cls._defaults = {**cls._defaults, **{name: cls.__dict__[name] for name in own if name in cls.__dict__}}
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        values = dict(zip(self.field_names, given, strict=False))
+        known = {**self._defaults, **values, **named}
+        if len(given) > len(self.field_names) or named.keys() & values.keys() or known.keys() != {*self.field_names}:
+            raise TypeError(f"{type(self).__name__} takes {', '.join(self.field_names) or 'no fields'}")
+        for name, value in known.items():
+            setattr(self, name, value)
+        self.__post_init__()
 
     def __post_init__(self) -> None:
         """Keep the fields as `args`, so that the error survives pickling."""
-        self.args = tuple(getattr(self, field.name) for field in fields(self))
+        self.args = tuple(getattr(self, name) for name in self.field_names)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in self.field_names)})"
 
     def __str__(self) -> str:
         return self.sentence()
@@ -82,7 +105,6 @@ class HoldfastError(Exception):
         return type(self).__name__
 
 
-@dataclass(eq=False)
 class UsageError(HoldfastError):
     """The call cannot be carried out as it was made."""
 
@@ -95,7 +117,6 @@ class UsageError(HoldfastError):
         return self.detail
 
 
-@dataclass(eq=False)
 class InvalidId(UsageError):
     """An id outside the grammar."""
 
@@ -119,7 +140,6 @@ class InvalidId(UsageError):
         )
 
 
-@dataclass(eq=False)
 class ValueRefused(UsageError):
     """A value that could not be restored equal to what went in."""
 
@@ -130,7 +150,6 @@ class ValueRefused(UsageError):
         return f"{self.path}: {self.detail}"
 
 
-@dataclass(eq=False)
 class SectionInvalid(UsageError):
     """A typed section that does not fit its type."""
 
@@ -141,7 +160,6 @@ class SectionInvalid(UsageError):
         return f"section {self.section!r}: {self.detail}"
 
 
-@dataclass(eq=False)
 class UnknownType(UsageError):
     """Stored data names a type that the caller did not register; it is neither imported nor guessed."""
 
@@ -152,7 +170,6 @@ class UnknownType(UsageError):
         return f"{self.where}: holds a value of type {self.detail!r}; pass that class in holdfast.open(types=[...])"
 
 
-@dataclass(eq=False)
 class LimitExceeded(UsageError):
     """Something is larger than a limit that protects this process."""
 
@@ -165,7 +182,6 @@ class LimitExceeded(UsageError):
         return f"{self.what}: {self.size:,} is over the limit of {self.limit:,}; {self.detail}"
 
 
-@dataclass(eq=False)
 class NotFound(HoldfastError):
     """There is no such run, checkpoint, section or file."""
 
@@ -181,7 +197,6 @@ class NotFound(HoldfastError):
         return f"there is no {self.kind}{named}" + (f": {self.hint}" if self.hint else "")
 
 
-@dataclass(eq=False)
 class PositionUnavailable(NotFound):
     """A journal number that cannot be gone to.
 
@@ -195,7 +210,6 @@ class PositionUnavailable(NotFound):
         return f"{self.kind} {self.name} is {self.why or 'not available'}" + (f": {self.hint}" if self.hint else "")
 
 
-@dataclass(eq=False)
 class Conflict(HoldfastError):
     """Somebody else was first."""
 
@@ -209,7 +223,6 @@ class Conflict(HoldfastError):
         return f"run {self.run!r}: somebody else was first; read it again"
 
 
-@dataclass(eq=False)
 class HeadMoved(Conflict):
     """Another writer moved the run's head since this one read it; nothing was written."""
 
@@ -224,7 +237,6 @@ class HeadMoved(Conflict):
         )
 
 
-@dataclass(eq=False)
 class RunDiffers(Conflict):
     """Two stores have a run of the same id that went different ways; nothing was copied."""
 
@@ -240,7 +252,6 @@ class RunDiffers(Conflict):
         )
 
 
-@dataclass(eq=False)
 class LeaseHeld(Conflict):
     """Another owner has the right to move this run; nothing was written."""
 
@@ -255,7 +266,6 @@ class LeaseHeld(Conflict):
         )
 
 
-@dataclass(eq=False)
 class LeaseLost(Conflict):
     """The right to move this run went to another owner; nothing was written."""
 
@@ -270,7 +280,6 @@ class LeaseLost(Conflict):
         return f"run {self.run!r}: lease {self.token} lapsed and {now}; nothing was written. Stop moving it from here"
 
 
-@dataclass(eq=False)
 class IntegrityError(HoldfastError):
     """Stored bytes are not what was written."""
 
@@ -283,7 +292,6 @@ class IntegrityError(HoldfastError):
         return self.detail
 
 
-@dataclass(eq=False)
 class ChunkCorrupt(IntegrityError):
     """A chunk is missing or its bytes do not have its name; names the checkpoint and section it was read for."""
 
@@ -300,7 +308,6 @@ class ChunkCorrupt(IntegrityError):
         )
 
 
-@dataclass(eq=False)
 class CheckpointCorrupt(IntegrityError):
     """A checkpoint's record does not match its checksum, or is missing where another record names it."""
 
@@ -314,7 +321,6 @@ class CheckpointCorrupt(IntegrityError):
         )
 
 
-@dataclass(eq=False)
 class RunCorrupt(IntegrityError):
     """A run's record does not match its checksum, or is missing while its checkpoints are there."""
 
@@ -325,7 +331,6 @@ class RunCorrupt(IntegrityError):
         return f"run {self.run!r}: {self.detail}. hf.verify() lists the damage, `holdfast repair` repairs what it can"
 
 
-@dataclass(eq=False)
 class StoreCorrupt(IntegrityError):
     """The store as a whole cannot be read, or is not one of ours."""
 
@@ -336,7 +341,6 @@ class StoreCorrupt(IntegrityError):
         return f"store {self.store}: {self.detail}"
 
 
-@dataclass(eq=False)
 class DocumentInvalid(IntegrityError):
     """A JSON or YAML file that is not one, or is larger, deeper or fuller than it may be."""
 
@@ -347,7 +351,6 @@ class DocumentInvalid(IntegrityError):
         return f"{self.file} {self.detail}"
 
 
-@dataclass(eq=False)
 class FormatTooNew(IntegrityError):
     """Written by a newer version of Holdfast."""
 
@@ -359,7 +362,6 @@ class FormatTooNew(IntegrityError):
         return f"{self.detail} has format {self.found}, this program knows up to {self.known}: upgrade holdfast"
 
 
-@dataclass(eq=False)
 class StoreError(HoldfastError):
     """The medium refused."""
 
@@ -373,24 +375,20 @@ class StoreError(HoldfastError):
         return f"store {self.store}: {self.detail}"
 
 
-@dataclass(eq=False)
 class StoreUnavailable(StoreError):
     """The store cannot be opened, read or written; nothing was acknowledged."""
 
 
-@dataclass(eq=False)
 class StoreFull(StoreError):
     """No room is left; nothing of the refused write remains."""
 
 
-@dataclass(eq=False)
 class StoreBusy(StoreError):
     """Other processes held the store for longer than the busy timeout."""
 
     retryable: ClassVar[bool] = True
 
 
-@dataclass(eq=False)
 class RestoreRefused(UsageError):
     """A restore that cannot be carried out safely; nothing was written."""
 
@@ -399,7 +397,6 @@ class RestoreRefused(UsageError):
         return f"nothing was restored: {self.detail}"
 
 
-@dataclass(eq=False)
 class RestoreConflict(HoldfastError):
     """Files on disk are not what the plan saw, or the plan leaves conflicts open; the tree is as it was before."""
 
@@ -415,7 +412,6 @@ class RestoreConflict(HoldfastError):
         return f"{self.detail}: {shown}. Nothing was changed; make a new plan and decide on these paths"
 
 
-@dataclass(eq=False)
 class RestoreFailed(HoldfastError):
     """The file system refused in the middle of a restore; nothing is half-done for good."""
 
@@ -429,7 +425,6 @@ class RestoreFailed(HoldfastError):
         return f"restore stopped at {self.path!r}: {self.detail}"
 
 
-@dataclass(eq=False)
 class CaptureFailed(UsageError):
     """A registered object raised while its snapshot was taken or put back; the others are as they were."""
 
@@ -440,7 +435,6 @@ class CaptureFailed(UsageError):
         return f"section {self.section!r}: {self.detail}. Nothing was saved, and no other section was touched"
 
 
-@dataclass(eq=False)
 class SettingsInvalid(UsageError):
     """A settings file that cannot be followed."""
 
@@ -451,7 +445,6 @@ class SettingsInvalid(UsageError):
         return f"{self.file}: {self.detail}"
 
 
-@dataclass(eq=False)
 class SettingsUntrusted(SettingsInvalid):
     """A settings file that may come with a repository asks for what only its user may say."""
 
@@ -465,7 +458,6 @@ class SettingsUntrusted(SettingsInvalid):
         )
 
 
-@dataclass(eq=False)
 class KeyRefused(UsageError):
     """A store is encrypted and the key is missing or another one, or a key is given for a store that is not."""
 
@@ -476,7 +468,6 @@ class KeyRefused(UsageError):
         return f"store {self.store}: {self.detail}"
 
 
-@dataclass(eq=False)
 class Unprotected(HoldfastError):
     """A checkpoint failed, and the settings say not to continue without one."""
 
@@ -491,7 +482,6 @@ class Unprotected(HoldfastError):
         return f"run {self.run!r} is unprotected since {self.since}: {self.detail}"
 
 
-@dataclass(eq=False)
 class RunPaused(Unprotected):
     """The run waits until a checkpoint succeeds again."""
 
@@ -502,7 +492,6 @@ class RunPaused(Unprotected):
         return f"{Unprotected.sentence(self)}. It is paused: fix the cause, then call run.checkpoint() to continue"
 
 
-@dataclass(eq=False)
 class RunStopped(Unprotected):
     """The run ends here."""
 
@@ -511,7 +500,6 @@ class RunStopped(Unprotected):
         return f"{Unprotected.sentence(self)}. It is stopped: fix the cause, then open the run again"
 
 
-@dataclass(eq=False)
 class SessionOver(HoldfastError):
     """The session's deadline has passed; the run's position was saved before."""
 
@@ -523,7 +511,6 @@ class SessionOver(HoldfastError):
         return f"run {self.run!r}: the session is over, {self.detail}. Open the run again in a new session to continue"
 
 
-@dataclass(eq=False)
 class Ambiguous(UsageError):
     """A name that fits several checkpoints."""
 
@@ -535,7 +522,6 @@ class Ambiguous(UsageError):
         return f"{self.detail} fits {len(self.matches)} of them: {shown}. Give more of it"
 
 
-@dataclass(eq=False)
 class IllegalTransition(UsageError):
     """A state that cannot be reached from the present one."""
 
@@ -549,12 +535,10 @@ class IllegalTransition(UsageError):
         return f"from state {self.state} to {self.wanted}: {self.detail}; {legal}"
 
 
-@dataclass(eq=False)
 class GraphInvalid(UsageError):
     """Tasks that need each other in a circle, or one that is not there."""
 
 
-@dataclass(eq=False)
 class RunClosed(UsageError):
     """A call on a run that is closed."""
 
@@ -565,7 +549,6 @@ class RunClosed(UsageError):
         return f"run {self.run!r} is closed, so {self.detail}: open it again with hf.run({self.run!r})"
 
 
-@dataclass(eq=False)
 class FlowInvalid(UsageError):
     """A flow file that cannot be followed; all its problems at once."""
 
@@ -577,7 +560,6 @@ class FlowInvalid(UsageError):
         return f"{self.file}: {self.detail}" + "".join(f"\n  {problem}" for problem in self.problems)
 
 
-@dataclass(eq=False)
 class PlanOutdated(Conflict):
     """The world moved since a recovery was planned; nothing was touched."""
 
@@ -591,7 +573,6 @@ class PlanOutdated(Conflict):
         )
 
 
-@dataclass(eq=False)
 class RecoveryError(HoldfastError):
     """A run cannot continue as asked; nothing was touched."""
 
@@ -604,7 +585,6 @@ class RecoveryError(HoldfastError):
         return f"run {self.run!r} cannot continue as asked"
 
 
-@dataclass(eq=False)
 class CannotResume(RecoveryError):
     """A checkpoint that blocks continuing from it."""
 
@@ -618,7 +598,6 @@ class CannotResume(RecoveryError):
         return f"run {self.run!r} cannot continue from {self.checkpoint}: {'; '.join(self.blockers)}.{advice}"
 
 
-@dataclass(eq=False)
 class EffectUncertain(RecoveryError):
     """A step with an outside effect began and has no recorded end: nobody here knows whether it happened."""
 
@@ -633,7 +612,6 @@ class EffectUncertain(RecoveryError):
         )
 
 
-@dataclass(eq=False)
 class Divergence(RecoveryError):
     """The program asks for another thing than the record holds under this name."""
 
@@ -649,7 +627,6 @@ class Divergence(RecoveryError):
         )
 
 
-@dataclass(eq=False)
 class ReplayEnded(RecoveryError):
     """The record has no more steps."""
 
@@ -658,7 +635,6 @@ class ReplayEnded(RecoveryError):
         return f"run {self.run!r}: its record ends here. Continue live from here with replay.fork(new_run)"
 
 
-@dataclass(eq=False)
 class RunWaiting(HoldfastError):
     """The run waits for a person, a signal or a time; its position is saved, and the process may end."""
 
@@ -675,7 +651,6 @@ class RunWaiting(HoldfastError):
         return f"run {self.run!r} waits ({self.kind} {self.wait!r}): {self.question}"
 
 
-@dataclass(eq=False)
 class RunCancelled(HoldfastError):
     """Somebody ended the run."""
 
@@ -690,7 +665,6 @@ class RunCancelled(HoldfastError):
         return f"run {self.run!r} was cancelled by {self.by or 'somebody'}" + (f": {self.note}" if self.note else "")
 
 
-@dataclass(eq=False)
 class ReplanLimit(HoldfastError):
     """A phase was replanned too often."""
 
@@ -709,7 +683,6 @@ class ReplanLimit(HoldfastError):
         )
 
 
-@dataclass(eq=False)
 class BudgetExhausted(HoldfastError):
     """A budget is used up, and nobody can be asked to raise it."""
 
@@ -725,7 +698,6 @@ class BudgetExhausted(HoldfastError):
         return f"run {self.run!r}: {self.budget} used {self.used:,} of {self.limit:,}. Raise the limit to continue"
 
 
-@dataclass(eq=False)
 class CommandFailed(HoldfastError):
     """A command of an agent or a gate did not succeed."""
 
@@ -744,7 +716,6 @@ class CommandFailed(HoldfastError):
         return f"{self.command!r} ended with {self.status}: {self.detail}{later}{below}"
 
 
-@dataclass(eq=False)
 class StepTimeout(HoldfastError):
     """A step took longer than it may."""
 
@@ -758,7 +729,6 @@ class StepTimeout(HoldfastError):
         return f"step {self.step!r} took longer than {self.timeout_s:,} s"
 
 
-@dataclass(eq=False)
 class SubjectUnavailable(HoldfastError):
     """What the run works on cannot be read as it is now, so nobody knows whether it changed."""
 

@@ -1,10 +1,12 @@
 """Lazy imports: modules that are named at the top of a file and loaded when they are first used.
 
     with lazily():
+        import asyncio
         from holdfast.runtime import agents
 
-Only `from package import module` of this package: what a proxy stands for is a module, so that a type checker, a reader
-and `grep` see an ordinary import. Nothing is found on disk and nothing is put into `sys.modules` before the first use.
+Only `import module` and `from package import module`: what a proxy stands for is a module, so that a type checker, a
+reader and `grep` see an ordinary import. Nothing is found on disk and nothing is put into `sys.modules` before the
+first use.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ class _Module(ModuleType):
 
 @contextmanager
 def lazily() -> Iterator[None]:
-    """Let `from holdfast.package import module` in the block give modules that are loaded when they are used."""
+    """Let the imports of the block give modules that are loaded when they are used."""
     thread = threading.get_ident()
 
     def lazy_import(
@@ -44,8 +46,10 @@ def lazily() -> Iterator[None]:
         fromlist: Sequence[str] | None = (),
         level: int = 0,
     ) -> Any:
-        if threading.get_ident() != thread or not fromlist or not f"{name}.".startswith("holdfast."):
+        if threading.get_ident() != thread:
             return before(name, globals, locals, fromlist or (), level)
+        if not fromlist:
+            return _Module(name)
         return SimpleNamespace(**{one: _Module(f"{name}.{one}") for one in fromlist})
 
     with _one_block:  # two that took each other's function for the original would leave one of them behind

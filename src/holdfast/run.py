@@ -174,11 +174,11 @@ class Run:
         if name in LOG_TYPES:
             raise UsageError(f"{name!r} is a log that the run keeps of itself: choose another name")
         recorder = self.recorder
-        return RunLog(self.holdfast.store, recorder.packer, name, recorder.line, self._append_records)
+        return RunLog(self.holdfast.store, recorder.packer, name, recorder.line, self._append_items)
 
-    def _append_records(self, kind: str, path: str, make: Callable[[], list[bytes]]) -> None:
+    def _append_items(self, kind: str, path: str, items: Sequence[bytes], count: Callable[[], int]) -> None:
         self.host.check_open(f"nothing was added to {path}")
-        self.recorder.append_records(kind, path, make)
+        self.recorder.append_items(kind, path, items, count)
 
     def note(self, kind: str, what: str = "", **details: Any) -> None:
         """Add a line to the run's journal; `hf.events(run)` shows it, and it is stored with the next commit."""

@@ -181,15 +181,9 @@ class RunHost:
         if not is_inner:
             self.flush()
 
-    @contextmanager
-    def ungrouped(self) -> Iterator[None]:
+    def ungrouped(self) -> AbstractContextManager[None]:
         """Commit what is grouped, and let what is saved in this block be durable at once: work begins."""
-        self.flush()
-        token = grouping.set(None)
-        try:
-            yield
-        finally:
-            grouping.reset(token)
+        return _Ungrouped(self.flush)
 
     def flush(self) -> None:
         """Make durable what was saved in a group; if that fails, do as the settings say."""
@@ -536,3 +530,19 @@ class RunHost:
     def budget(self) -> Budget:
         """What the run may spend, and has spent."""
         return self.part("budget", lambda: budget_module.Budget(self))
+
+
+class _Ungrouped:
+    """A block in which nothing waits for the next commit; a class, as every call is in one."""
+
+    __slots__ = ("_flush", "_token")
+
+    def __init__(self, flush: Callable[[], None]) -> None:
+        self._flush = flush
+
+    def __enter__(self) -> None:
+        self._flush()
+        self._token = grouping.set(None)
+
+    def __exit__(self, *_error: object) -> None:
+        grouping.reset(self._token)

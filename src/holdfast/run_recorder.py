@@ -21,6 +21,7 @@ from holdfast.capture.writer import RecordDraft
 from holdfast.checkpoint import Checkpoint, NotSaved
 from holdfast.errors import Conflict, UsageError
 from holdfast.journal.entry import NOTED, SAVED, body_of, make_entry
+from holdfast.journal.run_log import item_body
 from holdfast.model.checkpoint import Marks
 from holdfast.model.ids import check_section_name
 from holdfast.model.sections import WORKSPACE
@@ -85,6 +86,7 @@ class Recorder:
         self._packing = threading.Lock()
         self._added: list[RecordDraft] = []
         self._found: dict[str, tuple[str, bytes] | None] = {}
+        self._log_lengths: dict[str, int] = {}
         self._had_calls: bool | None = None
         self._calls_since = 0
         self._known_present: Checkpoint | None = None
@@ -144,6 +146,7 @@ class Recorder:
             if onto is not None:
                 self.flush()
                 self.live.forget()
+                self._log_lengths.clear()
             if "error" not in values:
                 dropped.append("error")  # it belongs to the checkpoint that it was given to
             try:
@@ -275,14 +278,19 @@ class Recorder:
                 self.flush()
         return True
 
-    def append_records(self, kind: str, path: str, make: Callable[[], list[bytes]]) -> None:
-        """Add records of one kind and path; their bodies are made where nobody can come between."""
+    def append_items(self, kind: str, path: str, items: Sequence[bytes], count: Callable[[], int]) -> None:
+        """Add items of a log, each with its ordinal; `count` tells how many there are, where this handle does not know.
+
+        No other writer comes between: one that moved the line makes this one read its position again.
+        """
         if not self.is_enabled:
             return
         with self.lock:
             try:
+                first = self._log_lengths.pop(path, None)
+                first = count() if first is None else first
                 added = self._added[self._staged.added :]
-                records = [*added, *(RecordDraft(kind, path, body) for body in make())]
+                records = [*added, *(RecordDraft(kind, path, item_body(*one)) for one in enumerate(items, first))]
                 self._begin_staging()
                 self.writer.stage_records(records)
             except Exception as error:
@@ -291,6 +299,7 @@ class Recorder:
             self._is_staged(None, len(added))
             self._calls_since += len(added)
             self.flush()
+            self._log_lengths[path] = first + len(items)
 
     def _succeeded(self, by: str) -> None:
         """Note that what changed is stored: the run is protected again."""
@@ -348,6 +357,7 @@ class Recorder:
     def forget_records(self) -> None:
         """Look calls up again: the run stands elsewhere than this handle knew."""
         self._found.clear()
+        self._log_lengths.clear()
         self._had_calls = None
         self._added.clear()
         self._staged = _Staged()
@@ -467,6 +477,7 @@ class Recorder:
         with self.lock:
             self.writer.unstage()
             self._unstage()
+            self._log_lengths.clear()
             self.writer.reload(rewinding=rewinding)
             self._known_present = None
             self._had_calls = None

@@ -9,9 +9,10 @@ import pytest
 import holdfast
 from crash.children import Child
 from holdfast import UsageError, ValueRefused
-from holdfast.errors import StoreFull
+from holdfast.errors import HeadMoved, StoreFull
 from holdfast.store.sqlite import SQLiteStore
 from holdfast.testing.faults import Fault, FaultyDisk
+from store_calls import counted
 
 
 @pytest.fixture
@@ -142,3 +143,33 @@ def test_a_full_disk_leaves_nothing_half_added_and_the_next_append_works(tmp_pat
 def test_a_log_that_the_run_keeps_of_itself_is_not_given_out(place, name):
     with holdfast.open(place) as hf, pytest.raises(UsageError, match="choose another name"):
         hf.run("r").log(name)
+
+
+def test_appending_reads_nothing_from_the_store_but_once(place):
+    with holdfast.open(place) as hf, hf.run("r") as run:
+        run.log("messages").extend(range(3))
+        run.step("first", lambda: 1)
+        with counted(hf.store.medium) as calls:
+            for number in range(3, 10):
+                run.log("messages").append(number)
+                run.step(f"step {number}", lambda: 1)
+        assert calls.count == 0
+        assert list(run.log("messages")) == list(range(10))
+
+
+def test_a_log_is_counted_again_after_going_back_and_after_another_writer(place):
+    with holdfast.open(place) as hf:
+        run = hf.run("r")
+        log = run.log("messages")
+        log.extend(["a", "b"])
+        early = run.checkpoint(state=1)
+        log.append("c")
+        run.checkpoint(state=2, onto=early)
+        log.append("d")
+        assert (list(log), len(log)) == (["a", "b", "d"], 3)
+        hf.run("r").log("messages").append("e")
+        with pytest.raises(HeadMoved):
+            log.append("f")
+        run.recorder.reload()
+        log.append("f")
+        assert (list(log), len(log)) == (["a", "b", "d", "e", "f"], 5)

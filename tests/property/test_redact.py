@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from holdfast import Holdfast, Secret
 from holdfast.capture import scan
-from holdfast.capture.patterns import SECRET_KEYS
 from holdfast.capture.redact import RedactingPacker, RedactionRules, register_markers
+from holdfast.capture.secret_keys import SECRET_KEYS
 from holdfast.capture.secrets import SecretFinder, make_finder
 from holdfast.encode.opaque import Opaque
 from holdfast.encode.types import TypeRegistry

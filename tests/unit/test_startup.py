@@ -18,6 +18,14 @@ with holdfast.open(sys.argv[1]) as hf:
     assert hf.run("r").head.section("state") == 2
 """
 
+_SAVE = """
+import sys
+import holdfast
+with holdfast.open(sys.argv[1]) as hf:
+    hf.run("r").checkpoint(state=3)
+    hf.run("other").step("one", lambda: 1)
+"""
+
 
 def loaded_by(script, folder):
     """Return the modules that a fresh process has at the end of a script."""
@@ -47,3 +55,9 @@ def test_opening_and_listing_loads_only_what_it_needs(tmp_path):
 def test_a_run_that_is_only_read_compiles_no_patterns(tmp_path):
     fill(tmp_path)
     assert "hyperscan" not in loaded_by(_READ, tmp_path)
+
+
+def test_a_first_save_loads_neither_an_event_loop_nor_what_only_errors_need(tmp_path):
+    fill(tmp_path)
+    unneeded = {"asyncio", "ssl", "email", "zoneinfo", "difflib", "socket", "concurrent.futures"}
+    assert loaded_by(_SAVE, tmp_path) & unneeded == set()

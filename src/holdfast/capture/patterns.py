@@ -6,7 +6,7 @@ The patterns find; `holdfast.capture.names` judges the name and the value.
 from __future__ import annotations
 
 from holdfast.capture.credentials import Format
-from holdfast.capture.names import SECRET_KEYS
+from holdfast.capture.secret_keys import SECRET_KEYS
 
 # `-u name:password` is a login only for this program; `docker run -u 1000:1000` is none.
 CURL_LOGIN = frozenset({"-u", "-U", "--user", "--proxy-user"})

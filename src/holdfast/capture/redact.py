@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import ormsgpack
 
 from holdfast.capture.markers import Kept, register_markers
-from holdfast.capture.names import SECRET_KEYS, Kind, is_number_secret, kind_of, looks_secret
+from holdfast.capture.names import Kind, is_number_secret, kind_of, looks_secret
 from holdfast.capture.patterns import CURL_LOGIN, NAME_FIELDS, ONLY_JOINED, PASSWORD_FLAGS, VALUE_FIELDS
 from holdfast.capture.scan import changed_part, make_scan
+from holdfast.capture.secret_keys import SECRET_KEYS
 from holdfast.capture.secrets import ends_in_secret_key, is_secret_key, keys_pattern, make_finder, redacted
 from holdfast.capture.texts import is_users_own
 from holdfast.encode.opaque import Opaque
@@ -80,6 +81,9 @@ class _Judged(NamedTuple):
 
 
 _HARMLESS = _Judged(None)
+
+_STRUCTURES = (dict, list)
+_ANYTHING = [0]  # what a telling name hides, whatever it is
 
 
 class RedactingPacker(Packer):
@@ -164,14 +168,41 @@ class RedactingPacker(Packer):
             suspect = self._scan(changed_part(before.raw, raw))
         else:
             suspect = (before is not None and bool(before.found)) or self._scan(raw)
-        if not suspect and not self._walks_always:
+        if not self._walks_always and not (suspect and self._is_founded(value, where)):
             return raw, ()
+        plain = self._walked(value, where)
+        return (self._pack_parts(plain), tuple(self._taken)) if self._taken else (raw, ())
+
+    def _walked(self, value: Any, where: str) -> Any:
         self._taken, self._is_walking = [], True
         try:
-            plain = self._plain(value, where, 0)
+            return self._plain(value, where, 0)
         finally:
             self._is_walking = False
-        return (self._pack_parts(plain), tuple(self._taken)) if self._taken else (raw, ())
+
+    def _is_founded(self, value: Any, where: str) -> bool:
+        """Tell whether a walk takes anything out of a value that the scan suspects.
+
+        Structures beside each other say nothing of one another, so of those only the suspected ones are walked: one
+        false alarm in a large section cost a walk over all of it at every checkpoint near it.
+        """
+        kind = type(value)
+        if kind is dict and value and all(type(item) in _STRUCTURES for item in value.values()):
+            for key, item in value.items():
+                if not self._scan(super().pack({key: item}, where)):
+                    continue
+                if type(key) is not str or self._scan(super().pack({key: _ANYTHING}, where)):
+                    self._walked({key: item}, where)
+                    if self._taken:
+                        return True
+                elif self._is_founded(item, below(where, key)):
+                    return True
+            return False
+        if kind is list and value and all(type(item) in _STRUCTURES for item in value):
+            parts = ((item, f"{where}[{index}]") for index, item in enumerate(value))
+            return any(self._scan(super(RedactingPacker, self).pack(*one)) and self._is_founded(*one) for one in parts)
+        self._walked(value, where)
+        return bool(self._taken)
 
     def _limit_items(self, where: str, size: int) -> None:
         """Let the bytes of items that were packed long ago go: they are settled by now."""

@@ -5,7 +5,7 @@ Hyperscan reads a megabyte in about 0.6 ms; where it is not installed, `re` give
 
 from __future__ import annotations
 
-import platform
+import os
 import re
 from contextlib import suppress
 from functools import lru_cache
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from holdfast.capture import compiled
 from holdfast.capture.credentials import FORMATS, VERSION
 from holdfast.capture.literals import make_ruled_out
-from holdfast.capture.names import SECRET_KEYS
 from holdfast.capture.patterns import ASSIGNMENTS, PASSWORD_FLAGS, TELLING
+from holdfast.capture.secret_keys import SECRET_KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -160,7 +160,7 @@ def _database(sources: list[bytes], flag: int) -> Any:
     """Return patterns compiled, from the cache if they are there; None if one is beyond Hyperscan: `re` knows more."""
     import hyperscan  # noqa: PLC0415
 
-    about = (VERSION, vars(hyperscan)["__version__"], platform.machine(), str(flag))
+    about = (VERSION, vars(hyperscan)["__version__"], os.uname().machine, str(flag))
     name = compiled.name_of([part.encode() for part in about] + sources)
     known = compiled.load(name)
     if known is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_origin, get_type_hints
@@ -10,10 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_origin, get_typ
 import msgspec
 
 from holdfast.errors import SectionInvalid, UsageError
+from holdfast.lazy import lazily
 from holdfast.model.failure import failure_of
 from holdfast.model.ids import check_section_name
 from holdfast.model.runtime_sections import LOG_TYPES, RUNTIME_TYPES
 from holdfast.model.sections import SECTION_TYPES, WORKSPACE, SectionValue
+
+with lazily():
+    import difflib
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Collection, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, nullcontext
 from datetime import UTC, datetime
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, cast
@@ -88,7 +88,7 @@ class _Staged:
         self.drafts: list[Draft] = []
         self.checkpoints: list[CheckpointDraft] = []
         self.chunks = _Chunks()
-        self.held = ExitStack()
+        self.held: ExitStack | None = None
         """What is let go after the commit: files that chunks wait in, captures that are announced."""
         self.back_to: tuple[tuple[int, int], ...] | None = None
         self.consumed: int | None = None
@@ -196,10 +196,10 @@ class Writer:
         with self._lock:
             if self._staged is None:
                 self._settle()
-            chunks = ChunkWriter(self._compressor)
-            drafts = [self._draft(record, chunks) for record in records]
+            chunks, now = ChunkWriter(self._compressor), self._clock()
+            drafts = [_draft(record, now, chunks) for record in records]
             staged = self._stage(drafts, consumed, run_changes)
-            staged.at = datetime.fromtimestamp(self._clock(), UTC)
+            staged.at = datetime.fromtimestamp(now, UTC)
             if chunks.chunks:
                 staged.chunks.parts.append(chunks.chunks.values())
 
@@ -228,7 +228,8 @@ class Writer:
         with self._lock:
             staged, self._staged = self._staged, None
             if staged is not None:
-                staged.held.close()
+                if staged.held is not None:
+                    staged.held.close()
                 self.forget()
                 self._values = {}
 
@@ -252,22 +253,13 @@ class Writer:
                 at=staged.at,
             )
             try:
-                with staged.held:
+                with staged.held or nullcontext():
                     return self._write(commit)
             except BaseException:
                 if staged.checkpoints:
                     self.forget()
                     self._values = {}
                 raise
-
-    def _draft(self, record: RecordDraft, chunks: ChunkWriter | SpillingWriter) -> Draft:
-        """Return a record as the store takes it: what is too large for a row goes into chunks."""
-        at = self._clock()
-        if len(record.body) <= _LARGEST_INLINE:
-            return Draft(record.kind, record.path, at, record.body, record.key)
-        size = len(record.body)
-        parts = tuple(chunks.leaf(record.body[start : start + _LEAF]).id for start in range(0, size, _LEAF))
-        return Draft(record.kind, record.path, at, b"", IN_CHUNKS, parts)
 
     def _write(self, commit: Commit) -> tuple[CheckpointRecord, ...]:
         """Commit; memory follows the store, not the other way round."""
@@ -354,6 +346,7 @@ class Writer:
                         steps=steps,
                     )
                     staged = self._stage(drafts, consumed, run_changes)
+                    staged.held = staged.held or ExitStack()
                     staged.held.enter_context(held.pop_all())
                 if marks.label is not None:
                     marks = msgspec.structs.replace(marks, label=self._clean(marks.label))
@@ -449,7 +442,7 @@ class Writer:
             roots[name] = self._encoded(name, plain(name, value, self._plain), encoder)
         if files is not None:
             roots[WORKSPACE] = files.capture(self.tip or parent, writer)
-        drafts = [self._draft(record, writer) for record in records]
+        drafts = [_draft(record, self._clock(), writer) for record in records]
         writer.finish()
         for name in drop:
             roots.pop(name, None)
@@ -537,6 +530,15 @@ class Writer:
                 raise ChunkCorrupt(error.detail, error.chunk, head, name) from error
             self._values[name] = typed(name, stored)
         return self._values[name]
+
+
+def _draft(record: RecordDraft, at: float, chunks: ChunkWriter | SpillingWriter) -> Draft:
+    """Return a record as the store takes it: what is too large for a row goes into chunks."""
+    if len(record.body) <= _LARGEST_INLINE:
+        return Draft(record.kind, record.path, at, record.body, record.key)
+    size = len(record.body)
+    parts = tuple(chunks.leaf(record.body[start : start + _LEAF]).id for start in range(0, size, _LEAF))
+    return Draft(record.kind, record.path, at, b"", IN_CHUNKS, parts)
 
 
 _LONGEST_SHOWN = 4096  # of a summary: every list reads it

@@ -18,7 +18,6 @@ from enum import IntEnum
 from pathlib import Path, PosixPath, PurePosixPath, PureWindowsPath, WindowsPath
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
-from zoneinfo import ZoneInfo
 
 import ormsgpack
 
@@ -27,6 +26,10 @@ from holdfast.encode.outcome import Outcome
 from holdfast.encode.surplus import surplus
 from holdfast.encode.types import TypeRegistry, can_adapt
 from holdfast.errors import HoldfastError, IntegrityError, UnknownType, UsageError, ValueRefused
+from holdfast.lazy import lazily
+
+with lazily():
+    import zoneinfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -274,7 +277,7 @@ def _moment_parts(value: datetime | time) -> list[Any]:
     local = value.replace(tzinfo=None).isoformat()
     if zone is None:
         return [local, None, value.fold]
-    if type(zone) is ZoneInfo and zone.key:
+    if type(zone) is not timezone and type(zone) is zoneinfo.ZoneInfo and zone.key:
         return [local, zone.key, value.fold]
     offset = zone.utcoffset(None)
     if offset is None or value.utcoffset() != offset:
@@ -288,7 +291,7 @@ def _revive_moment(kind: type[datetime | time], parts: Any) -> Any:
     value = kind.fromisoformat(text)
     if zone is not None:
         fixed = type(zone) is int
-        value = value.replace(tzinfo=timezone(timedelta(microseconds=zone)) if fixed else ZoneInfo(zone))
+        value = value.replace(tzinfo=timezone(timedelta(microseconds=zone)) if fixed else zoneinfo.ZoneInfo(zone))
     return value.replace(fold=fold)
 
 

@@ -6,7 +6,7 @@ import contextlib
 import re
 from typing import TYPE_CHECKING, Any
 
-from holdfast.capture.patterns import SECRET_KEYS
+from holdfast.capture.secret_keys import SECRET_KEYS
 from holdfast.capture.secrets import is_secret_key, keys_pattern
 from holdfast.errors import UsageError
 from holdfast.flow.condition import parse_condition

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from holdfast.capture.patterns import SECRET_KEYS
+from holdfast.capture.secret_keys import SECRET_KEYS
 from holdfast.capture.secrets import ends_in_secret_key, is_secret_key, is_telling, keys_pattern, looks_random
 from holdfast.flow.condition import parse_condition
 from holdfast.flow.names import known_names

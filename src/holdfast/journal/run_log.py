@@ -15,7 +15,7 @@ from holdfast.errors import IntegrityError, UsageError
 from holdfast.journal.entry import APPENDED, body_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from holdfast.encode.values import Packer
     from holdfast.store.store import Store
@@ -36,6 +36,11 @@ def path_of(log: str) -> str:
 def is_log_item(record: Record) -> bool:
     """Tell whether a record is an item of a log."""
     return record.kind == APPENDED and record.path.startswith("log:")
+
+
+def item_body(ordinal: int, packed: bytes) -> bytes:
+    """Return the body of an item's record."""
+    return _encode((ordinal, packed))
 
 
 class LogItems:
@@ -104,7 +109,7 @@ class RunLog(LogItems):
         packer: Packer,
         log: str,
         line: Callable[[], LineRow | None],
-        add: Callable[[str, str, Callable[[], list[bytes]]], None],
+        add: Callable[[str, str, Sequence[bytes], Callable[[], int]], None],
     ) -> None:
         super().__init__(store, packer, log, line)
         self._add = add
@@ -120,8 +125,4 @@ class RunLog(LogItems):
             begin(self.name)
         packed = [self._packer.pack_bounded(item, f"{self.name}[{number}]") for number, item in enumerate(items)]
         if packed:
-            self._add(
-                APPENDED,
-                self._path,
-                lambda: [_encode((number, data)) for number, data in enumerate(packed, len(self))],
-            )
+            self._add(APPENDED, self._path, packed, self.__len__)

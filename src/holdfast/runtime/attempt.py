@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextvars
 import threading
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from holdfast.errors import HoldfastError, StepTimeout, UsageError
+from holdfast.lazy import lazily
 from holdfast.runtime.interruption import is_interruption
 from holdfast.runtime.wait_limit import watch_for
+
+with lazily():
+    from email import utils
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,7 +76,7 @@ def retry_after_s(error: Exception, now: datetime) -> float | None:
     except (TypeError, ValueError):
         pass
     try:
-        return max(0.0, (parsedate_to_datetime(str(given)) - now).total_seconds())
+        return max(0.0, (utils.parsedate_to_datetime(str(given)) - now).total_seconds())
     except (TypeError, ValueError):
         return None
 

@@ -40,6 +40,7 @@ from holdfast.runtime.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from contextlib import AbstractContextManager
 
     from holdfast.runtime.amounts import Amount
     from holdfast.runtime.host import Host
@@ -513,21 +514,9 @@ class Calls:
             msgspec.structs.replace(of, kind=kind, at=at, identity=identity, input=inputs, result=packed, refers=False),
         )
 
-    @contextmanager
-    def inside(self, call: Call, number: int) -> Iterator[None]:
+    def inside(self, call: Call, number: int) -> AbstractContextManager[None]:
         """Let the code of a call know what it is."""
-        token = _running.set(_Frame(call, number))
-        self.under_way[call.path] = time.time_ns()
-        if call.options.on_interrupt is not None:
-            self.policies[call.path] = call.options.on_interrupt
-            self.told_policy()
-        try:
-            with _charging(call):
-                yield
-        finally:
-            self.under_way.pop(call.path, None)
-            self.policies.pop(call.path, None)
-            _running.reset(token)
+        return _Inside(self, call, number)
 
     def _settle_unknown(self, call: Call, event: str, last: CallRecord) -> Kept | Call:
         """Decide on a call that began and has no end, whatever its inputs are now."""
@@ -582,21 +571,13 @@ class Calls:
 
     def _made(self, call: Call, **fields: Any) -> CallRecord:
         options = call.options
-        common: dict[str, Any] = {
-            "kind": call.kind,
-            "at": self._host.now().timestamp(),
-            "identity": call.identity,
-            "input": call.input,
-            "code": call.code,
-            "seen": dict(call.seen),
-            "key": call.key,
-            "phase": options.phase,
-            "effect": options.effect,
-            "on_unknown": options.on_unknown,
-            "spent": {name: stored(amount) for name, amount in call.spent.items()},
-            "again": call.again,
-        }
-        return CallRecord(**{**common, **fields})
+        fields.setdefault("effect", options.effect)
+        fields.setdefault("on_unknown", options.on_unknown)
+        return CallRecord(
+            kind=call.kind, at=self._host.now().timestamp(), identity=call.identity, input=call.input, code=call.code,
+            seen=dict(call.seen), key=call.key, phase=options.phase, again=call.again,
+            spent={name: stored(amount) for name, amount in call.spent.items()} if call.spent else {}, **fields,
+        )  # fmt: skip
 
     def _newest(self, path: str) -> tuple[str, CallRecord] | None:
         found = self._host.find_record(stored_path(path))
@@ -620,13 +601,38 @@ class Calls:
         what = call.path if ":" in call.name else f"{call.kind} {call.path}"
         said = call.options.reasons.get(event) or f"{what} {event}"
         reason = reason_of(said + (f": {why}" if why else ""))
-        save = partial(self._host.save, trigger, reason, phase=call.options.phase, files=files, required=required)
-        if self._host.lock.is_mine():  # to wait for one's turn inside the run's lock would be for ever
-            save()
+        host, phase = self._host, call.options.phase
+        if host.lock.is_mine():  # to wait for one's turn inside the run's lock would be for ever
+            host.save(trigger, reason, phase=phase, files=files, required=required)
             return
         with self._turn:
-            if self._host.records_stored < ticket or files or trigger is not Trigger.STEP_COMPLETE:
-                save()
+            if host.records_stored < ticket or files or trigger is not Trigger.STEP_COMPLETE:
+                host.save(trigger, reason, phase=phase, files=files, required=required)
+
+
+class _Inside:
+    """A call's work under way; a class, since a generator costs three times as much in every call."""
+
+    __slots__ = ("_call", "_calls", "_charge", "_frame", "_number")
+
+    def __init__(self, calls: Calls, call: Call, number: int) -> None:
+        self._calls, self._call, self._number = calls, call, number
+
+    def __enter__(self) -> None:
+        calls, call = self._calls, self._call
+        self._frame = _running.set(_Frame(call, self._number))
+        self._charge = _charged.set(call.spent)
+        calls.under_way[call.path] = time.time_ns()
+        if call.options.on_interrupt is not None:
+            calls.policies[call.path] = call.options.on_interrupt
+            calls.told_policy()
+
+    def __exit__(self, *_error: object) -> None:
+        path = self._call.path
+        self._calls.under_way.pop(path, None)
+        self._calls.policies.pop(path, None)
+        _charged.reset(self._charge)
+        _running.reset(self._frame)
 
 
 class _Attempts:
@@ -643,8 +649,9 @@ class _Attempts:
         if options.is_charged:
             host.begin_call()
         self.number += 1
-        with host.lock:
-            options.view.attempted(self.number)
+        if options.view.attempted is not _nothing:
+            with host.lock:
+                options.view.attempted(self.number)
         with nullcontext() if options.is_container else host.ungrouped(), calls.inside(call, self.number):
             returned = work()
             if inspect.isgenerator(returned):

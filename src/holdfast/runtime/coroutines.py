@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
-from concurrent import futures
 from contextvars import ContextVar
 from typing import Any
 
 from holdfast.errors import UsageError
+from holdfast.lazy import lazily
 from holdfast.runtime.wait_limit import at_most_s, is_given_up
+
+with lazily():  # a fifth of what a process without coroutines loads
+    import asyncio
+    from concurrent import futures
 
 _LOOK_EVERY_S = 60.0
 _home: ContextVar[asyncio.AbstractEventLoop | None] = ContextVar("holdfast_home_loop", default=None)

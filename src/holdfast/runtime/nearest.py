@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING
+
+from holdfast.lazy import lazily
+
+with lazily():
+    import difflib
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 from blake3 import blake3
 
-from holdfast.capture.patterns import SECRET_KEYS
+from holdfast.capture.secret_keys import SECRET_KEYS
 from holdfast.errors import SettingsInvalid, SettingsUntrusted
 from holdfast.home import make_private
 from holdfast.model.ids import is_in_git

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 import msgspec
 
-from holdfast.capture.patterns import SECRET_KEYS
 from holdfast.capture.protection import OnFailure
+from holdfast.capture.secret_keys import SECRET_KEYS
 from holdfast.capture.triggers import DESTRUCTIVE_OPERATIONS
 from holdfast.model.rules import RULES, Keep, Rules
 from holdfast.model.verdicts import Verdict

@@ -90,8 +90,9 @@ class RowCodec:
         packed = _ZSTD + _zstd.compress(data) if len(data) >= _COMPRESS_FROM else _RAW + data
         key = _key_of(table, value)
         top = _LARGEST_PACKED if table.packed else LARGEST_NUMBER
-        if any(type(cell) is int and not 0 <= cell <= top for cell in key):
-            raise UsageError(f"{table.name} {key}: a number is out of reach; it was set by damage, or by hand")
+        for cell in key:
+            if type(cell) is int and not 0 <= cell <= top:
+                raise UsageError(f"{table.name} {key}: a number is out of reach; it was set by damage, or by hand")
         place = _place(table, key)
         if self.vault is not None and self._is_encrypted:
             packed = self.vault.encrypt(packed, place)

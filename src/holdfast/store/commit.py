@@ -153,12 +153,15 @@ def prepare(commit: Commit, known: KnownLine, lines: LineReader, leases: Leases)
     began = _began(line, ranges, now)
     records, chain = _add_records(batch, [*began, *commit.records], line, codec)
     reached = [(line.number, ranges)]
+    chunked = line.chunked
     for record in records:
         ranges = extended(ranges, record.number)
         reached.append((record.number, ranges))
+        chunked = record.number if record.chunks else chunked
     number = line.number + len(records)
-    made = _add_checkpoints(batch, commit, codec, line, reached[len(began) :])
+    made = _add_checkpoints(batch, commit, codec, line, reached[len(began) :]) if commit.checkpoints else []
     last = made[-1].envelope if made else None
+    changed = _changed_run(run, known, commit, now)
     moved = msgspec.structs.replace(
         line,
         number=number,
@@ -169,10 +172,9 @@ def prepare(commit: Commit, known: KnownLine, lines: LineReader, leases: Leases)
         checkpoints=line.checkpoints + len(made),
         updated_at=now,
         consumed=line.consumed if commit.consumed is None else max(line.consumed, commit.consumed),
-        chunked=max((one.number for one in records if one.chunks), default=line.chunked),
+        chunked=chunked,
+        run_version=(changed or run).version,
     )
-    changed = _changed_run(run, known, commit, now)
-    moved = msgspec.structs.replace(moved, run_version=(changed or run).version)
     line_row = codec.close(LINE, moved)
     batch.guards.append((LINE, (commit.run, commit.line), known.line_seal))
     batch.puts.append((LINE, line_row))

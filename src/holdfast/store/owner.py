@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,19 +34,19 @@ def owner_name(now: str, entropy: Callable[[int], bytes]) -> str:
     """Return who this is, for people and for `is_dead`: host, process, since when, and which handle of it."""
     pid = os.getpid()
     born = _born(pid)
-    return f"{socket.gethostname()} pid {pid}{f' ({born})' if born else ''} since {now} #{entropy(3).hex()}"
+    return f"{os.uname().nodename} pid {pid}{f' ({born})' if born else ''} since {now} #{entropy(3).hex()}"
 
 
 def this_process() -> str:
     """Return a name of this process that no other has, on this machine since it was started."""
     pid = os.getpid()
-    return f"{socket.gethostname()} {pid} {_born(pid) or ''}"
+    return f"{os.uname().nodename} {pid} {_born(pid) or ''}"
 
 
 def is_dead(owner: str) -> bool:
     """Tell whether an owner was a process of this machine that is surely gone."""
     found = _OWNER.fullmatch(owner)
-    if found is None or found["host"] != socket.gethostname():
+    if found is None or found["host"] != os.uname().nodename:
         return False
     ours = _born(os.getpid())
     if ours is None or found["born"] is None or ours.partition(".")[0] != found["born"].partition(".")[0]:

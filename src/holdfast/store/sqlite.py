@@ -54,6 +54,7 @@ _CHUNK = (
     f"{_CHUNK_ID}, coalesce(CAST(codec AS INTEGER), -1), coalesce(CAST(size AS INTEGER), -1), "
     "coalesce(CAST(data AS BLOB), x'')"
 )
+_NEW_CHUNK = "INSERT INTO chunk (id, codec, size, holders, data) VALUES (?, ?, ?, 1, ?) ON CONFLICT (id) DO NOTHING"
 _NUMBER_BITS = 32
 _LAST_NUMBER, _LAST_LINE = (1 << 32) - 1, (1 << 31) - 1
 
@@ -189,7 +190,7 @@ class SQLiteMedium:
                 execute("PRAGMA secure_delete = ON").fetchall()
             execute("BEGIN IMMEDIATE")
             try:
-                yield _Transaction(connection)
+                yield _Transaction(connection, erases=erase)
                 self._check_file()
                 execute("COMMIT")
             except BaseException:
@@ -197,7 +198,7 @@ class SQLiteMedium:
                 raise
             finally:
                 if erase and self._writes.connection is not None:
-                    execute("PRAGMA secure_delete = OFF").fetchall()
+                    execute("PRAGMA secure_delete = FAST").fetchall()
 
     def apply(self, batch: Batch) -> None:
         """Check the guards and write everything in one transaction."""
@@ -584,6 +585,7 @@ class _Reader:
     def __init__(self, connection: apsw.Connection) -> None:
         self._execute = connection.execute
         self._changes = connection.changes
+        self._new_row = connection.last_insert_rowid
 
     def execute(self, text: str, values: Sequence[Any] = ()) -> Any:
         """Run a statement; a value that is escaped bytes and no text is compared as what it is."""
@@ -663,6 +665,10 @@ class _Reader:
 class _Transaction(_Reader):
     """Reads and writes that take effect together."""
 
+    def __init__(self, connection: apsw.Connection, *, erases: bool = False) -> None:
+        super().__init__(connection)
+        self._erases = erases
+
     def lock(self, run: str) -> None:
         """Do nothing: one transaction writes at a time."""
 
@@ -730,12 +736,13 @@ class _Transaction(_Reader):
         """Store chunks and let a run hold them; one that is there with other bytes is replaced."""
         execute = self.execute
         for chunk in chunks:
+            execute(_NEW_CHUNK, chunk)
+            if self._changes():
+                execute("INSERT OR IGNORE INTO hold (run, chunk) VALUES (?, ?)", (run, self._new_row()))
+                continue
             there = execute(f"SELECT n, {_CHUNK} FROM chunk WHERE id = ?", (chunk.id,)).fetchall()  # noqa: S608
             if not there:
-                execute("INSERT INTO chunk (id, codec, size, holders, data) VALUES (?, ?, ?, 1, ?)", tuple(chunk))
-                number = execute("SELECT last_insert_rowid()").fetchall()[0][0]
-                execute("INSERT OR IGNORE INTO hold (run, chunk) VALUES (?, ?)", (run, number))
-                continue
+                raise StoreCorrupt("the index of chunks knows one that is not there", "here")
             number, *stored = there[0]
             if tuple(stored) != tuple(chunk):
                 execute(
@@ -783,6 +790,12 @@ class _Transaction(_Reader):
         for (number,) in gone:
             self.execute("UPDATE chunk SET holders = holders - 1 WHERE n = ? AND holders > 1", (number,))
             if not self.execute("SELECT changes()").fetchall()[0][0]:
+                if self._erases:  # secure_delete leaves what balancing copied into the unused part of a page
+                    self.execute(
+                        "UPDATE chunk SET data = zeroblob(length(data)) WHERE n = ?1 AND holders <= 1 "
+                        "AND NOT EXISTS (SELECT 1 FROM hold WHERE chunk = ?1)",
+                        (number,),
+                    )
                 self.execute(
                     "DELETE FROM chunk WHERE n = ?1 AND holders <= 1 "
                     "AND NOT EXISTS (SELECT 1 FROM hold WHERE chunk = ?1)",

@@ -278,13 +278,15 @@ def _harden(connection: apsw.Connection) -> None:
     connection.execute("PRAGMA cell_size_check = ON")
     connection.execute("PRAGMA mmap_size = 0")
     connection.execute("PRAGMA temp_store = MEMORY")
+    # A page that is split or emptied keeps no copy of what was on it: what is deleted later would stay there.
+    connection.execute("PRAGMA secure_delete = FAST").fetchall()
 
 
 def _settle_schema(connection: apsw.Connection, store: str, *, read_only: bool) -> list[int]:
     """Create or migrate the schema, compare it with ours, and return the versions that were applied."""
     applied: list[int] = []
     if not read_only and not _schema(connection):
-        connection.execute("PRAGMA page_size = 8192")
+        connection.execute("PRAGMA page_size = 4096")
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         with _immediate(connection):
             if not _schema(connection):

@@ -7,7 +7,6 @@ different keys can be copied to each other; what is encrypted never becomes read
 
 from __future__ import annotations
 
-import dataclasses
 from contextlib import suppress
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -316,7 +315,7 @@ class _LineCopy:
         except IntegrityError as error:
             there = "the checkpoints before this one are" if self._after or self._after_seq else "nothing of it is"
             left = f"{error.detail}; the copy of run {self._run.id!r} stopped here, {there} in {self._target.url}"
-            raise dataclasses.replace(error, detail=left) from error
+            raise type(error)(**{**vars(error), "detail": left}) from error
         self._after, self._after_seq, self._is_touched = line.number, line.last_seq, True
         copy.held.update(chunk.id for chunk in chunks)
         copy.chunks += len(chunks)

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from holdfast.capture import compiled, scan
-from holdfast.capture.names import SECRET_KEYS
+from holdfast.capture.secret_keys import SECRET_KEYS
 
 hyperscan = pytest.importorskip("hyperscan")
 CLEAN, SUSPECT = b"nothing to see here", b"the key AKIAIOSFODNN7EXAMPLE is old"
@@ -189,7 +189,7 @@ def test_a_second_process_does_not_compile(cache):
 import time
 import hyperscan
 from holdfast.capture import scan
-from holdfast.capture.names import SECRET_KEYS
+from holdfast.capture.secret_keys import SECRET_KEYS
 begun = time.process_time()
 scan.make_scan(SECRET_KEYS, ())
 print(time.process_time() - begun)

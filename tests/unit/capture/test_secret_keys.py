@@ -1,6 +1,8 @@
 import pytest
 
 from holdfast import Holdfast, Redacted, Settings
+from holdfast.capture.redact import RedactingPacker, RedactionRules, register_markers
+from holdfast.encode.types import TypeRegistry
 from holdfast.store.memory import MemoryStore
 
 
@@ -51,3 +53,35 @@ def test_a_flags_value_and_a_pairs_value_come_back_as_markers():
         {"name": "DB_PASSWORD", "value": Redacted("key")},
         ["curl", "-u", "me:[redacted:curl-user]"],
     ]
+
+
+def test_a_false_alarm_in_one_entry_looks_into_no_other():
+    packer, looked_at = RedactingPacker(TypeRegistry(), RedactionRules()), []
+    before = packer._text
+    packer._text = lambda text, where: looked_at.append(where) or before(text, where)
+    entries = {f"entry-{n}": {"text": "plain words", "more": "of them"} for n in range(50)}
+    entries["entry-7"]["text"] = "do not pwn"  # as a packed name that ends here would be: followed by a text
+    packer.begin("state")
+    value = {"entries": entries, "list": [{"text": "words"}] * 50}
+    assert packer.unpack(packer.pack(value, "state"), "state") == value
+    assert 0 < len(looked_at) <= 2
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        lambda secret: {"a": {"b": {"c": "x"}, "d": {"e": secret}}},
+        lambda secret: {"a": [{"b": "x"}, {"c": [{"d": secret}]}]},
+        lambda secret: {"a": {"b": "x"}, "password": {"d": "x", "value": secret}},
+        lambda secret: [{"a": "x"}, [["x"], [secret]]],
+        lambda secret: {"a": {"b": "x"}, f"key {secret}": {"d": "x"}},
+    ],
+)
+def test_a_secret_among_structures_is_found_wherever_it_stands(place):
+    types = TypeRegistry()
+    register_markers(types)
+    packer = RedactingPacker(types, RedactionRules())
+    packer.begin("state")
+    secret = "AKIAIOSFODNN7" + "EXAMPLE"
+    packed = packer.pack(place(secret), "state")
+    assert secret.encode() not in packed

@@ -16,11 +16,14 @@ import msgspec
 from holdfast.cli import phase_book, script
 from holdfast.cli.errors import Declined
 from holdfast.cli.output import Paint
-from holdfast.cli.plan_file import read_plan, run_of
 from holdfast.cli.times import age, duration, number
 from holdfast.documents import plain
-from holdfast.flow.markdown import renamed
+from holdfast.lazy import lazily
 from holdfast.model.sections import Phases, PhaseState
+
+with lazily():  # `status` uses what is here of phases, and reads no plan
+    from holdfast.cli import plan_file
+    from holdfast.flow import markdown
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -60,7 +63,7 @@ def execute(arguments: Namespace, session: Session) -> int:
     """Begin, or resume."""
     out = session.out
     plan = Path(arguments.plan)
-    phases = read_plan(plan)
+    phases = plan_file.read_plan(plan)
     name = arguments.run or _own_run(plan, session)
     workspace = None if arguments.workspace is None else arguments.workspace or str(session.root)
     run = script.open_run(session, name, workspace=workspace)
@@ -83,7 +86,7 @@ def execute(arguments: Namespace, session: Session) -> int:
 
 def _own_run(plan: Path, session: Session) -> str:
     """Return the run of a plan; another one where that is a run of another project in the same store."""
-    name = run_of(plan, session.root)
+    name = plan_file.run_of(plan, session.root)
     head = session.hf.latest(name) if session.place.is_there else None
     return name if head is None else script.own_run(session, name, plan, script.book_of(head).metadata.get(_PROJECT))
 
@@ -124,7 +127,7 @@ def _begun(
 ) -> Phases:
     """Return the phases as the plan has them now; saved if that is new."""
     old = Phases() if is_new else script.book_of(run.head)
-    old = phase_book.renamed(old, renamed(list(old.phases), list(phases)))
+    old = phase_book.renamed(old, markdown.renamed(list(old.phases), list(phases)))
     labels = {name: PhaseState(label=title) for name, title in phases.items()}
     limits = old.limits
     if arguments.replans is not None:

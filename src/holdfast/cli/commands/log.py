@@ -91,15 +91,17 @@ def _rows(session: Session, run: str, arguments: Namespace, filters: dict[str, A
     left = arguments.limit
     before: int | None = None
     while left is None or left > 0:
+        # No more than is asked for: where retention has archived most of a run, a full page is far to read.
+        size = _PAGE if left is None else min(left, _PAGE)
         page = session.hf.checkpoints(
-            run, limit=_PAGE, before_seq=before, archived=arguments.archived, line=arguments.line, **filters
+            run, limit=size, before_seq=before, archived=arguments.archived, line=arguments.line, **filters
         )
         for checkpoint in page:
             yield checkpoint
             left = left if left is None else left - 1
             if left == 0:
                 return
-        if len(page) < _PAGE:
+        if len(page) < size:
             return
         before = page[-1].seq
 
