@@ -182,9 +182,13 @@ class RunHost:
             self.flush()
 
     @contextmanager
-    def ungrouped(self) -> Iterator[None]:
-        """Commit what is grouped, and let what is saved in this block be durable at once: work begins."""
-        self.flush()
+    def ungrouped(self, *, flush: bool = True) -> Iterator[None]:
+        """Commit what is grouped, and let what is saved in this block be durable at once: work begins.
+
+        Who calls `flush` before the work does may leave it out here.
+        """
+        if flush:
+            self.flush()
         token = grouping.set(None)
         try:
             yield

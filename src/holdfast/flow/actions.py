@@ -123,8 +123,7 @@ class Actions:
 
     def _executed(self, action: Action, place: Place, facts: Facts) -> CommandResult:
         assert action.run is not None
-        with self._run.host.ungrouped():
-            return self.execute(action.run, action, place, facts, "task_output")
+        return self.execute(action.run, action, place, facts, "task_output")
 
     def _by_agent(self, action: Action, place: Place, facts: Facts, given: Any, stream: Kind) -> Said:
         agent = str(action.agent)
@@ -177,9 +176,9 @@ class Actions:
         own = action.run is not None or action.call is not None
         command = action.run if own or agent is None else agent.run
         call = action.call if own or agent is None else agent.call
+        if command is not None:
+            return self._command(action, command, place, facts, stream)
         with self._run.host.ungrouped():
-            if command is not None:
-                return self._command(action, command, place, facts, stream)
             if call is not None:
                 return self._call(action, call, place, facts, given=given, stream=stream)
             assert agent is not None
@@ -213,7 +212,10 @@ class Actions:
     def execute(
         self, command: CommandLine, action: Any, place: Place, facts: Facts, stream: Kind, *, gate: str | None = None
     ) -> CommandResult:
-        """Run a command in the run's directory, its output handed to the observer as it comes."""
+        """Run a command in the run's directory, its output handed to the observer as it comes.
+
+        What was saved before is durable when it begins: that is stored while its shell is being loaded.
+        """
         agent = self._flow.agents.get(getattr(action, "agent", None) or "")
         env = {**self._flow.env, **(agent.env if agent else {}), **action.env}
         values = {name: fill(value, facts) for name, value in env.items()}
@@ -236,12 +238,14 @@ class Actions:
         with given_facts(command, self._variables(place.phase), facts, always) as given:
             env = {**told, **given, **values}
             made = Command(line, cwd=folder, env=env, timeout_s=timeout_s, keep_bytes=KEEP_BYTES)
-            result = made.run(
-                host=self._run.host,
-                on_output=lambda source, said: self._emit(
-                    stream, phase=place.phase, task=place.task, gate=gate, text=said, data={"stream": source}
-                ),
-            )
+            with self._run.host.ungrouped(flush=False):
+                result = made.run(
+                    host=self._run.host,
+                    before=self._run.host.flush,
+                    on_output=lambda source, said: self._emit(
+                        stream, phase=place.phase, task=place.task, gate=gate, text=said, data={"stream": source}
+                    ),
+                )
         if result.ended_with_it:
             programs = ", ".join(result.ended_with_it)
             self._emit(
