@@ -10,7 +10,6 @@ from holdfast.capture.patterns import SECRET_KEYS
 from holdfast.capture.secrets import is_secret_key, keys_pattern
 from holdfast.errors import UsageError
 from holdfast.flow.condition import parse_condition
-from holdfast.flow.conversation import ENTRY_VARIABLES, REPORTED
 from holdfast.flow.model import (
     END,
     Action,
@@ -27,8 +26,10 @@ from holdfast.flow.model import (
 )
 from holdfast.flow.names import (
     ANY,
+    ENTRY_VARIABLES,
     FAILURE,
     GATE_FAILURE,
+    REPORTED,
     TASK_FACTS,
     VARIABLE_WORDS,
     NameUnknown,

@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.errors import CommandFailed, HoldfastError, UsageError, ValueRefused
 from holdfast.flow.model import Action
-from holdfast.flow.names import CONFLICT, MESSAGE
+from holdfast.flow.names import CONFLICT, ENTRY_VARIABLES, MESSAGE, REPORTED
 from holdfast.flow.template import fill, shown
 from holdfast.model.triggers import Trigger
 from holdfast.runtime.interruption import is_interruption
@@ -34,12 +34,6 @@ if TYPE_CHECKING:
     from holdfast.runtime.conflicts import Conflict as Held
     from holdfast.runtime.message import Message as Sent
 
-REPORTED = ("messages", "knowledge", "conflict")
-"""What an agent may say in its JSON besides its result."""
-ENTRY_VARIABLES = {"HOLDFAST_ENTRY": "{entry}"} | {
-    f"HOLDFAST_ENTRY_{part.upper()}": f"{{entry.{part}}}" for part in ("id", "text", "kind", "source")
-}
-"""What the command that takes entries has in its environment."""
 _TOLD = {"message": MESSAGE, "conflict": CONFLICT}
 
 

@@ -109,6 +109,12 @@ _PHASE_FACTS: dict[str, Any] = {
     "duration_s": None,
 }
 _SUBJECT = dict.fromkeys(("id", "issue", "title", "body", "labels", "assignees", "branch"), ANY)
+REPORTED = ("messages", "knowledge", "conflict")
+"""What an agent may say in its JSON besides its result."""
+ENTRY_VARIABLES = {"HOLDFAST_ENTRY": "{entry}"} | {
+    f"HOLDFAST_ENTRY_{part.upper()}": f"{{entry.{part}}}" for part in ("id", "text", "kind", "source")
+}
+"""What the command that takes entries has in its environment."""
 MESSAGE = dict.fromkeys(("id", "from", "text"))
 CONFLICT = {**dict.fromkeys(("name", "question", "round")), "positions": ANY}
 _BUDGETS = ("tokens", "time", "retries", "subcalls", "tool_calls", "money")
