@@ -385,6 +385,10 @@ class AsyncBudget:
     async def check(self) -> None:
         ...
 
+    @property
+    def is_limited(self) -> bool:
+        ...
+
     def raise_by(self, more: Mapping[str, Given], *, by: str=...) -> None:
         ...
 
@@ -718,7 +722,7 @@ class AsyncMailbox:
     def join(self, *agents: str) -> None:
         ...
 
-    def send(self, sender: str, to: str, body: Any, *, expects_answer: bool=..., key: str | None=...) -> str:
+    def send(self, sender: str, to: str, body: Any, *, expects_answer: bool=..., key: str | None=..., answer_to: str=...) -> str:
         ...
 
     def broadcast(self, sender: str, body: Any, *, expects_answer: bool=..., key: str | None=...) -> dict[str, str]:
@@ -730,10 +734,19 @@ class AsyncMailbox:
     async def ack(self, message: Message | str) -> None:
         ...
 
+    def drop(self, message: Message | str) -> bool:
+        ...
+
+    def release(self, message: Message) -> None:
+        ...
+
     async def answer(self, message: Message | str, body: Any) -> bool:
         ...
 
     def answer_to(self, message: Message | str) -> Any:
+        ...
+
+    def sender_of(self, message: str) -> str | None:
         ...
 
     def has_answer(self, message: Message | str) -> bool:

@@ -181,9 +181,12 @@ class RunHost:
         if not is_inner:
             self.flush()
 
-    def ungrouped(self) -> AbstractContextManager[None]:
-        """Commit what is grouped, and let what is saved in this block be durable at once: work begins."""
-        return _Ungrouped(self.flush)
+    def ungrouped(self, *, flush: bool = True) -> AbstractContextManager[None]:
+        """Commit what is grouped, and let what is saved in this block be durable at once: work begins.
+
+        Who calls `flush` before the work does may leave it out here.
+        """
+        return _Ungrouped(self.flush if flush else lambda: None)
 
     def flush(self) -> None:
         """Make durable what was saved in a group; if that fails, do as the settings say."""

@@ -227,7 +227,7 @@ def test_messages_that_are_under_way_and_conflicts_are_in_the_checkpoint(talked)
     assert [message["id"] for message in argued["pending"]] == ["m1"]
     assert argued["answers"] == {"m2": "15 minutes"}
     [conflict] = argued["conflicts"]
-    assert (conflict["name"], conflict["agents"], conflict["round"]) == ("lock-out", ["coder", "tester"], 1)
+    assert (conflict["name"], conflict["agents"], conflict["round"]) == ("ready/lock-out", ["coder", "tester"], 1)
     assert [position["agent"] for position in conflict["positions"]] == ["coder"]
 
 
@@ -250,9 +250,9 @@ def test_knowledge_is_injected_captured_and_handed_on_once_however_often_a_run_r
         assert [entry.id for entry in store.latest(RUN).section("knowledge").injected] == ["KE-7"]
     with opened(resumed) as store:
         knowledge = store.latest(RUN).section("knowledge")
-    assert [entry.id for entry in knowledge.captured] == ["KE-42a", "KE-42b"]
+    assert [entry.id for entry in knowledge.captured] == ["KE-42b", "KE-42a"]
     assert knowledge.pending == []
-    assert [json.loads(line)["id"] for line in resumed.lines("knowledge.jsonl")] == ["KE-42a", "KE-42b"]
+    assert [json.loads(line)["id"] for line in resumed.lines("knowledge.jsonl")] == ["KE-42b", "KE-42a"]
     for _ in range(3):
         with hf.run("r") as run:
             run.knowledge.capture("tokens need a clock")

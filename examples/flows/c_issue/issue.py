@@ -14,8 +14,6 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from talks import talks
-
 import holdfast
 from holdfast.flow.load import load_flow
 from holdfast.flow.runner import run_flow
@@ -76,7 +74,7 @@ def main(arguments: list[str]) -> int:
         if hf.has(RUN) and not is_over and not may_go_on(hf, arguments[0] if arguments else ""):
             return holdfast.CannotResume.exit_code
         flow = load_flow("issue.yaml")
-        result = run_flow(hf, flow, run_id=RUN, workspace=REPO, functions=talks(hf), observer=_told, waiting="leave")
+        result = run_flow(hf, flow, run_id=RUN, workspace=REPO, observer=_told, waiting="leave")
         print(f"{result.status}: {result.detail}" if result.detail else result.status)
         return 0 if result.status == "completed" else 1
 

@@ -6,6 +6,8 @@ Values are compared by identity first, because parts of a run replace what they 
 
 from __future__ import annotations
 
+import itertools
+import operator
 from typing import Any
 
 from holdfast.errors import IntegrityError
@@ -43,8 +45,12 @@ def _compare(before: Any, after: Any, path: list[Any], changes: Delta) -> None:
 
 
 def _compare_mappings(before: dict[Any, Any], after: dict[Any, Any], path: list[Any], changes: Delta) -> None:
-    changes += [[[*path, key], DROP] for key in before if key not in after]
-    for key, value in after.items():
+    if not before.keys() <= after.keys():
+        changes += [[[*path, key], DROP] for key in before if key not in after]
+    # Most are the same object: of a thousand tasks one has changed, and this is asked for at each of them.
+    is_alike = len(before) == len(after) and all(map(operator.eq, before, after))
+    found = map(operator.is_not, before.values(), after.values())
+    for key, value in itertools.compress(after.items(), found) if is_alike else after.items():
         if key in before:
             _compare(before[key], value, [*path, key], changes)
         else:
@@ -53,7 +59,8 @@ def _compare_mappings(before: dict[Any, Any], after: dict[Any, Any], path: list[
 
 def _compare_lists(before: list[Any], after: list[Any], path: list[Any], changes: Delta) -> None:
     for number, item in enumerate(before):
-        _compare(item, after[number], [*path, number], changes)
+        if item is not after[number]:
+            _compare(item, after[number], [*path, number], changes)
     if len(after) > len(before):
         changes.append([path, ADD, after[len(before) :]])
 

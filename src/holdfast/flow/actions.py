@@ -7,6 +7,8 @@ import inspect
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.errors import CommandFailed, HoldfastError, UsageError, ValueRefused
+from holdfast.flow.conversation import Conversation, Said, message_facts, reported_in
+from holdfast.flow.model import Action, Work
 from holdfast.flow.names import everywhere, known_names
 from holdfast.flow.position import raised
 from holdfast.flow.printing import Printed, printing
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
     from holdfast.flow.events import Kind
     from holdfast.flow.facts import Facts
-    from holdfast.flow.model import Action, CommandLine, Flow
+    from holdfast.flow.model import CommandLine, Flow
     from holdfast.flow.position import Kept
     from holdfast.model.sections import TokenUsage
     from holdfast.run import Run
@@ -94,11 +96,16 @@ class Actions:
         self._dispatches: dict[str, _Dispatch] = {}
         self._names = known_names(flow)
         self._variables_of: dict[str, Variables] = {}
+        self.conversation = Conversation(run, flow, ask=self._asked, execute=self._executed, emit=emit)
         for name, agent in flow.agents.items():
             run.agents.register(name, self._dispatch(name), role=agent.role)
 
     def perform(self, action: Action, place: Place, facts: Facts, *, stream: Kind = "task_output") -> dict[str, Any]:
         """Carry out an action and return what came of it as plain data; what it cost is counted."""
+        if isinstance(action, Work) and action.message is not None:
+            return self.conversation.send(action.message, place, facts)
+        if isinstance(action, Work) and action.conflict is not None:
+            return self.conversation.settle(action.conflict, place, facts)
         given = fill_value(action.input, facts)
         known = facts.having(input=given) if action.input is not None else facts
         if action.agent is None:
@@ -106,16 +113,36 @@ class Actions:
             done, spent, _tokens = self._do(action, place, known, given, stream)
             self._count(spent)
             return {**done, "tokens": spent.tokens} if spent.tokens else done
-        return self._by_agent(action, place, known, given, stream)
+        said = self._by_agent(action, place, known, given, stream)
+        self.conversation.take(action.agent, said.reported, place)
+        return said.done
 
-    def _by_agent(self, action: Action, place: Place, facts: Facts, given: Any, stream: Kind) -> dict[str, Any]:
+    def _asked(self, agent: str, given: Any, place: Place, facts: Facts) -> Said:
+        """Ask an agent something that another one wants to know."""
+        return self._by_agent(Action(agent=agent), place, facts.having(input=given), given, "task_output")
+
+    def _executed(self, action: Action, place: Place, facts: Facts) -> CommandResult:
+        assert action.run is not None
+        return self.execute(action.run, action, place, facts, "task_output")
+
+    def _by_agent(self, action: Action, place: Place, facts: Facts, given: Any, stream: Kind) -> Said:
         agent = str(action.agent)
         agents = self._run.agents
         if agent not in self._flow.agents:
             agents.register(agent, self._dispatch(agent))
 
         def work() -> AgentOutput:
-            done, spent, tokens = self._do(action, place, facts, given, stream)
+            unread = self.conversation.unread(agent)
+            asked = facts.more.get("message", {}).get("id")
+            messages = [message_facts(one) for one in unread if one.id != asked]
+            told = facts.having(messages=messages) if messages else facts
+            try:
+                done, spent, tokens = self._do(action, place, told, given, stream)
+            except BaseException:
+                self.conversation.put_back(unread)
+                raise
+            if read := [one.id for one in unread if not one.expects_answer]:  # one that does is read once answered
+                done["reported"] = {**done.get("reported", {}), "read": read}
             self._count(spent)  # in the budget of the phase, if it has one
             done = {**done, "tokens": spent.tokens} if spent.tokens else done
             return AgentOutput(
@@ -130,7 +157,8 @@ class Actions:
             answer = agents.call(agent, {"task": place.name, "input": shown}, task=place.name)
         finally:
             self._working.pop((agent, place.name), None)
-        return with_summary(answer if isinstance(answer, dict) else {"result": answer})
+        done = with_summary(dict(answer) if isinstance(answer, dict) else {"result": answer})
+        return Said(done, done.pop("reported", {}))
 
     def forget_answers(self, place: Place) -> None:
         """Ask agents again when a task that failed is next tried: what came after their answers was not accepted."""
@@ -148,9 +176,9 @@ class Actions:
         own = action.run is not None or action.call is not None
         command = action.run if own or agent is None else agent.run
         call = action.call if own or agent is None else agent.call
+        if command is not None:
+            return self._command(action, command, place, facts, stream)
         with self._run.host.ungrouped():
-            if command is not None:
-                return self._command(action, command, place, facts, stream)
             if call is not None:
                 return self._call(action, call, place, facts, given=given, stream=stream)
             assert agent is not None
@@ -177,12 +205,17 @@ class Actions:
         if result.stderr.strip():
             done["stderr"] = cut(result.stderr, _STDERR_BYTES)
         done["summary"] = summary_of(value)
+        if agent is not None and (reported := reported_in(report_of(said))):
+            done["reported"] = reported
         return done, spent_of(result.report, result.tokens), result.tokens
 
     def execute(
         self, command: CommandLine, action: Any, place: Place, facts: Facts, stream: Kind, *, gate: str | None = None
     ) -> CommandResult:
-        """Run a command in the run's directory, its output handed to the observer as it comes."""
+        """Run a command in the run's directory, its output handed to the observer as it comes.
+
+        What was saved before is durable when it begins: that is stored while its shell is being loaded.
+        """
         agent = self._flow.agents.get(getattr(action, "agent", None) or "")
         env = {**self._flow.env, **(agent.env if agent else {}), **action.env}
         values = {name: fill(value, facts) for name, value in env.items()}
@@ -191,6 +224,7 @@ class Actions:
             "HOLDFAST_RUN": self._run.id,
             "HOLDFAST_PHASE": place.phase,
             "HOLDFAST_TASK": place.task,
+            "HOLDFAST_AGENT": getattr(action, "agent", None) or "",
             "HOLDFAST_ATTEMPT": str(facts("attempt")),
             "HOLDFAST_KEY": step.key if step else "",
         }
@@ -199,16 +233,19 @@ class Actions:
             raise UsageError(f"{place.name}: there is no folder {str(action.cwd or folder)!r} to run in")
         timeout_s = action.timeout or (agent.timeout if agent else None) or self._flow.timeout
         line = command if isinstance(command, str) else fill_arguments(command, facts)
-        always = [name for name in ("input", "failure") if name in facts.more]
+        always: list[str] = [name for name in ("input", "failure") if name in facts.more]
+        always += self.conversation.told(getattr(action, "agent", None), facts)
         with given_facts(command, self._variables(place.phase), facts, always) as given:
             env = {**told, **given, **values}
             made = Command(line, cwd=folder, env=env, timeout_s=timeout_s, keep_bytes=KEEP_BYTES)
-            result = made.run(
-                host=self._run.host,
-                on_output=lambda source, said: self._emit(
-                    stream, phase=place.phase, task=place.task, gate=gate, text=said, data={"stream": source}
-                ),
-            )
+            with self._run.host.ungrouped(flush=False):
+                result = made.run(
+                    host=self._run.host,
+                    before=self._run.host.flush,
+                    on_output=lambda source, said: self._emit(
+                        stream, phase=place.phase, task=place.task, gate=gate, text=said, data={"stream": source}
+                    ),
+                )
         if result.ended_with_it:
             programs = ", ".join(result.ended_with_it)
             self._emit(
@@ -310,7 +347,10 @@ class Actions:
         if isinstance(value, str):
             self._emit(stream, phase=place.phase, task=place.task, text=value)
         tokens = usage_of(answer)
-        return {"result": value, "summary": summary_of(value)}, spent_of(answer, tokens), tokens
+        done: dict[str, Any] = {"result": value, "summary": summary_of(value)}
+        if reported := reported_in(answer):
+            done["reported"] = reported
+        return done, spent_of(answer, tokens), tokens
 
     def _count(self, spent: Spent) -> None:
         """Count what was spent, without stopping for it: the result is stored first."""

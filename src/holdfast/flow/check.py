@@ -10,11 +10,26 @@ from holdfast.capture.secret_keys import SECRET_KEYS
 from holdfast.capture.secrets import is_secret_key, keys_pattern
 from holdfast.errors import UsageError
 from holdfast.flow.condition import parse_condition
-from holdfast.flow.model import END, Action, Agent, CommandLine, Flow, Gate, Phase, Task, Work, command_text
+from holdfast.flow.model import (
+    END,
+    Action,
+    Agent,
+    CommandLine,
+    Entry,
+    Flow,
+    Gate,
+    Knowledge,
+    Phase,
+    Task,
+    Work,
+    command_text,
+)
 from holdfast.flow.names import (
     ANY,
+    ENTRY_VARIABLES,
     FAILURE,
     GATE_FAILURE,
+    REPORTED,
     TASK_FACTS,
     VARIABLE_WORDS,
     NameUnknown,
@@ -33,7 +48,7 @@ from holdfast.runtime.machine import FINAL
 from holdfast.runtime.usage import MONEY_NAMES, USAGE_NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from holdfast.flow.text import Path
 
@@ -42,7 +57,7 @@ _SECRET = keys_pattern(SECRET_KEYS)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 _AMOUNTS = (*MONEY_NAMES, "tool_calls")
-_ANSWER = ("output", "fail", "files", "usage", *_AMOUNTS)
+_ANSWER = ("output", "fail", "files", "usage", *REPORTED, *_AMOUNTS)
 _USAGE = (*USAGE_NAMES, "tool_calls")
 _EMPTY = Phase()
 _OUTSIDE = dict.fromkeys((*VARIABLE_WORDS, "HOLDFAST_STORE"))  # variables that are there without being a fact
@@ -99,12 +114,24 @@ class _Check:
                 self._say(("subject",), "give an id or an issue")
             if subject.read:
                 self._command(subject.read, ("subject", "read"), self._names)
+        self._knowledge(flow.knowledge or Knowledge())
         if END in flow.phases:
             self._say(("phases", END), f"{END!r} is where a flow ends, so no phase can be called that")
         for name in () if flow.in_order else FINAL.intersection(flow.phases):
             self._say(("phases", name), f"{name!r} is a state in which a run ends, so no phase can be called that")
         if flow.start is not None and flow.start not in flow.phases:
             self._say(("start",), f"there is no phase {flow.start!r}{nearest(flow.start, flow.phases)}")
+
+    def _knowledge(self, knowledge: Knowledge) -> None:
+        self._entries(knowledge.entries, ("knowledge", "entries"), self._names)
+        if knowledge.read is not None:
+            self._command(knowledge.read, ("knowledge", "read"), self._names)
+        if knowledge.write is not None:
+            self._command(knowledge.write, ("knowledge", "write"), self._names, ENTRY_VARIABLES)
+
+    def _entries(self, entries: list[Entry], path: Path, names: Names) -> None:
+        for at, entry in enumerate(entries):
+            self._text(entry.text, (*path, at, "text"), names)
 
     def _agent(self, agent: Agent, path: Path) -> None:
         given = [key for key in ("run", "call", "script") if getattr(agent, key) is not None]
@@ -151,7 +178,8 @@ class _Check:
         if not work and not (phase.approve or phase.next or own):
             self._say(path, "it has nothing to do: give it run, call, agent or tasks")
         if not work and own:
-            self._say((*path, own[0]), f"{own[0]} belongs to work, and there is none: give run, call, agent or tasks")
+            kinds = "run, call, agent, message, conflict or tasks"
+            self._say((*path, own[0]), f"{own[0]} belongs to work, and there is none: give {kinds}")
         names = self._names
         inside = names | {"tasks": names["phases"][name]["tasks"]}
         if phase.tasks:
@@ -172,7 +200,11 @@ class _Check:
         allowed = _needed(name, phase.tasks) if phase.tasks else set()
         before = inside | {"tasks": {one: inside["tasks"][one] for one in allowed}}
         after = before | {"tasks": before["tasks"] | {name: TASK_FACTS}, "result": TASK_FACTS["result"], "output": None}
-        self._action(task, path, before | {"attempt": None})
+        if task.message is None and task.conflict is None:
+            self._action(task, path, before | {"attempt": None})
+        else:
+            self._talk(task, path, before)
+        self._entries(task.knowledge, (*path, "knowledge"), after)
         for at, gate in enumerate(task.gates):
             self._gate(gate, (*path, "gates", at), after)
         if task.fix is not None:
@@ -190,6 +222,36 @@ class _Check:
         for at, file in enumerate(task.inputs):
             self._inside_workspace(file, (*path, "inputs", at))
 
+    def _talk(self, task: Task, path: Path, names: Names) -> None:
+        """Check a task that is a message or a conflict, and what its agents are given in it."""
+        kinds = [key for key in ("message", "conflict", "run", "call", "agent") if getattr(task, key) is not None]
+        if len(kinds) > 1:
+            self._say(path, f"give one of {' and '.join(kinds)}")
+        if task.input is not None:
+            self._say((*path, "input"), "a message has a text and a conflict a question: put it there")
+        message, conflict = task.message, task.conflict
+        team = self._flow.team
+        if message is not None:
+            members = {*self._flow.agents, *(team.members if team is not None else ())}
+            self._members({"to": [message.to], "from": [message.sender]}, members, (*path, "message"))
+            self._text(message.text, (*path, "message", "text"), names)
+        if conflict is not None:
+            given, at = conflict.between, (*path, "conflict")
+            if len(given) == 1 or len(set(given)) < len(given):
+                self._say((*at, "between"), "a conflict is between two agents or more, each named once")
+            self._members({"between": [*given], "settle": [conflict.settle]}, set(self._flow.agents), at)
+            self._text(conflict.question, (*at, "question"), names)
+        for name in task.asked:
+            agent = self._flow.agents.get(name)
+            if agent is not None and agent.run is not None:
+                self._facts(agent.run, path, names | {"input": ANY, "attempt": None}, agent.env, f"agent {name}: ")
+
+    def _members(self, named: Mapping[str, Sequence[str | None]], known: set[str], path: Path) -> None:
+        for key, names in named.items():
+            for name in names:
+                if name is not None and name not in known:
+                    self._say((*path, key), f"there is no agent {name!r}{nearest(name, known)}")
+
     def _gate(self, gate: Gate, path: Path, names: Names) -> None:
         self._command(gate.run, (*path, "run"), names, gate.env)
         self._env(gate.env, (*path, "env"), names)
@@ -203,7 +265,7 @@ class _Check:
         known = [*flow.agents, *(flow.team.members if flow.team else ())]
         own = action.run is not None or action.call is not None
         if not action.agent and not own:
-            self._say(path, "it says nothing to do: give run, call or agent")
+            self._say(path, "it says nothing to do: give run, call, agent, message or conflict")
         elif action.agent and agent is None and (not own or (known and action.agent not in known)):
             missing = nearest(action.agent, known) if known else ": declare it under agents, or give run"
             self._say((*path, "agent"), f"there is no agent {action.agent!r}{missing}")

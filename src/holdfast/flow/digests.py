@@ -14,6 +14,7 @@ import msgspec
 from holdfast.capture.secret_keys import SECRET_KEYS
 from holdfast.capture.secrets import ends_in_secret_key, is_secret_key, is_telling, keys_pattern, looks_random
 from holdfast.flow.condition import parse_condition
+from holdfast.flow.model import Work
 from holdfast.flow.names import known_names
 from holdfast.flow.template import fill, names_in
 from holdfast.flow.variables import Variables
@@ -29,7 +30,7 @@ Will = Literal["kept", "runs", "again", "gates", "conditions", "continues", "fai
 
 _NOT_DECIDING = {
     "retries", "backoff", "timeout", "max_fixes", "approve", "artifacts", "summary", "writes", "needs", "gates", "fix",
-    "inputs", "on_interrupt",
+    "inputs", "on_interrupt", "knowledge",
 }  # fmt: skip
 _GATE_DECIDES = {"run", "env", "cwd"}
 _FLEETING = {"budget", "run"}
@@ -252,6 +253,7 @@ def needs_first(work: Mapping[str, Task]) -> list[str]:
 
 def _action_digest(task: Task, flow: Flow, params: Mapping[str, Any], names: Variables) -> str:
     said = {name: value for name, value in _plain(task).items() if name not in _NOT_DECIDING}
+    said |= {"conflict": {**said["conflict"], "rounds": 0}} if "conflict" in said else {}
     used = [*_action_names(task, flow, names), *map(names_in, flow.env.values())]
     return _digest([said, _agents_of([task], flow), _params_used(used, params), _without_secrets(flow.env)])
 
@@ -265,7 +267,8 @@ def _checks_digest(task: Task, flow: Flow, params: Mapping[str, Any], names: Var
 
 
 def _agents_of(actions: Sequence[Action], flow: Flow) -> dict[str, Any]:
-    names = sorted({action.agent for action in actions if action.agent})
+    asked = {name for action in actions if isinstance(action, Work) for name in action.asked}
+    names = sorted({action.agent for action in actions if action.agent} | asked)
     known = {name: _plain(flow.agents[name]) for name in names if name in flow.agents}
     return {name: {key: said[key] for key in said if key not in ("role", "timeout")} for name, said in known.items()}
 
@@ -283,7 +286,9 @@ def _action_names(action: Action, flow: Flow, names: Variables) -> Iterator[list
     command = action.run if own or agent is None else agent.run
     if command is not None:
         yield names.names_in(command)
-    yield from map(names_in, (*action.env.values(), *(agent.env.values() if agent else ()), *_strings(action.input)))
+    texts = action.texts if isinstance(action, Work) else ()
+    env = (*action.env.values(), *(agent.env.values() if agent else ()))
+    yield from map(names_in, (*env, *_strings(action.input), *texts))
 
 
 def _gate_names(gate: Gate, names: Variables) -> Iterator[list[str]]:

@@ -10,6 +10,7 @@ from holdfast.flow.position import place_name
 from holdfast.runtime.amounts import stored
 from holdfast.runtime.budget import KNOWN
 from holdfast.runtime.calls import current_step
+from holdfast.runtime.knowledge import entry_facts
 from holdfast.runtime.ledger import TIME
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ class Facts:
         root = name.partition(".")[0]
         if root in self.more:
             return find(self.more, name)
+        if root in _OF_AN_AGENT:
+            return None
         return find({root: self._root(root, name), **dict.fromkeys(_ROOTS - {root}, None)}, name)
 
     def _root(self, root: str, name: str) -> Any:
@@ -75,12 +78,15 @@ class Facts:
             return _subject(self._run, self._flow)
         if root == "budget":
             return _amounts(self._budget)
+        return self._other(root)
+
+    def _other(self, root: str) -> Any:
+        """Return what is known to the run, or which try, round or visit this is."""
+        if root == "knowledge":
+            known = self._run.knowledge
+            return [entry_facts(entry) for entry in (*known.injected, *known.captured, *known.pending)]
         if root == "description":
             return self._flow.phases[self._phase].description
-        return self._number(root)
-
-    def _number(self, root: str) -> int:
-        """Return which try, round or visit this is."""
         if root == "attempt":
             step = current_step()
             return step.attempt if step else 1
@@ -133,7 +139,11 @@ class Facts:
         }
 
 
-_ROOTS = {"params", "phases", "tasks", "run", "flow", "subject", "budget", "visit", "round", "attempt", "description"}
+_OF_AN_AGENT = {"messages", "message", "conflict"}  # nothing, where no agent is told or asked
+_ROOTS = {
+    "params", "phases", "tasks", "run", "flow", "subject", "budget", "visit", "round", "attempt", "description",
+    "knowledge", *_OF_AN_AGENT,
+}  # fmt: skip
 
 
 def _output(done: dict[str, Any]) -> str | None:

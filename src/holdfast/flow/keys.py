@@ -20,17 +20,34 @@ KEYS = {
     "hooks": "A command or a webhook that hears that the run waits for a person, failed or is unprotected.",
     "on_wait": "What is told that the run waits for a decision.",
     "url": "An http or https address that gets a POST with the event as JSON.",
-    # parameters, subject, team
+    # parameters, subject, team, knowledge
     "default": "The value if none is given.",
-    "id": "Its id.",
+    "id": "Its id; of an entry, by default made from its text.",
     "issue": "The number of an issue.",
     "title": "Its title.",
     "body": "Its text.",
     "labels": "Its labels.",
     "assignees": "Who it is assigned to.",
     "branch": "The branch that belongs to it.",
-    "read": "A command that prints its present form as a JSON object; what changed since is said.",
+    "read": "A command that prints its present form as a JSON object; what changed since is said. In knowledge: one "
+    "that prints entries, as a JSON list or one object a line.",
     "members": "Names and their roles.",
+    "knowledge": "What the run is told when it begins; of a task, what it has learned when it is done. An entry is "
+    "kept once.",
+    "entries": "What is known.",
+    "write": "A command that takes each entry that was learned, in $HOLDFAST_ENTRY as JSON; after a crash the same one "
+    "may come again, under the same id.",
+    "text": "What it says; {names} in it are filled in.",
+    "kind": "What sort of entry it is: a lesson, a decision.",
+    "source": "Where it comes from; by default, of what is learned, the task.",
+    # messages and conflicts
+    "message": "The task sends a message from one member of the team to another.",
+    "from": "Who sends it; by default the flow.",
+    "answer": "Whether the task waits for the answer, which is its result.",
+    "conflict": "The task lets agents settle a question; how it is settled is its result.",
+    "between": "The agents that disagree; each is asked in every round.",
+    "rounds": "After how many rounds without a resolution the task fails; tried again, it continues with as many more.",
+    "settle": "The agent that decides after each round; without it, all must hold the same.",
     # budget
     "tokens": "Tokens, as agents report them in their JSON output.",
     "time": "Running time, such as 2h.",
@@ -45,7 +62,8 @@ KEYS = {
     "run": "A text for the shell, with facts as variables such as $HOLDFAST_FAILURE; or a list: a program and its "
     "arguments, with {names} filled in.",
     "call": "A Python function, as module:function.",
-    "script": "Answers of a stand-in, in turn: texts, or mappings with output, usage, files, fail.",
+    "script": "Answers of a stand-in, in turn: texts, or mappings with output, usage, files, fail, and what agents "
+    "report (messages, knowledge, conflict).",
     "role": "What the agent is for.",
     "input": "What it is given: {input} in a list, $HOLDFAST_INPUT in a text for the shell.",
     "output": "How standard output is read: text, json, or by default JSON if it is that.",
@@ -70,7 +88,7 @@ KEYS = {
     "needs": "The tasks of the same phase that come before it.",
     # gates and questions
     "level": "The gate's level; by default its place in the row.",
-    "question": "What the person is asked.",
+    "question": "What is asked: a person, or the agents of a conflict.",
     "on_reject": "After a no: end the run, or leave this out.",
     # phases
     "tasks": "The phase's tasks; those whose needs are met run at the same time.",

@@ -68,6 +68,45 @@ class Team(Part, frozen=True):
     members: dict[Name, str] = {}
 
 
+class Entry(Part, frozen=True):
+    """Something known: told to the run when it begins, or learned by a task."""
+
+    short = "text"
+
+    text: Text
+    id: Text | None = None
+    kind: str = ""
+    source: str = ""
+
+
+class Knowledge(Part, frozen=True):
+    """What the run is told when it begins, and who takes what it learns."""
+
+    short = "entries"
+
+    entries: list[Entry] = []
+    read: CommandLine | None = None
+    write: CommandLine | None = None
+
+
+class Message(Part, frozen=True):
+    """What one member tells another; with `answer`, the task waits for the answer, which is its result."""
+
+    to: Name
+    text: Text
+    sender: Name | None = msgspec.field(name="from", default=None)
+    answer: bool = False
+
+
+class Conflict(Part, frozen=True):
+    """A question that agents settle in rounds: all hold the same, or an agent decides."""
+
+    between: list[Name]
+    question: Text
+    rounds: Count = 3
+    settle: Name | None = None
+
+
 class Budget(Part, frozen=True):
     """Limits; what has none is counted and not limited."""
 
@@ -183,6 +222,9 @@ class OnFailure(Part, frozen=True):
 class Work(Action, frozen=True):
     """What a task has, and a phase that is its own one task."""
 
+    message: Message | None = None
+    conflict: Conflict | None = None
+    knowledge: list[Entry] = []
     gates: list[Gate] = []
     fix: Action | None = None
     max_fixes: Number = 3
@@ -197,6 +239,19 @@ class Work(Action, frozen=True):
     inputs: list[Text] = []
     summary: Text | None = None
     writes: bool = True
+
+    @property
+    def asked(self) -> list[str]:
+        """The agents whose words decide what comes of it, besides the one that does it."""
+        conflict = self.conflict
+        named = [*conflict.between, conflict.settle] if conflict is not None else []
+        return [*filter(None, named), *([self.message.to] if self.message and self.message.answer else [])]
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts that decide what is said in it, with names in them."""
+        said = [self.message.text] if self.message is not None else []
+        return [*said, *([self.conflict.question] if self.conflict is not None else [])]
 
 
 class Task(Work, frozen=True):
@@ -221,7 +276,7 @@ class Phase(Work, frozen=True):
 
     def work(self, name: str) -> dict[str, Task]:
         """Return the phase's tasks; a phase with its own `run` is one task of the phase's name."""
-        if self.tasks or not (self.run or self.call or self.agent):
+        if self.tasks or not (self.run or self.call or self.agent or self.message or self.conflict):
             return self.tasks
         given = {field: getattr(self, field) for field in Work.__struct_fields__ if field != "approve"}
         return {name: Task(**given)}
@@ -253,6 +308,7 @@ class Flow(Part, frozen=True):
     params: dict[Name, Param] = {}
     subject: Subject | None = None
     team: Team | None = None
+    knowledge: Knowledge | None = None
     agents: dict[Name, Agent] = {}
     budget: Budget | None = None
     start: Name | None = None

@@ -53,6 +53,15 @@ NAME_WORDS = {
     "run.workspace": "the folder that it works in, nothing without one",
     "flow.name": "the flow",
     "subject.FIELD": "id, issue, title, body, labels, assignees, branch",
+    "messages": "unread messages to the agent that is called: `id`, `from`, `text`, `expects_answer`, `answer_to`",
+    "message.id": "the message that an agent is asked to answer, nothing elsewhere; as all of `message`",
+    "message.from": "who sent it",
+    "message.text": "what it says",
+    "conflict.name": "the conflict that an agent is asked about, nothing elsewhere; as all of `conflict`",
+    "conflict.question": "what it is about",
+    "conflict.round": "the number of the round",
+    "conflict.positions": "what each agent said last",
+    "knowledge": "what the run was told and has learned: `id`, `text`, `kind`, `source`",
     "budget.NAME.used": "tokens, time, retries, subcalls, tool_calls, money, or a budget under `other`",
     "budget.NAME.limit": "its limit, nothing if there is none",
     "budget.NAME.left": "what is left of it, nothing if there is no limit",
@@ -63,6 +72,7 @@ VARIABLE_WORDS = {
     "HOLDFAST_RUN": "the run",
     "HOLDFAST_PHASE": "the phase",
     "HOLDFAST_TASK": "the task",
+    "HOLDFAST_AGENT": "the agent, nothing where none is called",
     "HOLDFAST_ATTEMPT": "the number of this attempt; in fix and replan, the number of the fix or plan",
     "HOLDFAST_KEY": "of a task with `effect`, a key that is the same in every try: hand it to services that take an "
     "idempotency key",
@@ -72,6 +82,11 @@ VARIABLE_WORDS = {
 SOME_VARIABLE_WORDS = {
     "HOLDFAST_INPUT": "what the action's `input` came to, if it has one",
     "HOLDFAST_FAILURE": "what went wrong; in fix and replan",
+    "HOLDFAST_MESSAGES": "of an agent: its unread messages, as JSON",
+    "HOLDFAST_MESSAGE": "of an agent that is to answer: the message as JSON; its parts in `_ID`, `_FROM` and `_TEXT`",
+    "HOLDFAST_CONFLICT": "of an agent that is to take a position or to decide: the conflict as JSON; its parts in "
+    "`_NAME`, `_QUESTION`, `_ROUND` and `_POSITIONS`",
+    "HOLDFAST_KNOWLEDGE": "of an agent: what the run was told and has learned, as JSON",
 }
 """What each variable means that a command has unasked where there is such a fact."""
 
@@ -94,6 +109,14 @@ _PHASE_FACTS: dict[str, Any] = {
     "duration_s": None,
 }
 _SUBJECT = dict.fromkeys(("id", "issue", "title", "body", "labels", "assignees", "branch"), ANY)
+REPORTED = ("messages", "knowledge", "conflict")
+"""What an agent may say in its JSON besides its result."""
+ENTRY_VARIABLES = {"HOLDFAST_ENTRY": "{entry}"} | {
+    f"HOLDFAST_ENTRY_{part.upper()}": f"{{entry.{part}}}" for part in ("id", "text", "kind", "source")
+}
+"""What the command that takes entries has in its environment."""
+MESSAGE = dict.fromkeys(("id", "from", "text"))
+CONFLICT = {**dict.fromkeys(("name", "question", "round")), "positions": ANY}
 _BUDGETS = ("tokens", "time", "retries", "subcalls", "tool_calls", "money")
 _AMOUNTS = {"used": None, "limit": None, "left": None}
 _GATE = dict.fromkeys(("command", "description", "level", "exit_code", "stdout", "stderr"))
@@ -114,6 +137,10 @@ def known_names(flow: Flow) -> dict[str, Any]:
         "flow": {"name": None},
         "subject": _SUBJECT if flow.subject else {},
         "budget": dict.fromkeys((*_BUDGETS, *(flow.budget.other if flow.budget else ())), _AMOUNTS),
+        "messages": ANY,
+        "message": MESSAGE,
+        "conflict": CONFLICT,
+        "knowledge": ANY,
         "visit": None,
         "round": None,
         "description": None,

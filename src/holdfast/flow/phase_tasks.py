@@ -112,6 +112,7 @@ class GraphView:
 
     def __init__(self) -> None:
         self._value = sections.Graph(id="graph")
+        self._left: dict[int | None, set[str]] = {}  # of each batch of the phase, what is not completed
         self.changes = 0
 
     def snapshot(self) -> sections.Graph:
@@ -136,7 +137,12 @@ class GraphView:
             node = known.get(task, sections.TaskNode(status="pending"))
             status = "completed" if task in kept else "pending"
             tasks[task] = msgspec.structs.replace(node, status=status, needs=list(wanted), batch=batches[task])
-        self._put(id=phase, tasks=tasks, others=others, completed_batches=self._over(tasks), current_batch=None)
+        self._left = {node.batch: set() for node in tasks.values()}
+        for task, node in tasks.items():
+            if node.status != "completed":
+                self._left[node.batch].add(task)
+        over = sorted(number for number, left in self._left.items() if number is not None and not left)
+        self._put(id=phase, tasks=tasks, others=others, completed_batches=over, current_batch=None)
 
     def start(self, task: str, now: datetime) -> int | None:
         """Show that a task begins; return the number of its batch if it is the first of it."""
@@ -154,25 +160,18 @@ class GraphView:
         node = self._value.tasks[task]
         if node.status != "completed" or node.result is None:  # killed after its call was kept, before this was shown
             self.change(task, status="completed", completed_at=node.completed_at or now, result=result)
-        over = self._over(self._value.tasks)
-        new = [number for number in over if number not in self._value.completed_batches]
-        if new:
-            current = self._value.current_batch
-            self._put(completed_batches=over, current_batch=None if current in over else current)
-        return new[-1] if new else None
+        left = self._left[node.batch]
+        left.discard(task)
+        if left or node.batch is None or node.batch in self._value.completed_batches:
+            return None
+        over, current = sorted([*self._value.completed_batches, node.batch]), self._value.current_batch
+        self._put(completed_batches=over, current_batch=None if current in over else current)
+        return node.batch
 
     def change(self, task: str, **fields: Any) -> None:
         """Show a task with other fields."""
         node = msgspec.structs.replace(self._value.tasks[task], **fields)
         self._put(tasks={**self._value.tasks, task: node})
-
-    def _over(self, tasks: dict[str, sections.TaskNode]) -> list[int]:
-        numbers = sorted({node.batch for node in tasks.values() if node.batch is not None})
-        return [
-            number
-            for number in numbers
-            if all(node.status == "completed" for node in tasks.values() if node.batch == number)
-        ]
 
     def _put(self, **fields: Any) -> None:
         self._value = msgspec.structs.replace(self._value, **fields)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _PARTS = (
     model.Flow, model.Phase, model.Task, model.Work, model.Action, model.Gate, model.Agent, model.Approve,
     model.OnFailure, model.Replan, model.Repeat, model.Route, model.Budget, model.Hooks, model.Hook, model.Param,
-    model.Subject, model.Team,
+    model.Subject, model.Team, model.Message, model.Conflict, model.Knowledge, model.Entry,
 )  # fmt: skip
 _WORDS_OF_TYPES = {str: "text", bool: "true or false", int: "a whole number", float: "a number", Any: "anything"}
 _NAMED = {

@@ -92,7 +92,9 @@ class Reporter:
         if (since is not None) != self._was_unprotected:
             self._was_unprotected = since is not None
             self("unprotected" if since else "protected", text=f"since {since:%H:%M:%S}" if since else "")
-        spent = {name: [float(one.used), one.limit] for name, one in self._run.budget.spending.items() if one.limit}
+        budget = self._run.budget
+        spending = budget.spending if budget.is_limited else {}
+        spent = {name: [float(one.used), one.limit] for name, one in spending.items() if one.limit}
         if spent != self._spent:
             self._spent = spent
             self("budget", data={"time" if name == TIME else name: amounts for name, amounts in spent.items()})

@@ -385,6 +385,7 @@ class Runner:
             for member, role in flow.team.members.items():
                 run.team.add(member, role)
             run.agents.team = run.team
+        self._actions.conversation.inform(self.walk.facts(flow.first), Place("", "knowledge", "knowledge"))
         subject = flow.subject
         if subject is None:
             return

@@ -164,6 +164,7 @@ class Tasks:
             self.done += 1
         took = {"duration_s": watch.took_s}
         self._emit("task_done", phase=phase, task=task, text=done.get("summary", ""), data=took)
+        self._actions.conversation.hand_on(facts, place)
         self.budget.check()
         return done
 
@@ -340,13 +341,15 @@ class Tasks:
         """Return what came of a task with its artifacts and its summary."""
         made = self._artifacts(definition, place)
         done = {**done, **({"artifacts": made} if made else {})}
-        if definition.summary:
+        if definition.summary or definition.knowledge:
             known = facts.having(
                 result=done.get("result"),
                 output=done.get("output", done.get("result")),
                 tasks={**facts("tasks"), place.task: {**done, "status": "completed"}},
             )
-            done["summary"] = fill(definition.summary, known)
+            self._actions.conversation.learn(definition.knowledge, place, known)
+            if definition.summary:
+                done["summary"] = fill(definition.summary, known)
         return done
 
     def _artifacts(self, definition: Task, place: Place) -> list[str]:

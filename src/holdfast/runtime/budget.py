@@ -239,9 +239,17 @@ class Budget:
 
         A question that an earlier process left open is put again, before anything else is begun.
         """
+        if not self.is_limited:
+            return
         self._warn()
         while (stop := self._used_up() or self._left_open()) is not None:
             self._ask(stop)
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether this budget or one above it has any limit."""
+        with self._host.lock:
+            return self._ledger.is_limited(self.path)
 
     def _has_limit(self, names: Collection[str]) -> bool:
         """Tell whether one of these is limited, here or above: only then must it be durable at once."""

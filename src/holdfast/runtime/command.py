@@ -15,7 +15,6 @@ import selectors
 import shlex
 import signal
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -24,26 +23,28 @@ import msgspec
 from holdfast.errors import CommandFailed, StepTimeout, UsageError
 from holdfast.runtime.host import Alone
 from holdfast.runtime.output import LIMIT_BYTES, KeptOutput
-from holdfast.runtime.reaper import SHELL, TELL_GROUP, reaper
+from holdfast.runtime.reaper import SHELL, WAIT_AT_GATE, reaper, unnamed_file
 from holdfast.runtime.usage import Spent, spent_of, usage_of
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from holdfast.model.sections import TokenUsage
     from holdfast.runtime.host import Host
+    from holdfast.runtime.reaper import Gate
 
     OnOutput = Callable[["Stream", str], object]
 
 Stream = Literal["stdout", "stderr"]
 
-_BEGIN = f"{TELL_GROUP}; exec <"  # on the line that the command begins with, so that messages name the lines right
+_BEGIN = f"{WAIT_AT_GATE}; exec <"  # on the line that the command begins with, so that messages name the lines right
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _BLOCK = 1 << 16
 _GRACE_S = 2.0  # between asking a group to end and ending it, and for what is left behind to finish its output
 _TICK_S = 0.1  # how soon a request to stop is seen
 _POLL_S = 0.05  # how soon the end of a process is seen where it cannot be waited for together with its output
+_FEW = 64  # processes that were started since a command began
 _REPORT_WITHIN = 200  # so many lines before its end an agent reports what it used
 _LONGEST_LINE = 500
 _LONGEST_END = 1500  # of each stream, in an error
@@ -107,6 +108,8 @@ class CommandResult(msgspec.Struct, frozen=True, kw_only=True):
 
     def json(self) -> Any:
         """Return what was printed if it is JSON, or the JSON object on its last line; None if there is neither."""
+        if not self.stdout or self.stdout.isspace():
+            return None
         with contextlib.suppress(msgspec.DecodeError, RecursionError):
             return msgspec.json.decode(self.stdout)
         last = _last_line(self.stdout, longest=None)
@@ -206,12 +209,14 @@ class Command:
         stop: threading.Event | None = None,
         host: Host | None = None,
         streams: Streams | None = None,
+        before: Callable[[], object] | None = None,
     ) -> CommandResult:
         """Run it to its end and return what came of it, whatever that is; see `CommandResult.check`.
 
         `on_output` hears each piece of output as it comes; an error that it raises ends the command. So does `stop`,
         and a cancellation of the run that is its host: that is raised as RunCancelled. A command that Ctrl+C (SIGINT)
         ended raises KeyboardInterrupt, as a shell leaves its script. With `streams` it reads and writes those as well.
+        `before` is called while its shell is being loaded: the command begins when that has returned.
         """
         host = host or Alone()
         limit_s = self._timeout_s if timeout_s is None else timeout_s
@@ -219,7 +224,7 @@ class Command:
             streams = streams or Streams()
             sinks = self._sinks(on_output, files, streams)
             cancelled = files.enter_context(host.watched())
-            with self._started(self._stdin if stdin is None else stdin, streams) as process:
+            with self._started(self._stdin if stdin is None else stdin, streams, before) as process:
                 watch = _Watch(process, sinks, host.monotonic, limit_s, [one for one in (stop, cancelled) if one])
                 watch.follow()
                 watch.look_behind()
@@ -257,27 +262,35 @@ class Command:
         )
 
     @contextlib.contextmanager
-    def _started(self, stdin: str | None, streams: Streams) -> Iterator[subprocess.Popen[bytes]]:
+    def _started(
+        self, stdin: str | None, streams: Streams, before: Callable[[], object] | None
+    ) -> Iterator[subprocess.Popen[bytes]]:
         """Start the process; whatever happens, its group has ended when this is left."""
         with _text_file(stdin) if stdin is not None else contextlib.nullcontext() as text:
-            process = self._spawn(text.fileno() if text is not None else streams.stdin, streams.terminal)
+            process, gate = self._spawn(text.fileno() if text is not None else streams.stdin, streams.terminal)
         try:
+            try:
+                if before is not None:
+                    before()
+                gate.open()
+            finally:
+                gate.close()
             yield process
         finally:
             _end(process)
 
-    def _spawn(self, stdin: int | None, terminal: Terminal | None) -> subprocess.Popen[bytes]:
+    def _spawn(self, stdin: int | None, terminal: Terminal | None) -> tuple[subprocess.Popen[bytes], Gate]:
         source = "/dev/null" if stdin is None else f"/dev/fd/{stdin}"
         output = subprocess.PIPE if terminal is None else terminal.slave
         if terminal is not None:
             source = os.ttyname(terminal.slave)  # the first terminal that a session's leader opens is its own
 
-        def start(entrance: int) -> subprocess.Popen[bytes]:
+        def start(gate: int) -> subprocess.Popen[bytes]:
             return subprocess.Popen(  # noqa: S603 - running what it is given is what a command is for
                 [SHELL, "-c", f"{_BEGIN}{source}; {self._text}", *([SHELL, *self._argv] if self._argv else [])],
                 cwd=self._cwd,
                 env=self._environment(),
-                stdin=entrance,
+                stdin=gate,
                 stdout=output,
                 stderr=output,
                 pass_fds=() if stdin is None else (stdin,),
@@ -285,18 +298,19 @@ class Command:
             )
 
         try:
-            process = reaper.spawn(start)
+            process, gate = reaper.spawn(start)
         except (OSError, ValueError) as error:
             raise UsageError(f"{self._shown!r} cannot be started: {error}") from error
         if terminal is not None:
             os.close(terminal.slave)
             process.stdout = os.fdopen(os.dup(terminal.master), "rb", buffering=0)
-        return process
+        return process, gate
 
     def _environment(self) -> dict[bytes, bytes]:
         """Return all variables as bytes, which is how the system has them: nothing is decoded only to be encoded."""
         if self._base_env is None:
-            return {**os.environb, **self._env}
+            own = getattr(os.environ, "_data", None)  # as bytes; copied item by item it takes longer than all else
+            return {**(own if own is not None else os.environb), **self._env}
         return {**self._base_env, **self._env}
 
 
@@ -471,21 +485,35 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _running_in(group: int) -> tuple[str, ...]:
-    """Return the names of the programs of a group whose leader has ended; none where processes cannot be listed.
+    """Return the names of the programs of a group whose leader has ended; none where processes cannot be listed."""
+    return tuple(filter(None, (_program_in(group, process) for process in _younger_than(group))))
 
-    Only younger processes are looked at: looking at all costs more than a small command.
+
+def _younger_than(process: int) -> Iterable[int]:
+    """Return the ids of processes that may be younger than one: to list all costs more than a small command.
+
+    The kernel hands ids out in order, and says which was the last. Between the two are few, often none.
     """
-    found: list[str] = []
-    with contextlib.suppress(OSError):
-        for name in os.listdir("/proc"):  # noqa: PTH208 - called for every command
-            if not name.isdecimal() or int(name) <= group:
-                continue
-            with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123
-                program, _, rest = file.read().partition(b"(")[2].rpartition(b") ")
-                state, _parent, its_group = rest.split()[:3]
-                if int(its_group) == group and state not in (b"Z", b"X"):
-                    found.append(program.decode(errors="replace"))
-    return tuple(found)
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        with open("/proc/loadavg", "rb") as file:  # noqa: PTH123 - called for every command
+            last = int(file.read().split()[-1])
+        if 0 <= last - process <= _FEW:
+            return range(process + 1, last + 1)
+        return sorted(int(name) for name in os.listdir("/proc") if name.isdecimal())  # noqa: PTH208
+    return ()
+
+
+def _program_in(group: int, process: int) -> str | None:
+    """Return the program of a process if it runs in a group; None for a thread of another one, too."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        with open(f"/proc/{process}/stat", "rb") as file:  # noqa: PTH123
+            program, _, rest = file.read().partition(b"(")[2].rpartition(b") ")
+        state, _parent, its_group = rest.split()[:3]
+        if int(its_group) == group and state not in (b"Z", b"X"):
+            with open(f"/proc/{process}/status", "rb") as file:  # noqa: PTH123
+                leader = file.read().partition(b"\nTgid:")[2].split()[0]
+            return program.decode(errors="replace") if int(leader) == process else None
+    return None
 
 
 def _signal_group(group: int, number: signal.Signals) -> None:
@@ -521,14 +549,12 @@ def _exit_descriptor(process: int) -> Iterator[int | None]:
 
 @contextlib.contextmanager
 def _text_file(text: str) -> Iterator[IO[bytes]]:
-    """Yield a file without a name that holds a text; in memory where that is possible."""
-    maker = getattr(os, "memfd_create", None)
-    with os.fdopen(maker("holdfast"), "w+b") if maker else tempfile.TemporaryFile() as file:
+    """Yield a file without a name that holds a text."""
+    with unnamed_file() as file:
         try:
             file.write(text.encode(errors="surrogateescape"))
         except UnicodeEncodeError:
             file.write(text.encode(errors="surrogatepass"))
-        file.flush()
         file.seek(0)
         yield file
 

@@ -88,6 +88,10 @@ class Conflicts:
         self.record(name)
         return Conflict(self._host, self, name)
 
+    def __contains__(self, name: object) -> bool:
+        with self._host.lock:
+            return name in self._records
+
     @property
     def running(self) -> list[str]:
         """The names of conflicts that are not resolved."""

@@ -120,3 +120,8 @@ class Knowledge:
             source=source,
             at=self._host.now(),
         )
+
+
+def entry_facts(entry: KnowledgeEntry) -> dict[str, Any]:
+    """Return an entry as an agent sees it."""
+    return {"id": entry.id, "text": entry.content, "kind": entry.kind, "source": entry.source}

@@ -166,6 +166,14 @@ class Ledger:
             for part in self.parts.values():
                 part.since = self._monotonic() if part.openings else None
 
+    def is_limited(self, path: str) -> bool:
+        """Tell whether a part, or one above it, has a limit."""
+        while not any(line.limit is not None for line in self.parts[path].lines.values()):
+            if path == ROOT:
+                return False
+            path = path.rpartition("/")[0]
+        return True
+
     def above(self, path: str) -> Iterator[tuple[str, Part]]:
         """Yield a part and all above it, the nearest first, their clocks looked at."""
         now = self._monotonic()

@@ -90,7 +90,16 @@ class Mailbox:
         with self._host.lock:
             self._agents = {**(self._agents or {}), **dict.fromkeys(agents)}
 
-    def send(self, sender: str, to: str, body: Any, *, expects_answer: bool = False, key: str | None = None) -> str:
+    def send(
+        self,
+        sender: str,
+        to: str,
+        body: Any,
+        *,
+        expects_answer: bool = False,
+        key: str | None = None,
+        answer_to: str = "",
+    ) -> str:
         """Send a message and return its id; one that was sent under this key before is not sent again.
 
         A program that comes by the same line again after a resume gives a key.
@@ -109,6 +118,7 @@ class Mailbox:
                 body=body,
                 sent_at=self._host.now(),
                 expects_answer=expects_answer,
+                answer_to=answer_to,
             )
             self._pending[message.id] = message
             if expects_answer:
@@ -144,12 +154,21 @@ class Mailbox:
         return None
 
     def ack(self, message: Message | str) -> None:
-        """Say that a message is dealt with: it is never given again."""
+        """Say that a message is dealt with, and save: it is never given again."""
+        if self.drop(message):
+            self._host.offer(Trigger.STEP_COMPLETE, f"message {self._id_of(message)} read")
+
+    def drop(self, message: Message | str) -> bool:
+        """Say that a message is dealt with, which is stored with the next commit; False if it was before."""
         with self._host.lock:
-            if self._pending.pop(self._id_of(message), None) is None:
-                return
-            self._changes += 1
-        self._host.offer(Trigger.STEP_COMPLETE, f"message {self._id_of(message)} read")
+            is_there = self._pending.pop(self._id_of(message), None) is not None
+            self._changes += is_there
+        return is_there
+
+    def release(self, message: Message) -> None:
+        """Let a message be received again: whoever received it did not deal with it."""
+        with self._host.lock:
+            self._given.discard(message.id)
 
     @contextmanager
     def reading(self, agent: str) -> Iterator[Message | None]:
@@ -159,8 +178,7 @@ class Mailbox:
             yield message
         except BaseException:
             if message is not None:
-                with self._host.lock:
-                    self._given.discard(message.id)
+                self.release(message)
             raise
         if message is not None:
             self.ack(message)
@@ -178,6 +196,12 @@ class Mailbox:
         """Return the answer to a message, None if there is none yet; `has_answer` tells a None from none."""
         with self._host.lock:
             return self._answers.get(self._id_of(message))
+
+    def sender_of(self, message: str) -> str | None:
+        """Return who waits for the answer to a message, None if nobody does."""
+        with self._host.lock:
+            asked = self._awaiting.get(message)
+        return None if asked is None else asked.sender
 
     def has_answer(self, message: Message | str) -> bool:
         """Tell whether a message was answered."""
@@ -200,7 +224,7 @@ class Mailbox:
                 Wait(
                     id=f"answer:{id_}",
                     kind="signal",
-                    question=f"{asked.sender} waits for an answer of {asked.to}",
+                    question=f"{asked.sender} waits for an answer of {asked.to}: {asked.body!s:.500}",
                     details={"signal": f"answer:{id_}", "sender": asked.sender, "to": asked.to},
                 )
             )

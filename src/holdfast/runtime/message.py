@@ -17,3 +17,5 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     body: Any
     sent_at: datetime
     expects_answer: bool = False
+    answer_to: str = ""
+    """The message that this one answers, if it does."""

@@ -128,7 +128,7 @@ quiet = dict(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 strangers = [subprocess.Popen(["sleep", "60"], start_new_session=True, **quiet) for _ in range(3)]
 assert Command("true").run().succeeded
 for stranger in strangers:
-    os.write(reaper._entrance, b"%d\\n" % stranger.pid)
+    reaper.begun(stranger.pid)
 for stranger in strangers[:2]:
     reaper.ended(stranger.pid)
 print(*(stranger.pid for stranger in strangers), reaper._process.pid, flush=True)

@@ -359,6 +359,8 @@ def way_on(event: Event, run: str) -> str:
         return f"`holdfast budget {run} {event.data['budget']}+=MORE` raises it."
     if kind == "pause":
         return f"`holdfast resume {run}` lets it continue."
+    if kind == "signal" and event.data["wait"].startswith("answer:"):  # of a message
+        return f"`holdfast answer TEXT {run} --wait {wait}` answers."
     if not event.data["options"]:
         return ""
     choice, *others = event.data["options"]

@@ -161,6 +161,14 @@ def _work(head: Checkpoint) -> dict[str, Any]:
         messages = head.section("messages")
         told["messages"] = {"pending": len(messages.pending), "awaiting_response": len(messages.awaiting_response)}
         told["conflicts"] = [{name: one[name] for name in ("name", "agents", "round")} for one in messages.conflicts]
+    if "team" in head.sections:
+        told["team"] = [
+            {"agent": one.agent, "role": one.role, "status": one.status, "pending": one.pending}
+            for one in head.section("team").members
+        ]
+    if "knowledge" in head.sections:
+        known = head.section("knowledge")
+        told["knowledge"] = {name: len(getattr(known, name)) for name in ("injected", "captured", "pending")}
     metadata = head.section("context").metadata if "context" in head.sections else {}
     told["artifact_paths"] = metadata.get("artifact_paths", {})
     told["context_metadata"] = plain({name: value for name, value in metadata.items() if name != "artifact_paths"})
@@ -175,6 +183,12 @@ def _work_facts(work: dict[str, Any], session: Session) -> None:
     messages = work.get("messages")
     if messages is not None and any(messages.values()):
         out.fact("messages", f"{messages['pending']} pending, {messages['awaiting_response']} awaiting a response")
+    known = work.get("knowledge")
+    if known is not None and any(known.values()):
+        out.fact("knowledge", f"{known['injected']} told, {known['captured']} handed on, {known['pending']} pending")
+    for one in work.get("team", ()):
+        at = f" at {', '.join(one['pending'])}" if one["pending"] else ""
+        out.fact("team", f"{one['agent']} ({one['role']}): {one['status']}{at}")
     for one in work.get("conflicts", ()):
         out.fact("conflict", f"{one['name']}: {', '.join(one['agents'])}, round {one['round']}")
     for name, path in work["artifact_paths"].items():

@@ -1,4 +1,5 @@
 # A scripted architect: writes the specification, and answers the coder. Each call is one line in calls.log.
+[ -n "$HOLDFAST_MESSAGE" ] && set -- answer "$HOLDFAST_MESSAGE_ID"
 echo "architect $*" >> ../calls.log
 while [ -e "../hold-architect-$1" ]; do sleep 0.02; done
 case "$1" in

@@ -1,4 +1,5 @@
 # A scripted coder: writes one part of the login, or says what it holds in a conflict.
+[ -n "$HOLDFAST_CONFLICT" ] && set -- position "$HOLDFAST_CONFLICT_ROUND"
 echo "coder $*" >> ../calls.log
 while [ -e "../hold-coder-$1" ]; do sleep 0.02; done
 case "$1" in

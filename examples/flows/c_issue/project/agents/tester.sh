@@ -1,4 +1,5 @@
 # A scripted tester: writes the tests' report, or says what it holds in a conflict.
+[ -n "$HOLDFAST_CONFLICT" ] && set -- position "$HOLDFAST_CONFLICT_ROUND"
 echo "tester $*" >> ../calls.log
 while [ -e "../hold-tester-$1" ]; do sleep 0.02; done
 case "$1" in
