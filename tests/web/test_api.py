@@ -335,26 +335,62 @@ def lanes_of(shown, numbers):
     return {seq: next(lane for lane, high, low in ranges if low <= seq <= high) for seq in numbers}
 
 
-def test_lanes_read_no_envelope_and_nothing_twice(told):
-    """Links to parents are all that is read of a run's checkpoints, and of a run that grew only those that came."""
+def test_lanes_are_read_by_branches_not_by_checkpoints(told):
+    """Of 60 checkpoints with one branch a few are read; of a run that grew straight on, none."""
     hf = holdfast.open(told / ".holdfast")
-    run = hf.run("long")
-    for number in range(50):
-        run.checkpoint(state=number)
-    asked, whole = [], []
-    links = hf.store.parents
-    hf.store.parents = lambda *words, **named: asked.append(found := links(*words, **named)) or found
-    hf.store.checkpoints = lambda *words, **named: whole.append((words, named))
+    for numbers in (range(50), range(10)):
+        with hf.run("long") as run:
+            for number in numbers:
+                run.checkpoint(state=number)
+        if len(numbers) == 50:
+            hf.recover("long@20")
+    asked = []
+    for name in ("checkpoint", "checkpoints", "checkpoint_at", "checkpoint_upto", "_first_readable"):
+        call = getattr(hf.store, name)
+        setattr(hf.store, name, lambda *words, call=call, **named: asked.append(words) or call(*words, **named))
     index = LaneIndex("long")
-    assert [chain.ranges for chain in index.chains(hf.store)] == [[[50, 1]]]
-    assert sum(map(len, asked)) == 50
+    shown = index.chains(hf.store)
+    assert [chain.joins for chain in shown] == [None, 20]
+    assert 0 < len(asked) < 15
+    with hf.run("long") as run:
+        run.checkpoint(state="more")
+    newest = hf.latest("long").seq
     asked.clear()
-    run.checkpoint(state="more")
-    assert [chain.ranges for chain in index.chains(hf.store)] == [[[51, 1]]]
-    assert index.chains(hf.store) == index.chains(hf.store)
-    assert sum(map(len, asked)) == 1
-    assert whole == []
-    run.close()
+    (main, left) = index.chains(hf.store)
+    assert (main.ranges[0][0], left.ranges) == (newest, shown[1].ranges)
+    assert index.chains(hf.store) == [main, left]
+    assert asked == []
+    hf.close()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_lanes_lead_to_the_parent_however_often_the_run_went_back(folder, seed):
+    """With and without steps between, parts deleted, told to one that knew the run before and to one that did not."""
+    import random  # noqa: PLC0415
+
+    chance = random.Random(seed)
+    hf = holdfast.open(folder / ".holdfast")
+    known = LaneIndex("r")
+    for turn in range(6):
+        run = hf.run("r")
+        for number in range(chance.randrange(1, 4)):
+            if chance.random() < 0.2:
+                run.step(f"{turn} {number}", lambda: 1)
+            run.checkpoint(state=(turn, number))
+        run.close()
+        hf.recover(chance.choice(hf.checkpoints("r")).id)
+        if turn % 2:
+            hf.delete(*[one.id for one in hf.checkpoints("r", archived=True)[1:] if chance.random() < 0.2])
+        seqs = {one.id: one.seq for one in hf.checkpoints("r", archived=True)}
+        parents = {one.seq: seqs.get(one.parent) for one in hf.checkpoints("r", archived=True)}
+        for index in (known, LaneIndex("r")):
+            below = {}
+            for chain in index.chains(hf.store):
+                row = [seq for high, low in chain.ranges for seq in range(high, low - 1, -1)]
+                below |= dict(zip(row, [*row[1:], chain.joins], strict=True))
+            assert below.keys() == parents.keys()
+            assert {seq: below[seq] for seq in parents if parents[seq]} == {k: v for k, v in parents.items() if v}
+    hf.close()
 
 
 def test_pages_by_place_pass_over_what_was_deleted(told):
