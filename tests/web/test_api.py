@@ -276,10 +276,44 @@ def test_an_encrypted_store_is_shown_with_its_key_only(folder, tmp_path):
         pass
 
 
+def test_what_was_said_is_shown_at_any_point_and_compared(folder):
+    """Messages between agents and those that a state holds; the same words a second time are two messages."""
+    hf = holdfast.open(folder / ".holdfast")
+    with hf.run("talk") as run:
+        run.mailbox.send("coder", "reviewer", "look at auth.py", expects_answer=True)
+        first = run.checkpoint(
+            state={"messages": [{"role": "user", "content": "go"}, {"role": "user", "content": "go"}]}
+        )
+        given = run.mailbox.receive("reviewer")
+        run.mailbox.answer(given, "it is fine")
+        run.mailbox.ack(given)
+        said = [{"role": "user", "content": "go"}, {"role": "assistant", "content": f"done, Bearer {CANARY}"}]
+        second = run.checkpoint(state={"messages": said})
+    hf.close()
+    with page(folder) as ui:
+        early = ui.get(f"/api/runs/talk/messages?at={first.seq}")["messages"]
+        (between,) = [one for one in early if one["place"] == "messages"]
+        assert (between["by"], between["to"], between["text"]) == ("coder", "reviewer", "look at auth.py")
+        assert "answer" in between["note"]
+        assert [(one["by"], one["text"]) for one in early if one is not between] == [("user", "go")] * 2
+        told = ui.get(f"/api/compare/messages?a=talk@{first.seq}&b=talk@{second.seq}")
+        texts = {
+            kind: [one["message"]["text"] for one in told["changes"] if one["kind"] == kind]
+            for kind in ("added", "removed")
+        }
+        assert sorted(texts["removed"]) == ["go", "look at auth.py"]
+        assert "it is fine" in texts["added"]
+        assert any(text.startswith("done") for text in texts["added"])
+        assert CANARY not in str(told)
+        assert (told["added"], told["removed"], told["kept"]) == (len(texts["added"]), 2, 1)
+        assert ui.request("GET", "/api/runs/nothing/messages").status == 404
+
+
 LEAVING = (
     "/api/runs",
     "/api/runs/leaky",
     "/api/runs/leaky/events",
+    "/api/runs/leaky/messages",
     "/api/runs/leaky/spans",
     "/api/c/leaky",
     "/api/c/leaky/section/state",
@@ -488,6 +522,7 @@ ASKED = {
     "/api/compare": "a=add-login@1&b=add-login@2",
     "/api/compare/section": "a=add-login@1&b=add-login@2&name=state",
     "/api/compare/file": "a=add-login@1&b=add-login@2&path=src/auth.py",
+    "/api/compare/messages": "a=add-login@1&b=add-login@2",
     "/api/plans/{digest}/item": "path=src/auth.py",
 }
 POSTED = {

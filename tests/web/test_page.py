@@ -275,8 +275,11 @@ def test_6_any_two_points_are_compared(visit, shown):
     fixed, drafted = versions(shown, "src/auth.py")
     compared = visit(f"/compare?a=add-login@13&b=add-login@{fixed}", ".section")
     data = shown.get(f"/api/compare?a=add-login@13&b=add-login@{fixed}")
-    count = sum(one["count"] for one in data["sections"])
-    assert compared.locator("[role=tab]").first.inner_text().split()[-1] == str(count)
+    counts = {one["name"] == "steps": 0 for one in data["sections"]}
+    for one in data["sections"]:
+        counts[one["name"] == "steps"] += one["count"]
+    for name, is_calls in (("State", False), ("Calls", True)):
+        assert compared.get_by_role("tab", name=name).inner_text().split()[-1] == str(counts[is_calls])
     picture(compared, "compare-state")
     compared.keyboard.press("f")
     compared.get_by_role("button", name="src/auth.py").click()
@@ -290,6 +293,37 @@ def test_6_any_two_points_are_compared(visit, shown):
     assert "now:" in now.locator(".bar").first.inner_text()
 
 
+def test_6_messages_are_shown_beside_the_state_and_compared(browser, told):
+    hf = holdfast.open(told / ".holdfast")
+    with hf.run("add-login", workspace=told) as run:
+        run.mailbox.send("coder", "reviewer", "does login refuse without a second factor?", expects_answer=True)
+        said = hf.latest("add-login").section("state")["messages"]
+        said = [*said, {"role": "assistant", "content": "auth.py refuses now", "tool_calls": []}]
+        run.checkpoint(reason="asked", state={"step": 4, "messages": said})
+    with page(told) as ui:
+        tab = browser.open(ui, "/r/add-login")
+        tab.wait_for_selector("[role=option]")
+        tab.locator("h1").click()
+        tab.keyboard.press("m")
+        tab.wait_for_selector(".messages >> text=does login refuse")
+        assert "tab=messages" in tab.url
+        assert tab.locator(".messages li").count() == 50
+        picture(tab, "messages")
+        assert violations(tab) == []
+        tab.get_by_role("button", name="50 older messages").click()
+        tab.wait_for_selector(".messages >> text=message 40")
+        tab.goto(f"{ui.origin}/compare?a=add-login@2&b=add-login&tab=messages")
+        tab.wait_for_selector(".messages .s-added >> text=auth.py refuses now")
+        assert tab.locator(".messages li").count() == 2
+        assert "2" in tab.get_by_role("tab", name="Messages").inner_text()
+        assert "messages +2" in tab.locator(".overview").inner_text()
+        assert violations(tab) == []
+        tab.goto(f"{ui.origin}/c/add-login@2?tab=messages")
+        tab.wait_for_selector(".messages >> text=message 119")
+        tab.context.close()
+    hf.close()
+
+
 def test_7_a_plan_is_shown_carried_out_and_undone(browser, told):
     before = (told / "src" / "auth.py").read_text()
     with page(told, write=True) as ui:
@@ -297,6 +331,9 @@ def test_7_a_plan_is_shown_carried_out_and_undone(browser, told):
         tab.keyboard.press("p")
         tab.wait_for_selector(".items")
         assert tab.evaluate("document.activeElement.innerText") == "Cancel"
+        assert tab.locator(".ghosts li").count() == 3  # the new head as a ghost, the head now, the target
+        assert tab.locator(".ghosts .dot.ghost").count() == 1
+        assert "@5" in tab.locator(".ghosts li").nth(1).inner_text()
         tab.locator(".items button.file").first.click()
         tab.wait_for_selector(".sides .result pre")
         result = tab.locator(".sides .result pre").inner_text()

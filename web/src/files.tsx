@@ -5,7 +5,7 @@ import { at, download, query, useData } from "./api";
 import { SIGN } from "./checkpoint";
 import { Link, checkpointPath, comparePath, params, runPath } from "./router";
 import { Dialog, useTitle } from "./shell";
-import { Problem, Time, bytes, count, line, plural, visible } from "./text";
+import { Command, Problem, Time, bytes, count, line, plural, quoted, visible } from "./text";
 
 const open = signal<ReadonlySet<string>>(new Set());
 
@@ -69,7 +69,7 @@ export function FileHistory({ run }: { run: string }) {
   const path = params.value.get("path") ?? "";
   const before = params.value.get("before");
   const { data, error } = useData(at("/api/runs/{run}/file-history", { run }, { path, before }));
-  useTitle(`${path} in ${run}`, `holdfast log ${run}`);
+  useTitle(`${path} in ${run}`, `holdfast history ${quoted(path)} ${quoted(run)}`);
   return (
     <section aria-labelledby="title">
       <div class="bar"><h1 id="title">{line(path)}</h1><span class="dim">in <Link to={runPath(run)}>{line(run)}</Link></span></div>
@@ -100,7 +100,7 @@ function Blame({ run, path }: { run: string; path: string }) {
   if (!data) return <Problem of={error} />;
   return (
     <section class="blame" aria-labelledby="blame">
-      <h2 id="blame">Who wrote each line</h2>
+      <div class="bar small"><h2 id="blame">Who wrote each line</h2><Command line={`holdfast blame ${quoted(path)} ${quoted(run)}`} /></div>
       {data.note && <p class="dim">{line(data.note)}</p>}
       <ol tabIndex={0} aria-label="Lines with where they came from">
         {data.lines.slice(0, 3000).map(([origin, text], n) => {

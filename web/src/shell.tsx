@@ -204,7 +204,7 @@ function Palette() {
 
 const KEYS = [
   ["j k", "next, previous row"], ["Enter", "open"], ["x", "mark this side; the second time compares"], ["c", "compare with the parent"],
-  ["p", "plan going back here"], ["s f e o", "state, files, events, output"], ["[ ]", "parent, next"], ["g h", "head of the run"], ["/", "filter"],
+  ["p", "plan going back here"], ["s f m e o", "state, files, messages, events, output"], ["[ ]", "parent, next"], ["g h", "head of the run"], ["/", "filter"],
   ["g r  g a  g s", "runs, approvals, storage"], ["Ctrl K", "search"], ["Esc", "back"],
 ];
 
