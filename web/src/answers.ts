@@ -289,6 +289,7 @@ export interface Sample {
   used: Record<string, number>;
   trigger: string;
   phase: string | null;
+  files: string | null;
 }
 
 /** Checkpoints evenly over a run. */

@@ -3,7 +3,7 @@ import { signal } from "@preact/signals";
 import { useState } from "preact/hooks";
 import { at, download, query, useData } from "./api";
 import { SIGN } from "./checkpoint";
-import { Link, checkpointPath, comparePath, params, runPath } from "./router";
+import { Link, checkpointPath, comparePath, params, runPath, setParams } from "./router";
 import { Dialog, useTitle } from "./shell";
 import { Command, Problem, Time, bytes, count, line, plural, quoted, visible } from "./text";
 
@@ -11,7 +11,8 @@ const open = signal<ReadonlySet<string>>(new Set());
 
 export function DirectoryView({ spec, run, under = "" }: { spec: string; run: string; under?: string }) {
   const [offset, setOffset] = useState(0);
-  const [shown, setShown] = useState<string | null>(null);
+  const asked = params.value.get("file"); // in the address, so that it can be linked to
+  const shown = asked !== null && under === "" ? asked : null;
   const { data, error } = useData(at("/api/c/{spec}/files", { spec }, { under, offset, limit: 200 }));
   if (error) return <Problem of={error} />;
   if (!data) return <p class="dim">…</p>;
@@ -23,7 +24,7 @@ export function DirectoryView({ spec, run, under = "" }: { spec: string; run: st
           <li key={one.path}>
             {one.kind === "directory"
               ? <button type="button" class="node" aria-expanded={open.value.has(one.path)} onClick={() => toggle(one.path)}><Sign of={one.change} /><span class="key">{line(one.name)}/</span> {one.entries !== null && <span class="dim">({count(one.entries)})</span>}</button>
-              : <span class="node leaf"><Sign of={one.change} /><button type="button" class="quiet file" onClick={() => setShown(one.path)}>{line(one.name)}</button> <span class="dim">{one.kind === "link" ? `→ ${line(one.target)}` : bytes(one.size)}</span></span>}
+              : <span class="node leaf"><Sign of={one.change} /><button type="button" class="quiet file" onClick={() => setParams({ file: one.path })}>{line(one.name)}</button> <span class="dim">{one.kind === "link" ? `→ ${line(one.target)}` : bytes(one.size)}</span></span>}
             {one.kind === "directory" && open.value.has(one.path) && <DirectoryView spec={spec} run={run} under={one.path} />}
           </li>
         ))}
@@ -36,7 +37,7 @@ export function DirectoryView({ spec, run, under = "" }: { spec: string; run: st
           <button type="button" disabled={offset + 200 >= data.total} onClick={() => setOffset(offset + 200)}>next</button>
         </p>
       )}
-      {shown !== null && <FileDialog spec={spec} run={run} path={shown} onClose={() => setShown(null)} />}
+      {shown !== null && <FileDialog spec={spec} run={run} path={shown} onClose={() => setParams({ file: null })} />}
     </>
   );
 }

@@ -20,8 +20,8 @@ export function Lanes({ chains, seq, height, head, ghost }: { chains: Chain[]; s
           const line = `M${x(one.lane)} 0 C ${x(one.lane)} ${middle}, ${x(mine.lane)} 0, ${x(mine.lane)} ${middle}`;
           return <path key={`${one.lane}-${top(one)}`} d={line} class={`lane ${kind(one)}`} />;
         }
-        const to = seq === bottom(one) ? middle : height;
         const gap = one.gaps.includes(seq);
+        const to = seq === bottom(one) && !gap ? middle : height;
         return (
           <g key={`${one.lane}-${top(one)}`}>
             <line x1={x(one.lane)} x2={x(one.lane)} y1={from} y2={gap ? middle : to} class={`lane ${kind(one)}`} />

@@ -76,6 +76,7 @@ export function Run({ name }: { name: string }) {
       <Problem of={problem ?? error} />
       {data.problem && (last > 0 || !framework) && <p class="problem">{visible(data.problem)}</p>}
       {data.unprotected && <p class="problem" role="alert">UNPROTECTED since <Time at={data.unprotected} />: its checkpoints cannot be stored. It continues; what it does now would be lost with its process.</p>}
+      {data.shown === "open" && <p class="waits" role="status"><Status of="open" /> No process moves it: the one that did has ended without a word. <Command line={`holdfast resume ${quoted(name)}`} /></p>}
       {data.why && <Why of={data.why} />}
       {data.waits?.map((wait) => <p key={wait.id} class="waits"><Status of="waiting" /> “{line(wait.question)}” <Link class="button" to="/approvals">answer</Link></p>)}
       {data.recovery && !data.recovery.can_resume && <p class="problem">Cannot resume: {data.recovery.blockers.map(visible).join("; ")}</p>}

@@ -247,6 +247,7 @@ class Sample(TypedDict):
     used: dict[str, Number]
     trigger: str
     phase: str | None
+    files: str | None
 
 
 class Samples(TypedDict):

@@ -44,14 +44,18 @@ def facts_of(checkpoint: Checkpoint) -> answers.CheckpointFacts:
 def row_document(hf: Holdfast, record: CheckpointRecord, *, head: str | None) -> answers.CheckpointRow:
     """Return what a list says of a checkpoint; no payload is read."""
     envelope = record.envelope
-    files = next((one.root.hex()[:16] for one in envelope.sections if one.name == WORKSPACE), None)
     return {
         **facts_of(hf.opened(record)),
         "is_head": envelope.id == head,
-        "files": files,
+        "files": _files_root(envelope),
         "budget_used": envelope.summary.budget_used,
         "redacted": sum(one.redacted_count for one in envelope.sections),
     }
+
+
+def _files_root(envelope: Envelope) -> str | None:
+    """Return what stands for all captured files: it is another where any of them is."""
+    return next((one.root.hex()[:16] for one in envelope.sections if one.name == WORKSPACE), None)
 
 
 def page(hf: Holdfast, run: str, *, offset: int, limit: int) -> answers.CheckpointPage:
@@ -149,6 +153,7 @@ def samples(hf: Holdfast, run: str, count: int) -> answers.Samples:
                     "used": envelope.summary.budget_used,
                     "trigger": envelope.trigger,
                     "phase": envelope.summary.phase,
+                    "files": _files_root(envelope),
                 }
             )
     return {"run": run, "samples": found, "last_seq": last}

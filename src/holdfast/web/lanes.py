@@ -63,6 +63,9 @@ def chains(last: int, branches: Mapping[int, int], deleted: Sequence[int] = ()) 
             del open_lanes[here]
         else:
             open_lanes[here] = (parent, chain)
+    for wanted, chain in open_lanes:  # what it came from is deleted, and nothing below is free for it
+        if wanted in gone:
+            chain.gaps.append(chain.ranges[-1][1])
     return found
 
 
