@@ -276,10 +276,44 @@ def test_an_encrypted_store_is_shown_with_its_key_only(folder, tmp_path):
         pass
 
 
+def test_what_was_said_is_shown_at_any_point_and_compared(folder):
+    """Messages between agents and those that a state holds; the same words a second time are two messages."""
+    hf = holdfast.open(folder / ".holdfast")
+    with hf.run("talk") as run:
+        run.mailbox.send("coder", "reviewer", "look at auth.py", expects_answer=True)
+        first = run.checkpoint(
+            state={"messages": [{"role": "user", "content": "go"}, {"role": "user", "content": "go"}]}
+        )
+        given = run.mailbox.receive("reviewer")
+        run.mailbox.answer(given, "it is fine")
+        run.mailbox.ack(given)
+        said = [{"role": "user", "content": "go"}, {"role": "assistant", "content": f"done, Bearer {CANARY}"}]
+        second = run.checkpoint(state={"messages": said})
+    hf.close()
+    with page(folder) as ui:
+        early = ui.get(f"/api/runs/talk/messages?at={first.seq}")["messages"]
+        (between,) = [one for one in early if one["place"] == "messages"]
+        assert (between["by"], between["to"], between["text"]) == ("coder", "reviewer", "look at auth.py")
+        assert "answer" in between["note"]
+        assert [(one["by"], one["text"]) for one in early if one is not between] == [("user", "go")] * 2
+        told = ui.get(f"/api/compare/messages?a=talk@{first.seq}&b=talk@{second.seq}")
+        texts = {
+            kind: [one["message"]["text"] for one in told["changes"] if one["kind"] == kind]
+            for kind in ("added", "removed")
+        }
+        assert sorted(texts["removed"]) == ["go", "look at auth.py"]
+        assert "it is fine" in texts["added"]
+        assert any(text.startswith("done") for text in texts["added"])
+        assert CANARY not in str(told)
+        assert (told["added"], told["removed"], told["kept"]) == (len(texts["added"]), 2, 1)
+        assert ui.request("GET", "/api/runs/nothing/messages").status == 404
+
+
 LEAVING = (
     "/api/runs",
     "/api/runs/leaky",
     "/api/runs/leaky/events",
+    "/api/runs/leaky/messages",
     "/api/runs/leaky/spans",
     "/api/c/leaky",
     "/api/c/leaky/section/state",
@@ -335,26 +369,62 @@ def lanes_of(shown, numbers):
     return {seq: next(lane for lane, high, low in ranges if low <= seq <= high) for seq in numbers}
 
 
-def test_lanes_read_no_envelope_and_nothing_twice(told):
-    """Links to parents are all that is read of a run's checkpoints, and of a run that grew only those that came."""
+def test_lanes_are_read_by_branches_not_by_checkpoints(told):
+    """Of 60 checkpoints with one branch a few are read; of a run that grew straight on, none."""
     hf = holdfast.open(told / ".holdfast")
-    run = hf.run("long")
-    for number in range(50):
-        run.checkpoint(state=number)
-    asked, whole = [], []
-    links = hf.store.parents
-    hf.store.parents = lambda *words, **named: asked.append(found := links(*words, **named)) or found
-    hf.store.checkpoints = lambda *words, **named: whole.append((words, named))
+    for numbers in (range(50), range(10)):
+        with hf.run("long") as run:
+            for number in numbers:
+                run.checkpoint(state=number)
+        if len(numbers) == 50:
+            hf.recover("long@20")
+    asked = []
+    for name in ("checkpoint", "checkpoints", "checkpoint_at", "checkpoint_upto", "_first_readable"):
+        call = getattr(hf.store, name)
+        setattr(hf.store, name, lambda *words, call=call, **named: asked.append(words) or call(*words, **named))
     index = LaneIndex("long")
-    assert [chain.ranges for chain in index.chains(hf.store)] == [[[50, 1]]]
-    assert sum(map(len, asked)) == 50
+    shown = index.chains(hf.store)
+    assert [chain.joins for chain in shown] == [None, 20]
+    assert 0 < len(asked) < 15
+    with hf.run("long") as run:
+        run.checkpoint(state="more")
+    newest = hf.latest("long").seq
     asked.clear()
-    run.checkpoint(state="more")
-    assert [chain.ranges for chain in index.chains(hf.store)] == [[[51, 1]]]
-    assert index.chains(hf.store) == index.chains(hf.store)
-    assert sum(map(len, asked)) == 1
-    assert whole == []
-    run.close()
+    (main, left) = index.chains(hf.store)
+    assert (main.ranges[0][0], left.ranges) == (newest, shown[1].ranges)
+    assert index.chains(hf.store) == [main, left]
+    assert asked == []
+    hf.close()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_lanes_lead_to_the_parent_however_often_the_run_went_back(folder, seed):
+    """With and without steps between, parts deleted, told to one that knew the run before and to one that did not."""
+    import random  # noqa: PLC0415
+
+    chance = random.Random(seed)
+    hf = holdfast.open(folder / ".holdfast")
+    known = LaneIndex("r")
+    for turn in range(6):
+        run = hf.run("r")
+        for number in range(chance.randrange(1, 4)):
+            if chance.random() < 0.2:
+                run.step(f"{turn} {number}", lambda: 1)
+            run.checkpoint(state=(turn, number))
+        run.close()
+        hf.recover(chance.choice(hf.checkpoints("r")).id)
+        if turn % 2:
+            hf.delete(*[one.id for one in hf.checkpoints("r", archived=True)[1:] if chance.random() < 0.2])
+        seqs = {one.id: one.seq for one in hf.checkpoints("r", archived=True)}
+        parents = {one.seq: seqs.get(one.parent) for one in hf.checkpoints("r", archived=True)}
+        for index in (known, LaneIndex("r")):
+            below = {}
+            for chain in index.chains(hf.store):
+                row = [seq for high, low in chain.ranges for seq in range(high, low - 1, -1)]
+                below |= dict(zip(row, [*row[1:], chain.joins], strict=True))
+            assert below.keys() == parents.keys()
+            assert {seq: below[seq] for seq in parents if parents[seq]} == {k: v for k, v in parents.items() if v}
+    hf.close()
 
 
 def test_pages_by_place_pass_over_what_was_deleted(told):
@@ -452,6 +522,7 @@ ASKED = {
     "/api/compare": "a=add-login@1&b=add-login@2",
     "/api/compare/section": "a=add-login@1&b=add-login@2&name=state",
     "/api/compare/file": "a=add-login@1&b=add-login@2&path=src/auth.py",
+    "/api/compare/messages": "a=add-login@1&b=add-login@2",
     "/api/plans/{digest}/item": "path=src/auth.py",
 }
 POSTED = {

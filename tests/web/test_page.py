@@ -8,9 +8,10 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 import holdfast
+from holdfast.cli.graph import Graph
 from web.browser_kit import Browser, needs_browser, picture, violations
 from web.gallery import gallery, prepare, start_flow
-from web.ui_kit import CANARY, WAITING, damage_state, leaky, page, sealed, start_program, story, until
+from web.ui_kit import CANARY, WAITING, Relay, damage_state, leaky, page, sealed, start_program, story, until
 
 pytestmark = needs_browser
 QUIET = ("status of 409", "status of 423", "status of 404", "status of 401", "status of 422", "ERR_")
@@ -128,6 +129,27 @@ def test_2_a_run_that_moves_comes_first_without_a_reload(browser, told):
         tab.context.close()
 
 
+def test_2_two_thousand_runs_are_paged_searched_and_ordered_on_the_server(browser, folder):
+    hf = holdfast.open(folder / ".holdfast", durability="process")
+    for number in range(2000):
+        run = hf.run(f"run-{number:05}")
+        run.checkpoint(state=number)
+        run.close()
+    with page(folder) as ui:
+        tab = browser.open(ui)
+        tab.wait_for_selector("tbody tr")
+        assert tab.locator("tbody tr").count() == 50
+        assert "of 2\u202f000" in tab.locator(".pager").inner_text()
+        assert tab.locator("tbody th").first.inner_text() == "run-01999"
+        hf.run("run-00000").checkpoint(state="moved")
+        becomes(tab, "document.querySelector('tbody th').innerText === 'run-00000'")
+        tab.keyboard.press("/")
+        tab.keyboard.type("run-0123")
+        becomes(tab, "document.querySelectorAll('tbody tr').length === 10")
+        tab.context.close()
+    hf.close()
+
+
 def test_3_a_flow_of_another_process_grows_without_a_reload(browser, folder):
     holdfast.open(folder / ".holdfast").close()
     prepare(folder)
@@ -218,6 +240,34 @@ def test_3_a_run_that_is_not_protected_is_named_at_once(browser, folder):
         tab.context.close()
 
 
+MOVING = """
+import sys, time
+import holdfast
+with holdfast.open(sys.argv[1]).run("worker") as run:
+    run.checkpoint(state=1)
+    print("moving", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_3_a_run_whose_process_is_killed_is_open_without_a_reload(browser, told):
+    program = start_program(MOVING, told / ".holdfast")
+    try:
+        assert program.stdout.readline().strip() == "moving"
+        with page(told) as ui:
+            tab = browser.open(ui, "/r/worker")
+            tab.wait_for_selector("h1 ~ .is-moving")
+            program.kill()
+            program.wait()
+            tab.wait_for_selector("h1 ~ .is-open")
+            tab.wait_for_selector(".waits >> text=holdfast resume worker")
+            assert violations(tab) == []
+            tab.context.close()
+    finally:
+        program.kill()
+        program.communicate()
+
+
 def test_3_a_run_whose_process_was_killed_is_open(visit):
     tab = visit("/?q=episode-9", "tbody tr")
     assert tab.locator("tbody .status").inner_text() == "○ open"
@@ -263,6 +313,26 @@ def test_5_the_graph_has_the_lanes_of_the_log(visit, shown):
     tab.wait_for_selector(f"#cp-{joins} .tag.fork")
 
 
+def test_5_rewinds_undos_forks_and_deleted_ones_are_drawn_as_the_log_draws_them(browser, told):
+    hf = holdfast.open(told / ".holdfast")
+    hf.undo("add-login", workspace=told)
+    hf.recover("add-login@1", workspace=told)
+    hf.delete(hf.find("add-login@3").id)
+    listed = hf.checkpoints("add-login", archived=True)
+    deleted = {one.id for one in hf.store.tombstones("add-login")}
+    hf.close()
+    graph = Graph(lambda name: name in deleted)
+    drawn = {one.seq: graph.row(one.id, one.parent if one.seq > 1 else None).lanes.index("*") // 2 for one in listed}
+    with page(told) as ui:
+        tab = browser.open(ui, "/r/add-login")
+        tab.wait_for_selector(".lanes .dot")
+        for seq, lane in drawn.items():
+            assert tab.locator(f"#cp-{seq} .dot").get_attribute("cx") == str(9 + 14 * lane), seq
+        assert tab.locator(".lane.broken").count() == 1
+        assert tab.locator("#cp-1 .tag.fork").inner_text().endswith("try-2")
+        tab.context.close()
+
+
 def test_6_any_two_points_are_compared(visit, shown):
     tab = visit("/r/add-login?at=13", "[role=option]")
     tab.locator("h1").click()
@@ -275,8 +345,11 @@ def test_6_any_two_points_are_compared(visit, shown):
     fixed, drafted = versions(shown, "src/auth.py")
     compared = visit(f"/compare?a=add-login@13&b=add-login@{fixed}", ".section")
     data = shown.get(f"/api/compare?a=add-login@13&b=add-login@{fixed}")
-    count = sum(one["count"] for one in data["sections"])
-    assert compared.locator("[role=tab]").first.inner_text().split()[-1] == str(count)
+    counts = {one["name"] == "steps": 0 for one in data["sections"]}
+    for one in data["sections"]:
+        counts[one["name"] == "steps"] += one["count"]
+    for name, is_calls in (("State", False), ("Calls", True)):
+        assert compared.get_by_role("tab", name=name).inner_text().split()[-1] == str(counts[is_calls])
     picture(compared, "compare-state")
     compared.keyboard.press("f")
     compared.get_by_role("button", name="src/auth.py").click()
@@ -290,6 +363,37 @@ def test_6_any_two_points_are_compared(visit, shown):
     assert "now:" in now.locator(".bar").first.inner_text()
 
 
+def test_6_messages_are_shown_beside_the_state_and_compared(browser, told):
+    hf = holdfast.open(told / ".holdfast")
+    with hf.run("add-login", workspace=told) as run:
+        run.mailbox.send("coder", "reviewer", "does login refuse without a second factor?", expects_answer=True)
+        said = hf.latest("add-login").section("state")["messages"]
+        said = [*said, {"role": "assistant", "content": "auth.py refuses now", "tool_calls": []}]
+        run.checkpoint(reason="asked", state={"step": 4, "messages": said})
+    with page(told) as ui:
+        tab = browser.open(ui, "/r/add-login")
+        tab.wait_for_selector("[role=option]")
+        tab.locator("h1").click()
+        tab.keyboard.press("m")
+        tab.wait_for_selector(".messages >> text=does login refuse")
+        assert "tab=messages" in tab.url
+        assert tab.locator(".messages li").count() == 50
+        picture(tab, "messages")
+        assert violations(tab) == []
+        tab.get_by_role("button", name="50 older messages").click()
+        tab.wait_for_selector(".messages >> text=message 40")
+        tab.goto(f"{ui.origin}/compare?a=add-login@2&b=add-login&tab=messages")
+        tab.wait_for_selector(".messages .s-added >> text=auth.py refuses now")
+        assert tab.locator(".messages li").count() == 2
+        assert "2" in tab.get_by_role("tab", name="Messages").inner_text()
+        assert "messages +2" in tab.locator(".overview").inner_text()
+        assert violations(tab) == []
+        tab.goto(f"{ui.origin}/c/add-login@2?tab=messages")
+        tab.wait_for_selector(".messages >> text=message 119")
+        tab.context.close()
+    hf.close()
+
+
 def test_7_a_plan_is_shown_carried_out_and_undone(browser, told):
     before = (told / "src" / "auth.py").read_text()
     with page(told, write=True) as ui:
@@ -297,6 +401,9 @@ def test_7_a_plan_is_shown_carried_out_and_undone(browser, told):
         tab.keyboard.press("p")
         tab.wait_for_selector(".items")
         assert tab.evaluate("document.activeElement.innerText") == "Cancel"
+        assert tab.locator(".ghosts li").count() == 3  # the new head as a ghost, the head now, the target
+        assert tab.locator(".ghosts .dot.ghost").count() == 1
+        assert "@5" in tab.locator(".ghosts li").nth(1).inner_text()
         tab.locator(".items button.file").first.click()
         tab.wait_for_selector(".sides .result pre")
         result = tab.locator(".sides .result pre").inner_text()
@@ -341,6 +448,44 @@ def test_9_a_conflict_is_decided_and_the_result_is_what_is_written(browser, told
         tab.context.close()
     assert "mine" in (told / "src" / "auth.py").read_text()
     assert (told / "src" / "auth.py.checkpoint").read_text() == "def login(user):\n    return True\n"
+
+
+def test_9_three_conflicts_and_four_choices_write_what_the_result_showed(browser, folder):
+    choices = {"a.py": "take", "b.py": "keep", "c.py": "merge", "d.py": "both"}
+    lines = [f"line {number}\n" for number in range(9)]
+    hf = holdfast.open(folder / ".holdfast")
+    run = hf.run("r", workspace=folder)
+    for change, first in enumerate((lines[0], "changed by the run\n")):
+        for name in choices:
+            (folder / name).write_text("".join([first, *lines[1:]]))
+        run.checkpoint(state=change)
+    run.close()
+    hf.close()
+    for name in choices:
+        (folder / name).write_text("".join(["mine\n", *lines[1:]]))
+    labels = {"take": "take the checkpoint's", "keep": "keep mine", "merge": "merge", "both": "keep both"}
+    with page(folder, write=True) as ui:
+        tab = browser.open(ui, "/plan/new?spec=r@1")
+        tab.wait_for_selector(".a-conflict")
+        assert tab.locator(".items .a-conflict").count() == 4
+        results = {}
+        for number, (name, choice) in enumerate(choices.items(), 1):
+            assert tab.get_by_role("button", name="Run exactly this plan").is_disabled()
+            group = tab.get_by_role("group", name=f"Decide {name}")
+            group.get_by_role("button", name=labels[choice], exact=True).click()
+            becomes(tab, f"document.querySelectorAll('.items li.a-conflict').length === {4 - number}")
+        for name in choices:
+            tab.get_by_role("button", name=name, exact=True).click()
+            becomes(tab, f"document.querySelector('.items [aria-expanded=true]')?.innerText === '{name}'")
+            tab.wait_for_selector(".sides .result pre")
+            results[name] = tab.locator(".sides .result pre").inner_text()
+        tab.get_by_role("button", name="Run exactly this plan").click()
+        tab.wait_for_selector("text=stands at a new head")
+        tab.context.close()
+    for name, result in results.items():
+        assert (folder / name).read_text().strip() == result.strip(), name
+    assert "mine" in results["c.py"]
+    assert (folder / "d.py.checkpoint").read_text() == "".join(lines)
 
 
 def test_10_of_two_tabs_one_carries_the_plan_out(browser, told):
@@ -590,6 +735,78 @@ def test_19_the_keyboard_is_enough(visit):
     tab.wait_for_selector("dialog", state="detached")
 
 
+def test_19_a_plan_is_run_and_an_answer_given_with_keys_alone(browser, told):
+    program = start_program(WAITING, told / ".holdfast", told)
+    try:
+        assert program.stdout.readline().strip() == "waiting"
+        with page(told, write=True) as ui:
+            tab = browser.open(ui, "/c/add-login@1")
+            tab.wait_for_selector(".files")
+            tab.keyboard.press("p")
+            tab.wait_for_selector(".items")
+            becomes(tab, "document.activeElement.innerText === 'Cancel'")
+            tab.keyboard.press("Tab")
+            tab.keyboard.press("Enter")
+            tab.wait_for_selector("text=stands at a new head")
+            assert "return True" in (told / "src" / "auth.py").read_text()
+            tab.keyboard.press("g")
+            tab.keyboard.press("a")
+            tab.wait_for_selector(".card")
+            tab.keyboard.press("j")
+            for _ in range(9):
+                if tab.evaluate("document.activeElement.innerText") == "approve":
+                    break
+                tab.keyboard.press("Tab")
+            tab.keyboard.press("Enter")
+            assert program.stdout.readline().split() == ["answered", "approve"]
+            tab.context.close()
+    finally:
+        program.kill()
+        program.communicate()
+
+
+def test_19_dialogs_stand_against_no_rule_and_files_have_addresses(browser, told):
+    with page(told, write=True) as ui:
+        tab = browser.open(ui, "/c/add-login@2?file=src/auth.py")
+        tab.wait_for_selector("dialog[open] pre")
+        assert "mfa.ok" in tab.locator("dialog pre").inner_text()
+        assert violations(tab) == []
+        tab.keyboard.press("Escape")
+        until(lambda: "file=" not in tab.url)
+        tab.get_by_role("button", name="fork…").click()
+        tab.wait_for_selector("dialog[open] .fork")
+        assert violations(tab) == []
+        tab.goto(ui.origin + "/r/add-login")
+        tab.wait_for_selector("[role=option]")
+        tab.keyboard.press("Control+k")
+        tab.keyboard.type("good pl")
+        tab.wait_for_selector("dialog [role=option] >> text=add-login@2")
+        tab.keyboard.press("Enter")
+        until(lambda: "at=2" in tab.url)
+        tab.context.close()
+
+
+def test_19_screen_readers_are_told_at_most_once_in_five_seconds(browser, told):
+    hf = holdfast.open(told / ".holdfast")
+    with page(told) as ui:
+        tab = browser.open(ui, "/r/try-2")
+        tab.wait_for_selector("[role=option]")
+        tab.evaluate("""() => {
+          window.told = 0;
+          const region = document.querySelector('.hidden[aria-live]');
+          const kinds = {childList: true, characterData: true, subtree: true};
+          new MutationObserver(() => window.told++).observe(region, kinds);
+        }""")
+        run = hf.run("try-2")
+        for number in range(6):
+            run.checkpoint(state=number)
+            tab.wait_for_timeout(250)
+        tab.wait_for_selector("#cp-7")
+        assert tab.evaluate("window.told") == 1
+        tab.context.close()
+    hf.close()
+
+
 def test_20_it_can_be_used_on_a_telephone(browser, shown, context):
     other = browser.context(storage_state=context.storage_state(), viewport={"width": 320, "height": 640})
     tab = other.new_page()
@@ -617,6 +834,26 @@ def test_21_a_server_that_stops_is_told_and_nothing_is_missed(browser, told):
     with page(told, "--port", str(port)):
         tab.wait_for_selector("text=another start of the server")  # its token is of another start: never reused
     tab.context.close()
+
+
+def test_21_a_stream_that_broke_is_taken_up_where_it_was(browser, told):
+    with page(told) as ui, Relay() as relay:
+        tab = browser.open(ui, proxy={"server": relay.address, "bypass": "<-loopback>"})
+        asked = []
+        tab.on("request", lambda request: asked.append(request.url) if "/api/live" in request.url else None)
+        tab.wait_for_selector(".live.is-live")
+        hf = holdfast.open(told / ".holdfast")
+        hf.run("add-login").checkpoint(state="moved")  # so that the page knows a place in the stream
+        becomes(tab, "document.querySelector('tbody th').innerText === 'add-login'")
+        relay.cut()
+        tab.wait_for_selector(".banner")
+        hf.run("try-2").checkpoint(state="meanwhile")
+        hf.close()
+        relay.allow()
+        becomes(tab, "document.querySelector('tbody th').innerText === 'try-2'")
+        tab.wait_for_selector(".banner", state="detached")
+        assert "after=" in asked[-1]
+        tab.context.close()
 
 
 def test_23_ten_tabs_share_one_stream(browser, told):

@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -140,6 +141,63 @@ class Ui:
         self.process.stdout.close()
         self.err = self.process.stderr.read()
         self.process.stderr.close()
+
+
+class Relay:
+    """A proxy between a browser and a page, whose connections can be cut."""
+
+    def __init__(self):
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._open = []
+        self._refuses = False
+
+    def __enter__(self):
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_error):
+        self._listener.close()
+        self.cut()
+
+    def cut(self):
+        """End every connection, and let none begin."""
+        self._refuses = True
+        for one in self._open:
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+    def allow(self):
+        self._refuses = False
+
+    def _accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                connection = self._listener.accept()[0]
+                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection):
+        """Hand on one request and all of its answer."""
+        with connection, contextlib.suppress(OSError, ValueError):
+            head = b""
+            while b"\r\n\r\n" not in head:
+                head += connection.recv(65_536) or b"\r\n\r\n"
+            method, url, rest = head.split(b" ", 2)
+            if self._refuses:
+                return
+            parts = urlsplit(url.decode())
+            with socket.create_connection((parts.hostname, parts.port)) as there:
+                self._open += [connection, there]
+                path = parts.path + (f"?{parts.query}" if parts.query else "")
+                version, _, fields = rest.partition(b"\r\n")
+                there.sendall(b" ".join([method, path.encode(), version]) + b"\r\nConnection: close\r\n" + fields)
+                threading.Thread(target=self._pump, args=(connection, there), daemon=True).start()
+                self._pump(there, connection)
+
+    def _pump(self, source, target):
+        with contextlib.suppress(OSError):
+            while data := source.recv(65_536):
+                target.sendall(data)
 
 
 @contextlib.contextmanager

@@ -289,6 +289,7 @@ export interface Sample {
   used: Record<string, number>;
   trigger: string;
   phase: string | null;
+  files: string | null;
 }
 
 /** Checkpoints evenly over a run. */
@@ -644,6 +645,39 @@ export interface Difference {
   new_kind?: string;
 }
 
+/** What somebody said: a person, a model, an agent to another, or a tool. */
+export interface Message {
+  place: string;
+  by: string;
+  to: string | null;
+  note: string;
+  text: string;
+  cut: boolean;
+}
+
+/** Messages up to a point, oldest first; `offset` counts from the newest. */
+export interface MessagePage {
+  run: string;
+  total: number;
+  offset: number;
+  messages: Message[];
+}
+
+/** A message that one of two points has. */
+export interface MessageChange {
+  kind: "added" | "removed";
+  message: Message;
+}
+
+/** The messages that only one of two points has. */
+export interface MessageChanges {
+  added: number;
+  removed: number;
+  kept: number;
+  offset: number;
+  changes: MessageChange[];
+}
+
 /** A page of what differs in one section. */
 export interface DifferencePage {
   name: string;
@@ -888,6 +922,7 @@ export interface PlanAnswer {
   plan: PlanFacts;
   lines: string[];
   files: PlanFiles | null;
+  head_seq: number | null;
   moved: string[];
   owner: string | null;
   command: string;
@@ -996,6 +1031,7 @@ export interface Gets {
   "/api/runs/{run}/spans": Spans;
   "/api/runs/{run}/touched": Touched;
   "/api/runs/{run}/events": EventPage;
+  "/api/runs/{run}/messages": MessagePage;
   "/api/runs/{run}/output": TaskOutput;
   "/api/runs/{run}/file-history": FileHistory;
   "/api/runs/{run}/blame": Blame;
@@ -1007,6 +1043,7 @@ export interface Gets {
   "/api/compare": Comparison;
   "/api/compare/section": DifferencePage;
   "/api/compare/file": FileDiff;
+  "/api/compare/messages": MessageChanges;
   "/api/waits": Inbox;
   "/api/storage": StorageAnswer;
   "/api/plans/{digest}": PlanAnswer;

@@ -5,12 +5,12 @@ import { about, at, post, to, toFailure, useData, useMoves, waiting, type Failur
 import { Files } from "./checkpoints";
 import { Link, comparePath, runPath } from "./router";
 import { announce, moveRow, useKeys, useTitle } from "./shell";
-import { Problem, Time, count, line, plural, visible } from "./text";
+import { Problem, Time, count, line, plural, quoted, visible } from "./text";
 
 export function Approvals() {
   const moves = useMoves();
   const { data, error, reload } = useData(at("/api/waits"), moves);
-  useTitle("Approvals", data?.waiting[0] ? `holdfast status ${data.waiting[0].run}` : "holdfast ls");
+  useTitle("Approvals", data?.waiting.length === 1 ? `holdfast answer ${quoted(data.waiting[0].run)}` : "holdfast ls --status waiting");
   useKeys({ j: () => moveRow(1), k: () => moveRow(-1) });
   useEffect(() => { if (data) { if (data.total > waiting.value) announce(`${plural(data.total, "run")} waiting`); waiting.value = data.total; } }, [data]);
   return (

@@ -5,6 +5,7 @@ import { about, at, post, to as into, toFailure, useData, type Failure } from ".
 import { DirectoryView } from "./files";
 import { ForkDialog } from "./fork";
 import { Link, checkpointPath, comparePath, go, params, planPath, runPath, setParams } from "./router";
+import { Messages } from "./messages";
 import { Output } from "./output";
 import { Events, markSide } from "./run";
 import { useKeys, useTitle } from "./shell";
@@ -14,11 +15,11 @@ import { SectionTree } from "./tree";
 const url = (spec: string) => at("/api/c/{spec}", { spec });
 
 // The pane beside the list: tabs, because it is narrow.
-export function CheckpointPane({ spec, label, run, moves }: { spec: string; label: string; run: string; moves: number }) {
+export function CheckpointPane({ spec, label, run, moves, talks }: { spec: string; label: string; run: string; moves: number; talks: boolean }) {
   const { data, error } = useData(url(spec), moves);
-  const tab = params.value.get("tab") ?? "state";
+  const tab = params.value.get("tab") ?? (talks ? "messages" : "state");
   if (!data) return error ? <Problem of={error} /> : <p class="dim">…</p>;
-  const tabs = ["state", ...(data.workspace || data.workspace_problem ? ["files"] : []), "events", "output"];
+  const tabs = ["state", ...(data.workspace || data.workspace_problem ? ["files"] : []), "messages", "events", "output"];
   return (
     <div class="pane">
       <div class="bar small">
@@ -36,7 +37,7 @@ export function CheckpointPane({ spec, label, run, moves }: { spec: string; labe
         {tabs.map((one) => <button key={one} type="button" role="tab" id={`tab-${one}`} aria-selected={tab === one} aria-controls="tab-panel" onClick={() => setParams({ tab: one })}>{one}{one === "files" && data.workspace?.changed_total ? ` ●${data.workspace.changed_total}` : ""}</button>)}
       </div>
       <div id="tab-panel" role="tabpanel" aria-labelledby={`tab-${tabs.includes(tab) ? tab : "state"}`} tabIndex={0}>
-        {tab === "files" && tabs.includes("files") ? <FilesOf data={data} spec={label} /> : tab === "events" ? <Events run={run} moves={moves} /> : tab === "output" ? <Output run={run} moves={moves} /> : <SectionTree spec={spec} sections={data.sections} moves={moves} />}
+        {tab === "files" && tabs.includes("files") ? <FilesOf data={data} spec={label} /> : tab === "messages" ? <Messages key={label} run={run} at={spec === label ? data.seq : null} moves={moves} /> : tab === "events" ? <Events run={run} moves={moves} /> : tab === "output" ? <Output run={run} moves={moves} /> : <SectionTree spec={spec} sections={data.sections} moves={moves} />}
       </div>
     </div>
   );
@@ -85,11 +86,12 @@ export function Checkpoint({ spec }: { spec: string }) {
   useTitle(data ? `${data.run}@${data.seq}` : spec, `holdfast show ${spec}`);
   const name = data ? `${data.run}@${data.seq}` : spec;
   const to = (seq: number) => { if (data && seq >= 1 && seq <= data.last_seq) go(checkpointPath(`${data.run}@${seq}`), { replace: true }); };
+  const talking = params.value.get("tab") === "messages";
   const parent = data?.parent_at?.seq ? `${data.parent_at.run}@${data.parent_at.seq}` : null;
   useKeys({
     "[": () => parent && go(checkpointPath(parent), { replace: true }), "]": () => to((data?.seq ?? 0) + 1), j: () => to((data?.seq ?? 0) - 1), k: () => to((data?.seq ?? 0) + 1),
     "g h": () => data && to(data.last_seq), x: () => markSide(name), c: () => parent && go(comparePath(parent, name)), p: () => go(planPath(name)),
-    Escape: () => data && go(runPath(data.run, `?at=${data.seq}`)),
+    m: () => setParams({ tab: "messages" }), s: () => setParams({ tab: null }), Escape: () => data && go(runPath(data.run, `?at=${data.seq}`)),
   });
   if (!data) return error ? <Problem of={error} /> : <p class="dim">…</p>;
   const marks = (body: unknown) => post(into("/api/c/{spec}/marks", { spec }), body).then(() => { setProblem(null); setLabel(null); reload(); }, (caught) => setProblem(toFailure(caught)));
@@ -124,7 +126,10 @@ export function Checkpoint({ spec }: { spec: string }) {
           : <form onSubmit={(event) => { event.preventDefault(); void marks({ label }); }}><input aria-label="Label" value={label} onInput={(event) => setLabel(event.currentTarget.value)} ref={(element) => { if (element && document.activeElement !== element) element.focus(); }} /> <button>save</button></form>)}
       </div>
       <div class="split even">
-        <div class="pane"><h2>State <small class="dim">{bytes(data.size_bytes)}</small></h2><SectionTree spec={spec} sections={data.sections} moves={0} /></div>
+        <div class="pane">
+          <div class="bar small"><h2>{talking ? "Messages" : "State"}</h2> <small class="dim">{bytes(data.size_bytes)}</small><span class="grow" /><button type="button" aria-pressed={talking} onClick={() => setParams({ tab: talking ? null : "messages" })}>messages</button></div>
+          {talking ? <Messages key={name} run={data.run} at={data.seq} moves={0} /> : <SectionTree spec={spec} sections={data.sections} moves={0} />}
+        </div>
         <div class="pane"><h2>Files</h2>{data.workspace || data.workspace_problem ? <FilesOf data={data} spec={name} /> : <p class="dim">This checkpoint holds no files.</p>}</div>
       </div>
       <details class="seal"><summary>seal</summary><dl>

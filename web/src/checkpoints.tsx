@@ -142,7 +142,7 @@ export function Checkpoints({ run, at, moves, forks, select, filter }: Props) {
                 {row.status !== "valid" && <span class={`tag is-${row.status}`}>{row.status}</span>}
                 <span class={`trigger t-${row.trigger}`}>{line(row.trigger)}</span>
                 <span class="reason">{line(row.reason || [row.phase, row.state].filter(Boolean).join(", "))}</span>
-                {forks[row.id] && <span class="tag fork">⑂ {forks[row.id].map(line).join(", ")}</span>}
+                {forks[row.id] && <span class="tag fork">↱ {forks[row.id].map(line).join(", ")}</span>}
                 {files && <Files of={files} />}
                 <span class="size">{bytes(row.stored_bytes)}</span>
                 <span class="when"><Time at={row.created_at} /></span>

@@ -5,13 +5,19 @@ import { at as address, useData } from "./api";
 import { SIGN } from "./checkpoint";
 import { Files } from "./checkpoints";
 import { DiffView } from "./diffview";
+import { MessageChanges } from "./messages";
 import { Link, checkpointPath, comparePath, go, params, runPath, setParams } from "./router";
 import { useKeys, useTitle } from "./shell";
 import { Problem, Time, bytes, count, duration, line, plural } from "./text";
 
+const CALLS = "steps"; // the view of the journal that lists them
+const differences = (sections: SectionChange[]) => sections.reduce((sum, one) => sum + one.count, 0);
+
 export function Compare() {
   const a = params.value.get("a") ?? "", b = params.value.get("b") ?? "now";
   const { data, error } = useData(address("/api/compare", { a, b }));
+  const said = useData(address("/api/compare/messages", { a, b, limit: 1 }));
+  const saidTotal = said.data ? said.data.added + said.data.removed : 0;
   const fileTotal = data?.files_total ?? 0;
   const tab = params.value.get("tab") ?? (data && !data.sections.length && fileTotal ? "files" : "state");
   const path = params.value.get("path") ?? data?.files.find((one) => one.kind !== "directory")?.path ?? null;
@@ -22,10 +28,11 @@ export function Compare() {
     const next = shown[Math.max(0, Math.min(shown.length - 1, at + by))];
     if (next) setParams({ tab: "files", path: next.path });
   };
-  useKeys({ j: () => step(1), k: () => step(-1), s: () => setParams({ tab: "state" }), f: () => setParams({ tab: "files" }) });
+  useKeys({ j: () => step(1), k: () => step(-1), s: () => setParams({ tab: "state" }), f: () => setParams({ tab: "files" }), m: () => setParams({ tab: "messages" }) });
   if (!data) return error ? <Problem of={error} /> : <p class="dim">…</p>;
+  const calls = data.sections.filter((one) => one.name === CALLS), state = data.sections.filter((one) => one.name !== CALLS);
   const tabs: [string, string, number][] = [
-    ["state", "State", data.sections.reduce((sum, one) => sum + one.count, 0)], ["files", "Files", fileTotal],
+    ["state", "State", differences(state)], ["files", "Files", fileTotal], ["messages", "Messages", saidTotal], ["calls", "Calls", differences(calls)],
     ["budget", "Budget", data.budget.length], ["agents", "Agents", data.agents.length],
   ];
   const tokens = data.budget.find((one) => one.name === "tokens");
@@ -37,14 +44,18 @@ export function Compare() {
         {b !== "now" && <button type="button" aria-label="Swap both sides" onClick={() => go(comparePath(b, a))}>⇄</button>}
         {data.b ? <Side name="B" row={data.b} /> : <span class="side"><span class="tag">B</span> now: <code>{line(data.now)}</code></span>}
         <span class="grow" />
+        <span class="presets">
         {data.since.phase && <Link class="button" to={comparePath(data.since.phase, b)}>this phase</Link>}
         {data.since.answer && <Link class="button" to={comparePath(data.since.answer, b)}>since the last answer</Link>}
         {data.b?.parent && <Link class="button" to={comparePath(data.b.parent, b)}>B with its parent</Link>}
         {data.b && <Link class="button" to={comparePath(a, "now")}>A with now</Link>}
         {data.a.run && <Link class="button" to={comparePath(`${data.a.run}@1`, data.b ? `${data.b.run}@${data.b.seq}` : data.a.run)}>whole run</Link>}
+        </span>
       </div>
       <p class="overview">
         {plural(data.sections.length, "section")} differ{data.sections.length === 1 ? "s" : ""}, {plural(fileTotal, "file")}{fileTotal > 0 && <> <Files of={data.files_counts} /></>}
+        {saidTotal > 0 && said.data && <> · messages +{count(said.data.added)}{said.data.removed > 0 && ` −${count(said.data.removed)}`}</>}
+        {data.steps[0] !== data.steps[1] && <> · {plural(Math.abs(data.steps[1] - data.steps[0]), "call")} {data.steps[1] > data.steps[0] ? "more" : "fewer"}</>}
         {tokens && <> · tokens {tokens.spent >= 0 ? "+" : "−"}{count(Math.abs(tokens.spent))}</>}
         {data.seconds !== null && <> · {duration(Math.abs(data.seconds))} apart</>}
         {data.ancestor && <> · common ancestor <Link to={checkpointPath(`${data.ancestor.run}@${data.ancestor.seq}`)}>{line(data.ancestor.run)}@{count(data.ancestor.seq)}</Link></>}
@@ -54,7 +65,9 @@ export function Compare() {
         {tabs.map(([name, label, n]) => <button key={name} type="button" role="tab" id={`tab-${name}`} aria-selected={tab === name} aria-controls="tab-panel" onClick={() => setParams({ tab: name })}>{label} <span class="n">{count(n)}</span></button>)}
       </div>
       <div id="tab-panel" role="tabpanel" aria-labelledby={`tab-${tab}`} tabIndex={0}>
-        {tab === "state" && (data.sections.length ? data.sections.map((one) => <Section key={one.name} a={a} b={b} of={one} />) : <p class="dim">No section differs.</p>)}
+        {tab === "state" && (state.length ? state.map((one) => <Section key={one.name} a={a} b={b} of={one} />) : <p class="dim">No section differs.</p>)}
+        {tab === "calls" && (calls.length ? calls.map((one) => <Section key={one.name} a={a} b={b} of={one} />) : <p class="dim">Both did the same calls.</p>)}
+        {tab === "messages" && <MessageChanges a={a} b={b} />}
         {tab === "files" && <FilesTab a={a} b={b} data={data} files={shown} path={path} step={step} />}
         {tab === "budget" && <Table head={["Budget", "before", "after", "spent", "limit"]} rows={data.budget.map((one) => [one.name, one.used_before, one.used_after, one.spent, one.limit_after])} />}
         {tab === "agents" && <Table head={["Agent", "before", "after", "attempts", "tokens in", "tokens out"]} rows={data.agents.map((one) => [one.id, one.status_before, one.status_after, one.attempts, one.tokens_input, one.tokens_output])} />}

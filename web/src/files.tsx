@@ -3,15 +3,16 @@ import { signal } from "@preact/signals";
 import { useState } from "preact/hooks";
 import { at, download, query, useData } from "./api";
 import { SIGN } from "./checkpoint";
-import { Link, checkpointPath, comparePath, params, runPath } from "./router";
+import { Link, checkpointPath, comparePath, params, runPath, setParams } from "./router";
 import { Dialog, useTitle } from "./shell";
-import { Problem, Time, bytes, count, line, plural, visible } from "./text";
+import { Command, Problem, Time, bytes, count, line, plural, quoted, visible } from "./text";
 
 const open = signal<ReadonlySet<string>>(new Set());
 
 export function DirectoryView({ spec, run, under = "" }: { spec: string; run: string; under?: string }) {
   const [offset, setOffset] = useState(0);
-  const [shown, setShown] = useState<string | null>(null);
+  const asked = params.value.get("file"); // in the address, so that it can be linked to
+  const shown = asked !== null && under === "" ? asked : null;
   const { data, error } = useData(at("/api/c/{spec}/files", { spec }, { under, offset, limit: 200 }));
   if (error) return <Problem of={error} />;
   if (!data) return <p class="dim">…</p>;
@@ -23,7 +24,7 @@ export function DirectoryView({ spec, run, under = "" }: { spec: string; run: st
           <li key={one.path}>
             {one.kind === "directory"
               ? <button type="button" class="node" aria-expanded={open.value.has(one.path)} onClick={() => toggle(one.path)}><Sign of={one.change} /><span class="key">{line(one.name)}/</span> {one.entries !== null && <span class="dim">({count(one.entries)})</span>}</button>
-              : <span class="node leaf"><Sign of={one.change} /><button type="button" class="quiet file" onClick={() => setShown(one.path)}>{line(one.name)}</button> <span class="dim">{one.kind === "link" ? `→ ${line(one.target)}` : bytes(one.size)}</span></span>}
+              : <span class="node leaf"><Sign of={one.change} /><button type="button" class="quiet file" onClick={() => setParams({ file: one.path })}>{line(one.name)}</button> <span class="dim">{one.kind === "link" ? `→ ${line(one.target)}` : bytes(one.size)}</span></span>}
             {one.kind === "directory" && open.value.has(one.path) && <DirectoryView spec={spec} run={run} under={one.path} />}
           </li>
         ))}
@@ -36,7 +37,7 @@ export function DirectoryView({ spec, run, under = "" }: { spec: string; run: st
           <button type="button" disabled={offset + 200 >= data.total} onClick={() => setOffset(offset + 200)}>next</button>
         </p>
       )}
-      {shown !== null && <FileDialog spec={spec} run={run} path={shown} onClose={() => setShown(null)} />}
+      {shown !== null && <FileDialog spec={spec} run={run} path={shown} onClose={() => setParams({ file: null })} />}
     </>
   );
 }
@@ -69,7 +70,7 @@ export function FileHistory({ run }: { run: string }) {
   const path = params.value.get("path") ?? "";
   const before = params.value.get("before");
   const { data, error } = useData(at("/api/runs/{run}/file-history", { run }, { path, before }));
-  useTitle(`${path} in ${run}`, `holdfast log ${run}`);
+  useTitle(`${path} in ${run}`, `holdfast history ${quoted(path)} ${quoted(run)}`);
   return (
     <section aria-labelledby="title">
       <div class="bar"><h1 id="title">{line(path)}</h1><span class="dim">in <Link to={runPath(run)}>{line(run)}</Link></span></div>
@@ -100,7 +101,7 @@ function Blame({ run, path }: { run: string; path: string }) {
   if (!data) return <Problem of={error} />;
   return (
     <section class="blame" aria-labelledby="blame">
-      <h2 id="blame">Who wrote each line</h2>
+      <div class="bar small"><h2 id="blame">Who wrote each line</h2><Command line={`holdfast blame ${quoted(path)} ${quoted(run)}`} /></div>
       {data.note && <p class="dim">{line(data.note)}</p>}
       <ol tabIndex={0} aria-label="Lines with where they came from">
         {data.lines.slice(0, 3000).map(([origin, text], n) => {

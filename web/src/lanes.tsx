@@ -8,7 +8,8 @@ const top = (chain: Chain) => chain.ranges[0][0];
 const bottom = (chain: Chain) => chain.joins ?? chain.ranges[chain.ranges.length - 1][1];
 const holds = (chain: Chain, seq: number) => chain.ranges.some(([high, low]) => seq <= high && seq >= low);
 
-export function Lanes({ chains, seq, height, head }: { chains: Chain[]; seq: number; height: number; head: boolean }) {
+export function Lanes({ chains, seq, height, head, ghost }: { chains: Chain[]; seq: number; height: number; head: boolean; ghost?: Chain }) {
+  const kind = (one: Chain) => `lane-${one.lane % 6}${one === ghost ? " ghost" : ""}`;
   const mine = chains.find((one) => holds(one, seq));
   const middle = height / 2;
   return (
@@ -17,18 +18,18 @@ export function Lanes({ chains, seq, height, head }: { chains: Chain[]; seq: num
         const from = seq === top(one) ? middle : 0;
         if (one.joins === seq && mine) {
           const line = `M${x(one.lane)} 0 C ${x(one.lane)} ${middle}, ${x(mine.lane)} 0, ${x(mine.lane)} ${middle}`;
-          return <path key={`${one.lane}-${top(one)}`} d={line} class={`lane lane-${one.lane % 6}`} />;
+          return <path key={`${one.lane}-${top(one)}`} d={line} class={`lane ${kind(one)}`} />;
         }
-        const to = seq === bottom(one) ? middle : height;
         const gap = one.gaps.includes(seq);
+        const to = seq === bottom(one) && !gap ? middle : height;
         return (
           <g key={`${one.lane}-${top(one)}`}>
-            <line x1={x(one.lane)} x2={x(one.lane)} y1={from} y2={gap ? middle : to} class={`lane lane-${one.lane % 6}`} />
-            {gap && <line x1={x(one.lane)} x2={x(one.lane)} y1={middle} y2={to} class={`lane lane-${one.lane % 6} broken`} />}
+            <line x1={x(one.lane)} x2={x(one.lane)} y1={from} y2={gap ? middle : to} class={`lane ${kind(one)}`} />
+            {gap && <line x1={x(one.lane)} x2={x(one.lane)} y1={middle} y2={to} class={`lane ${kind(one)} broken`} />}
           </g>
         );
       })}
-      {mine && <circle cx={x(mine.lane)} cy={middle} r={head ? 5 : 3.5} class={`dot lane-${mine.lane % 6} ${head ? "head" : ""}`} />}
+      {mine && <circle cx={x(mine.lane)} cy={middle} r={head ? 5 : 3.5} class={`dot lane-${mine.lane % 6}${mine === ghost && seq === top(mine) ? " ghost" : ""} ${head ? "head" : ""}`} />}
     </svg>
   );
 }

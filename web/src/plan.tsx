@@ -1,7 +1,8 @@
 // A recovery plan: what exactly will happen to my state and files, what is left to decide, how do I undo it?
-import type { JobMoved, PlanDone, Sides as SidesOf } from "./answers";
+import type { Chain, JobMoved, PlanDone, PlanFacts, Sides as SidesOf } from "./answers";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { about, at, post, query, to, toFailure, useData, useLive, type Failure } from "./api";
+import { Lanes } from "./lanes";
 import { Link, checkpointPath, go, params, runPath, setParams } from "./router";
 import { useTitle } from "./shell";
 import { Command, Problem, Time, bytes, count, line, plural, visible } from "./text";
@@ -80,6 +81,7 @@ export function Plan({ digest }: { digest: string }) {
       <Problem of={problem} />
       {data.moved.length > 0 && <div class="problem" role="alert"><p>The world moved since this plan was made; it will not be carried out:</p><ul>{data.moved.map((one) => <li key={one}>{visible(one)}</li>)}</ul><button type="button" onClick={() => void again()}>plan again</button></div>}
       {data.owner && <p class="problem">A process has this run now: {line(data.owner)}. Pause or end it first.</p>}
+      {data.head_seq !== null && plan.seq > 0 && <Ghost plan={plan} head={data.head_seq} />}
       <ul class="will">
         {[plan.phase && `continues at phase ${plan.phase}`, plan.state && `state ${plan.state}`, plan.task && `task ${plan.task}`].filter(Boolean).map((one) => <li key={String(one)}>{line(one)}</li>)}
         <li>restores {plural(plan.sections.length, "section")}: <span class="dim">{plan.sections.map(line).join(", ")}</span></li>
@@ -138,6 +140,23 @@ export function Plan({ digest }: { digest: string }) {
       </div>
       <p><Command line={data.command} />{Object.keys(asked.decisions.paths).length > 0 && <span class="dim"> decides all conflicts alike: --take, --keep, --merge or --both</span>}</p>
     </section>
+  );
+}
+
+// The line that the plan would begin, drawn before it is there.
+function Ghost({ plan, head }: { plan: PlanFacts; head: number }) {
+  const made = head + 1, back = plan.seq !== head;
+  const line0: Chain = { lane: 0, ranges: back ? [[made, made], [plan.seq, plan.seq]] : [[made, head]], joins: null, gaps: [] };
+  const chains = back ? [line0, { lane: 1, ranges: [[head, head]], joins: plan.seq, gaps: [] } as Chain] : [line0];
+  const between = head - plan.seq - 1;
+  const spec = (seq: number) => <Link to={checkpointPath(`${plan.run}@${seq}`)}>@{count(seq)}</Link>;
+  const row = (seq: number) => <Lanes chains={chains} seq={seq} height={28} head={seq === made} ghost={line0} />;
+  return (
+    <ol class="ghosts" aria-label="Where the run would stand">
+      <li>{row(made)}<strong>new head</strong> <span class="dim">would stand here after the plan</span></li>
+      {back && <li>{row(head)}{spec(head)} <span class="dim">head now: stays beside the new line{between > 0 ? `, with the ${plural(between, "checkpoint")} before it` : ""}; undo goes back to it</span></li>}
+      <li>{row(plan.seq)}{spec(plan.seq)} <span class="dim">{back ? "state and files as they were here" : "head now: it continues from here"}</span></li>
+    </ol>
   );
 }
 

@@ -5,6 +5,7 @@ import { about, at as address, post, to as into, toFailure, useData, useMoves, t
 import { CheckpointPane } from "./checkpoint";
 import { Checkpoints } from "./checkpoints";
 import { ForkDialog } from "./fork";
+import { Messages } from "./messages";
 import { Link, comparePath, go, params, planPath, runPath, setParams } from "./router";
 import { announce, side, useKeys, useTitle } from "./shell";
 import { Bar, Command, Problem, Status, Time, count, duration, line, quoted, visible } from "./text";
@@ -20,7 +21,7 @@ export function markSide(spec: string): void {
 
 export function Run({ name }: { name: string }) {
   const moves = useMoves(name);
-    const { data, error } = useData(address("/api/runs/{run}", { run: name }), moves);
+  const { data, error } = useData(address("/api/runs/{run}", { run: name }), moves);
   const spans = useData(address("/api/runs/{run}/spans", { run: name }), moves);
   const samples = useData(address("/api/runs/{run}/samples", { run: name }, { n: 300 }), moves);
   const [forking, setForking] = useState(false);
@@ -46,23 +47,25 @@ export function Run({ name }: { name: string }) {
   useKeys({
     j: () => step(-1), k: () => step(1), "]": () => step(1), "[": () => step(-1), "g h": () => select(last),
     x: () => markSide(spec), c: () => go(comparePath(`${name}@${Math.max(1, at - 1)}`, spec)), p: () => go(planPath(spec)),
-    s: () => setParams({ tab: "state" }), f: () => setParams({ tab: "files" }), e: () => setParams({ tab: "events" }), o: () => setParams({ tab: "output" }),
+    s: () => setParams({ tab: "state" }), f: () => setParams({ tab: "files" }), m: () => setParams({ tab: "messages" }), e: () => setParams({ tab: "events" }), o: () => setParams({ tab: "output" }),
     Enter: () => go(`/c/${encodeURIComponent(spec)}`), Escape: () => go("/"),
   });
   if (!data) return error ? <Problem of={error} /> : <p class="dim">…</p>;
   const tell = (what: string, body?: unknown) => post(into("/api/runs/{run}/tell/{what}", { run: name, what }), body).then(() => setProblem(null), (caught) => setProblem(toFailure(caught)));
   const origin = data.lineage?.[0];
+  const { framework, thread } = data.attributes;
   const live = ["moving", "waiting", "open", "paused"].includes(data.shown);
   return (
     <section class="run" aria-labelledby="title">
       <div class="bar">
-        <h1 id="title">{line(name)}</h1>
+        <h1 id="title">{line(thread || name)}</h1>
+        {framework && <span class="tag">{line(framework)}</span>}{thread && thread !== name && <code class="dim">{line(name)}</code>}
         <Status of={data.shown} detail={data.detail} />
         {data.phase && <span class="dim">phase <strong>{line(data.phase)}</strong></span>}
         {data.state && <span class="dim">state <strong>{line(data.state)}</strong></span>}
-        <span class="dim">saved <Time at={data.saved_at} /></span>
+        <span class="dim">saved <Time at={data.saved_at ?? data.updated_at} /></span>
         {data.owner && <span class="dim" title={data.owner}>owner {line(data.owner).slice(0, 40)}</span>}
-        {origin && <span class="dim">⑂ forked from <Link to={runPath(origin.run ?? "")}>{line(`${origin.run}@${origin.seq ?? ""}`)}</Link></span>}
+        {origin && <span class="dim">↱ forked from <Link to={runPath(origin.run ?? "")}>{line(`${origin.run}@${origin.seq ?? ""}`)}</Link></span>}
         <span class="grow" />
         {data.budget?.filter((one) => one.limit).map((one) => <Bar key={one.name} used={one.used} limit={one.limit} name={one.name} />)}
         {about.value?.writes && live && (data.shown === "paused" ? <button type="button" onClick={() => tell("unpause")}>continue</button> : <button type="button" onClick={() => tell("pause")}>pause</button>)}
@@ -71,8 +74,9 @@ export function Run({ name }: { name: string }) {
         {at === last ? data.shown !== "completed" && data.last_seq > 0 && <Link class="button primary" to={planPath(name)}>resume…</Link> : <Link class="button primary" to={planPath(spec)}>go back to @{count(at)}…</Link>}
       </div>
       <Problem of={problem ?? error} />
-      {data.problem && <p class="problem">{visible(data.problem)}</p>}
+      {data.problem && (last > 0 || !framework) && <p class="problem">{visible(data.problem)}</p>}
       {data.unprotected && <p class="problem" role="alert">UNPROTECTED since <Time at={data.unprotected} />: its checkpoints cannot be stored. It continues; what it does now would be lost with its process.</p>}
+      {data.shown === "open" && <p class="waits" role="status"><Status of="open" /> No process moves it: the one that did has ended without a word. <Command line={`holdfast resume ${quoted(name)}`} /></p>}
       {data.why && <Why of={data.why} />}
       {data.waits?.map((wait) => <p key={wait.id} class="waits"><Status of="waiting" /> “{line(wait.question)}” <Link class="button" to="/approvals">answer</Link></p>)}
       {data.recovery && !data.recovery.can_resume && <p class="problem">Cannot resume: {data.recovery.blockers.map(visible).join("; ")}</p>}
@@ -91,7 +95,8 @@ export function Run({ name }: { name: string }) {
         </div>
       )}
       {last > 1 && <details class="find"><summary>find the checkpoint that broke something</summary><p class="dim">The command runs on the files of a few checkpoints, in a directory of its own, and the first at which it fails is named with the call that made it.</p><Command line={`holdfast bisect ${quoted(name)} -- COMMAND`} /></details>}
-      <div class="split">
+      {last === 0 && framework && <div class="pane"><h2>Messages</h2><p class="dim small">This session keeps every message as it comes, and takes no checkpoints.</p><Messages run={name} at={null} moves={moves} /></div>}
+      <div class="split" hidden={last === 0}>
         <div class="left">
           <div class="bar small">
             <h2>Checkpoints</h2>
@@ -110,7 +115,7 @@ export function Run({ name }: { name: string }) {
           </div>
           <Checkpoints run={name} at={at} moves={moves} forks={data.forks ?? {}} select={select} filter={filter} />
         </div>
-        <div class="right-pane">{at > 0 && <CheckpointPane spec={at === last ? name : spec} label={spec} run={name} moves={at === last ? moves : 0} />}</div>
+        <div class="right-pane">{at > 0 && <CheckpointPane spec={at === last ? name : spec} label={spec} run={name} moves={at === last ? moves : 0} talks={!!framework} />}</div>
       </div>
       {forking && <ForkDialog spec={spec} onClose={() => setForking(false)} />}
     </section>

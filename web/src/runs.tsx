@@ -4,10 +4,10 @@ import { useEffect } from "preact/hooks";
 import { at, useData, useMoves } from "./api";
 import { Link, params, runPath, setParams } from "./router";
 import { announce, moveRow, useKeys, useTitle } from "./shell";
-import { Bar, Problem, Status, Time, count, line, tightest } from "./text";
+import { Bar, Problem, Status, Time, count, line, quoted, tightest } from "./text";
 
 const PAGE = 50;
-const STATUSES = ["moving", "waiting", "paused", "failed", "open", "completed", "cancelled", "saved", "damaged"];
+const STATUSES = ["moving", "waiting", "paused", "failed", "open", "completed", "cancelled", "ended", "saved", "damaged"];
 
 export function Runs() {
   const status = params.value.get("status") ?? "";
@@ -17,7 +17,8 @@ export function Runs() {
   const moves = useMoves();
   const { data, error } = useData(at("/api/runs", { status, q: text, order, offset, limit: PAGE }), moves);
   useEffect(() => { if (data && moves) announce(`${data.total} runs; the last to move is ${data.runs[0]?.id ?? "none"}`); }, [data]);
-  useTitle("Runs", "holdfast ls");
+  const standing = { moving: "running", open: "running", saved: "" }[status] ?? status;
+  useTitle("Runs", `holdfast ls${standing ? ` --status ${standing}` : ""}${text ? ` --text ${quoted(text)}` : ""}`);
   useKeys({ j: () => moveRow(1), k: () => moveRow(-1) });
   return (
     <section class="runs" aria-labelledby="title">
@@ -63,16 +64,16 @@ function Chip({ name, label, count: n, on }: { name: string; label: string; coun
 
 function Row({ run }: { run: RunRow }) {
   const budget = tightest(run.budget);
-  const where = run.question ? `“${run.question}”` : run.shown === "open" ? "no process moves it" : [run.phase, run.state].filter(Boolean).join(" ▸ ") || run.detail || run.reason || "";
+  const where = run.question ? `“${run.question}”` : run.shown === "open" ? "no process moves it" : [run.phase, run.state].filter(Boolean).join(" ▸ ") || run.detail || run.reason || (run.last_seq ? "" : "in its journal alone, without a checkpoint");
   const bad = run.shown === "failed" || run.shown === "damaged";
   return (
     <tr>
-      <th scope="row"><Link to={runPath(run.id)} data-row>{line(run.id)}</Link></th>
+      <th scope="row"><Link to={runPath(run.id)} data-row title={line(run.id)}>{line(run.attributes.thread || run.id)}</Link>{run.attributes.framework && <span class="tag">{line(run.attributes.framework)}</span>}</th>
       <td><Status of={run.shown} detail={run.detail} /></td>
       <td class="where">{run.unprotected ? <strong class="bad">UNPROTECTED since <Time at={run.unprotected} /></strong> : bad ? line(run.detail || where).slice(0, 240) : line(where)}</td>
       <td>{budget && <Bar used={budget.used} limit={budget.limit} name={budget.name} />}</td>
       <td><Time at={run.saved_at ?? run.updated_at} /></td>
-      <td class="right mono">@{count(run.last_seq)}{run.waits?.length ? <> <Link class="button" to="/approvals">answer</Link></> : null}</td>
+      <td class="right mono">{run.last_seq > 0 && `@${count(run.last_seq)}`}{run.waits?.length ? <> <Link class="button" to="/approvals">answer</Link></> : null}</td>
     </tr>
   );
 }

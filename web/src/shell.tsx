@@ -1,10 +1,10 @@
 // What every view has around it: the rail, the line above, the command below, keys and the palette.
-import type { RunRow } from "./answers";
+import type { CheckpointRow, RunRow } from "./answers";
 import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { about, connection, at as address, get, version, waiting } from "./api";
-import { Link, go, path, runPath } from "./router";
+import { Link, go, path, planPath, runPath } from "./router";
 import { Command, Status, line, quoted } from "./text";
 
 export const command = signal("holdfast ls");
@@ -145,11 +145,15 @@ interface Found { text: string; hint: string; status?: string; act: () => void }
 function Palette() {
   const [text, setText] = useState("");
   const [runs, setRuns] = useState<RunRow[]>([]);
+  const [labelled, setLabelled] = useState<CheckpointRow[]>([]);
   const [at, setAt] = useState(0);
+  const run = /^\/r\/([^/]+)/.exec(path.value)?.[1];
   const close = () => (paletteOpen.value = false);
   useEffect(() => {
     const abort = new AbortController();
     get(address("/api/runs", { q: text.split("@")[0], limit: 8 }), abort.signal).then((found) => setRuns(found.runs), () => undefined);
+    if (run && text) get(address("/api/runs/{run}/checkpoints", { run: decodeURIComponent(run) }, { q: text, limit: 8 }), abort.signal).then((found) => setLabelled(found.rows), () => undefined);
+    else setLabelled([]);
     setAt(0);
     return () => abort.abort();
   }, [text]);
@@ -160,14 +164,16 @@ function Palette() {
     { text: "Dark or light", hint: "", act: toggleTheme },
     { text: "Keys", hint: "?", act: () => (helpOpen.value = true) },
   ];
-  const run = /^\/r\/([^/]+)/.exec(path.value)?.[1];
   if (run) {
     const bisect = `holdfast bisect ${quoted(decodeURIComponent(run))} -- COMMAND`;
+    for (const tab of ["state", "files", "messages", "events", "output"]) actions.push({ text: `Show ${tab}`, hint: tab[0], act: () => go(runPath(decodeURIComponent(run), `?tab=${tab}`)) });
+    actions.push({ text: "Plan: resume this run", hint: "p", act: () => go(planPath(decodeURIComponent(run))) });
     actions.push({ text: `Copy: ${bisect}`, hint: "find the checkpoint that broke something", act: () => void navigator.clipboard.writeText(bisect) });
   }
   const wanted = text.toLowerCase();
   const found: Found[] = runs.map((run) => ({ text: run.id, hint: `@${run.last_seq}`, status: run.shown, act: () => go(runPath(run.id)) }));
   if (/^(cp_|\S+@\d+$|\S+~\d+$)/.test(text)) found.unshift({ text: `checkpoint ${text}`, hint: "open", act: () => go(`/c/${encodeURIComponent(text)}`) });
+  found.push(...labelled.map((row) => ({ text: `${row.run}@${row.seq} ${row.label ?? row.reason}`, hint: row.label ? "label" : row.trigger, act: () => go(runPath(row.run, `?at=${row.seq}`)) })));
   found.push(...actions.filter((one) => one.text.toLowerCase().includes(wanted)));
   const choose = (one: Found | undefined) => { if (one) { close(); one.act(); } };
   return (
@@ -204,7 +210,7 @@ function Palette() {
 
 const KEYS = [
   ["j k", "next, previous row"], ["Enter", "open"], ["x", "mark this side; the second time compares"], ["c", "compare with the parent"],
-  ["p", "plan going back here"], ["s f e o", "state, files, events, output"], ["[ ]", "parent, next"], ["g h", "head of the run"], ["/", "filter"],
+  ["p", "plan going back here"], ["s f m e o", "state, files, messages, events, output"], ["[ ]", "parent, next"], ["g h", "head of the run"], ["/", "filter"],
   ["g r  g a  g s", "runs, approvals, storage"], ["Ctrl K", "search"], ["Esc", "back"],
 ];
 

@@ -28,7 +28,9 @@ export function Timeline({ spans, samples, budget, moving, at, select }: Props) 
   const limited = tightest(budget) ?? budget.find((one) => one.name === "tokens") ?? budget[0];
   const budgetTop = 22 + shown.length * LANE + 6;
   const budgetHeight = limited && samples.length > 1 ? 40 : 0;
-  const savesTop = budgetTop + budgetHeight + 4;
+  const touching = samples.filter((one, n) => one.files !== null && (n === 0 || samples[n - 1].files !== one.files));
+  const filesTop = budgetTop + budgetHeight + 4;
+  const savesTop = filesTop + (touching.length ? 18 : 0);
   const height = savesTop + 20;
   const most = limited ? Math.max(limited.limit ?? 0, ...samples.map((one) => one.used[limited.name] ?? 0), 1) : 1;
   const y = (used: number) => budgetTop + budgetHeight - (used / most) * (budgetHeight - 4);
@@ -84,6 +86,8 @@ export function Timeline({ spans, samples, budget, moving, at, select }: Props) 
             <polyline points={points} class="line" />
           </g>
         )}
+        {touching.length > 0 && <text x={LEFT - 8} y={filesTop + 12} class="name" text-anchor="end">files</text>}
+        {touching.map((one) => <rect key={one.seq} x={LEFT + axis.x(Date.parse(one.at)) - 2} width={4} y={filesTop + 2} height={12} rx={1} class="touching"><title>{`files changed by @${one.seq}`}</title></rect>)}
         <text x={LEFT - 8} y={savesTop + 12} class="name" text-anchor="end">saves</text>
         {samples.map((one) => <line key={one.seq} x1={LEFT + axis.x(Date.parse(one.at))} x2={LEFT + axis.x(Date.parse(one.at))} y1={savesTop + 2} y2={savesTop + 14} class={`save t-${one.trigger}`} />)}
         {chosen && <line x1={LEFT + axis.x(Date.parse(chosen.at))} x2={LEFT + axis.x(Date.parse(chosen.at))} y1={16} y2={height} class="here" />}

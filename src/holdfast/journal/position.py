@@ -15,7 +15,7 @@ from holdfast.errors import PositionUnavailable, RunCorrupt
 from holdfast.journal.entry import SAVED, read_entry
 from holdfast.model.checkpoint import NO_RECOVERY_POINT
 from holdfast.store.commit import WENT_BACK
-from holdfast.store.ranges import cut
+from holdfast.store.ranges import cut, extended
 from holdfast.store.tables import MAIN
 
 if TYPE_CHECKING:
@@ -79,7 +79,8 @@ def lineage(store: Store, line: LineRow, number: int) -> Ranges:
         kept = _decode(began.body)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise RunCorrupt(f"record #{began.number} of its journal cannot be decoded ({error})", line.run) from error
-    return (*kept, (began.number, number))
+    begun = extended(kept, began.number)
+    return (*begun[:-1], (begun[-1][0], number))
 
 
 def _base(store: Store, line: LineRow, ranges: Ranges, number: int, *, sound: bool) -> CheckpointRecord | None:

@@ -150,7 +150,7 @@ def prepare(commit: Commit, known: KnownLine, lines: LineReader, leases: Leases)
     if commit.after is not None and commit.after != line.number:
         raise HeadMoved(commit.run, f"{commit.run}#{commit.after}", f"{commit.run}#{line.number}")
     ranges = line.ranges if commit.back_to is None else _checked_ranges(commit.back_to, line)
-    began = _began(line, ranges, now)
+    began = _began(commit, line, ranges, now)
     records, chain = _add_records(batch, [*began, *commit.records], line, codec)
     reached = [(line.number, ranges)]
     chunked = line.chunked
@@ -277,9 +277,13 @@ def _checkpoint_row(commit: Commit, new: CheckpointDraft, data: bytes, number: i
     )  # fmt: skip
 
 
-def _began(line: LineRow, ranges: Ranges, now: datetime) -> list[Draft]:
-    """Return the first record of a segment if these numbers leave some of the line's: where each came from is known."""
-    if ranges == line.ranges:
+def _began(commit: Commit, line: LineRow, ranges: Ranges, now: datetime) -> list[Draft]:
+    """Return the first record of a segment if the line is left: where each record and checkpoint came from is known.
+
+    It is left for another checkpoint, too, where nothing was recorded between that one and the head.
+    """
+    onto_another = bool(commit.checkpoints) and commit.checkpoints[0].envelope.parent != line.head
+    if commit.back_to is None or (ranges == line.ranges and not onto_another):
         return []
     return [Draft(WENT_BACK, "", now.timestamp(), msgspec.msgpack.encode(ranges), WENT_BACK)]
 

@@ -21,19 +21,6 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Envelope).decode
 
 
-class _Beginning(msgspec.Struct, frozen=True, array_like=True):
-    """The first fields of an envelope: the rest is not decoded, which is most of the work of reading one."""
-
-    format_version: int
-    id: str
-    run: str
-    seq: int
-    parent: str | None
-
-
-_decode_beginning = msgspec.msgpack.Decoder(_Beginning).decode
-
-
 def seal(envelope: Envelope) -> tuple[bytes, bytes]:
     """Return an envelope's bytes and the checksum that binds a child to it."""
     try:
@@ -59,16 +46,6 @@ def open_checkpoint(row: CheckpointRow) -> CheckpointRecord:
     return CheckpointRecord(
         envelope, blake3(row.envelope).digest(), row.marks, row.number, row.ranges, row.key, row.attributes, row.line
     )
-
-
-def read_parent(codec: RowCodec, row: Row) -> tuple[int, str, str | None]:
-    """Return the number, the id and the parent's id of the checkpoint that a stored row holds."""
-    found: CheckpointRow = codec.open(CHECKPOINT, row)
-    try:
-        begins = _decode_beginning(found.envelope)
-    except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as error:
-        raise CheckpointCorrupt(f"its record cannot be decoded ({error})", found.id) from error
-    return found.seq, found.id, begins.parent
 
 
 def read_checkpoint(codec: RowCodec, row: Row) -> CheckpointRecord:

@@ -109,9 +109,10 @@ class LineJournal:
                 found += [self._codec.open(LINE, row) for row in rows]
         return [line for line in found if self.keyed(line, key) is not None]
 
-    def with_key(self, line: LineRow, key: str) -> Iterator[Record]:
-        """Yield the records with a key, on left segments too, in order."""
-        return self._by("key", msgspec.structs.replace(line, ranges=((1, line.number),)), key, upto=None, reverse=False)
+    def with_key(self, line: LineRow, key: str, *, after: int = 0) -> Iterator[Record]:
+        """Yield the records with a key after a number, on left segments too, in order."""
+        everything = msgspec.structs.replace(line, ranges=((after + 1, line.number),))
+        return self._by("key", everything, key, upto=None, reverse=False)
 
     def of_path(self, line: LineRow, path: str, *, upto: int | None = None, reverse: bool = False) -> Iterator[Record]:
         """Yield the records of a path on the line's present segments, in order."""

@@ -7,7 +7,6 @@ lease changes the line's row. Deleting leaves tombstones, so numbers are never g
 
 from __future__ import annotations
 
-import contextlib
 import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -28,7 +27,7 @@ from holdfast.model.checkpoint import FORMAT_VERSION, CheckpointRecord, Marks, R
 from holdfast.store import envelopes
 from holdfast.store.api import Listing, StoreStats, Tombstone
 from holdfast.store.codec import LARGEST_NUMBER, RowCodec, is_readable, shown, stored_time
-from holdfast.store.commit import CheckpointDraft, Commit, prepare
+from holdfast.store.commit import WENT_BACK, CheckpointDraft, Commit, prepare
 from holdfast.store.journal import LineJournal
 from holdfast.store.lease import Leases
 from holdfast.store.line_reader import NUMBERS, LineReader
@@ -388,26 +387,23 @@ class Store:
                         damaged.append(error)
         return Listing(found, damaged)
 
-    def parents(
-        self, run: str, *, above: int = 0, before_seq: int | None = None, limit: int, line: str = MAIN
-    ) -> list[tuple[int, str, str | None]]:
-        """Return numbers, ids and parents' ids of checkpoints above a number, highest first: what a graph is made of.
+    def branches(self, run: str, *, after: int = 0, line: str = MAIN) -> list[tuple[int, CheckpointRecord]]:
+        """Return each first checkpoint after the run went back, with the journal number at which it did, lowest first.
 
-        No more of an envelope is decoded than that. One that is damaged is passed over.
+        Only those after a journal number. Every other checkpoint was taken on the one before it, so a graph of any
+        length is known from these few.
         """
-        found: list[tuple[int, str, str | None]] = []
-        high = LARGEST_NUMBER if before_seq is None else before_seq - 1
-        while len(found) < limit:
+        stands = self.line(run, line=line)
+        if stands is None:
+            return []
+        found: list[tuple[int, CheckpointRecord]] = []
+        for went in self.journal.with_key(stands, WENT_BACK, after=after):
+            below = self.checkpoint_upto(run, went.number - 1, line=line)
             with self.medium.read() as reader:
-                rows = reader.scan(
-                    CHECKPOINT, (run, line), low=above + 1, high=high, reverse=True, limit=limit - len(found)
-                )
-            if not rows:
-                break
-            for row in rows:
-                with contextlib.suppress(IntegrityError):
-                    found.append(envelopes.read_parent(self.codec, row))
-            high = int(rows[-1][2]) - 1  # type: ignore[arg-type]
+                low = 1 if below is None else below.envelope.seq + 1
+                first = self._first_readable(reader, run, line, low, stands.last_seq)
+            if first is not None:
+                found.append((went.number, first))
         return found
 
     def keyed(

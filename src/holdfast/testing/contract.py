@@ -16,6 +16,7 @@ import pytest
 from holdfast.encode.chunks import Chunk
 from holdfast.errors import CheckpointCorrupt, Conflict, HeadMoved, IntegrityError, NotFound, UsageError
 from holdfast.model.checkpoint import CheckpointRecord, Marks
+from holdfast.store.commit import CheckpointDraft, Commit
 from holdfast.store.inspection import Inspection
 from holdfast.testing.feed_contract import FeedContract
 from holdfast.testing.journal_contract import JournalContract
@@ -315,18 +316,33 @@ class StoreContract(JournalContract, FeedContract, LineContract):
             thread.join()
         assert [store.checkpoint(name).marks.label] == outcomes
 
-    def test_parents_are_listed_from_the_highest_number_down(self, store: Store) -> None:
-        """Proves X7: what a graph is drawn from, a page at a time, with no payload and no whole envelope."""
+    def test_branches_are_the_checkpoints_that_were_not_taken_on_the_one_before(self, store: Store) -> None:
+        """Proves X7: what a graph of any length is drawn from, also where nothing was recorded between two of them."""
         line = Line(store)
-        made = [line.commit().envelope for _ in range(7)]
-        store.delete("run", [made[3].id])
-        wanted = [(one.seq, one.id, one.parent) for one in reversed(made) if one is not made[3]]
-        assert store.parents("run", limit=99) == wanted
-        assert store.parents("run", limit=2) == wanted[:2]
-        assert store.parents("run", above=5, limit=99) == wanted[:2]
-        assert store.parents("run", before_seq=5, limit=99) == wanted[3:]
-        assert store.parents("run", above=7, limit=99) == []
-        assert store.parents("other", limit=99) == []
+        made = [line.commit() for _ in range(4)]
+        assert store.branches("run") == []
+
+        def back_to(one: CheckpointRecord) -> CheckpointRecord:
+            envelope = line.envelope((), parent=one.envelope.id, parent_checksum=one.checksum)
+            head = made[-1].envelope.id
+            draft = CheckpointDraft(envelope, Marks())
+            done = store.write(Commit(run="run", expected_head=head, back_to=one.ranges, checkpoints=[draft]))
+            (line.head,) = done.checkpoints
+            line.seq += 1
+            return line.head
+
+        made.append(back_to(made[1]))
+        made.append(line.commit())
+        made.append(back_to(made[4]))
+        made.append(back_to(made[6]))  # the head: nothing is left
+        found = store.branches("run")
+        assert [(one.envelope.seq, one.envelope.parent) for _, one in found] == [
+            (5, made[1].envelope.id), (7, made[4].envelope.id),
+        ]  # fmt: skip
+        assert store.branches("run", after=found[0][0]) == found[1:]
+        assert store.branches("other") == []
+        store.delete("run", [made[4].envelope.id])
+        assert [one.envelope.seq for _, one in store.branches("run")] == [6, 7]
 
     def test_checkpoints_are_found_by_the_beginning_of_their_id(self, store: Store) -> None:
         """Proves D11."""

@@ -247,6 +247,7 @@ class Sample(TypedDict):
     used: dict[str, Number]
     trigger: str
     phase: str | None
+    files: str | None
 
 
 class Samples(TypedDict):
@@ -603,6 +604,44 @@ class Difference(TypedDict):
     new_kind: NotRequired[str]
 
 
+class Message(TypedDict):
+    """What somebody said: a person, a model, an agent to another, or a tool."""
+
+    place: str
+    """Where it is stored."""
+    by: str
+    to: str | None
+    note: str
+    text: str
+    cut: bool
+
+
+class MessagePage(TypedDict):
+    """Messages up to a point, oldest first; `offset` counts from the newest."""
+
+    run: str
+    total: int
+    offset: int
+    messages: list[Message]
+
+
+class MessageChange(TypedDict):
+    """A message that one of two points has."""
+
+    kind: Literal["added", "removed"]
+    message: Message
+
+
+class MessageChanges(TypedDict):
+    """The messages that only one of two points has."""
+
+    added: int
+    removed: int
+    kept: int
+    offset: int
+    changes: list[MessageChange]
+
+
 class DifferencePage(TypedDict):
     """A page of what differs in one section."""
 
@@ -859,6 +898,7 @@ class PlanAnswer(TypedDict):
     plan: PlanFacts
     lines: list[str]
     files: PlanFiles | None
+    head_seq: int | None
     moved: list[str]
     owner: str | None
     command: str

@@ -14,6 +14,7 @@ from holdfast.recovery.gather import file_capture
 from holdfast.web.approvals import at_last_answer
 from holdfast.web.history import ancestors, row_document
 from holdfast.web.site import found, short_place
+from holdfast.web.values import short
 from holdfast.workspace.compare import changes
 from holdfast.workspace.diff import diff
 from holdfast.workspace.tree import StoredTree
@@ -183,12 +184,12 @@ def _file(change: Change) -> answers.FileChange:
 
 
 def _difference(handle: Handle, one: Difference) -> answers.Difference:
-    from holdfast.recovery.short_form import jsonable, short  # noqa: PLC0415 - with the rest of a comparison
+    from holdfast.recovery.short_form import jsonable  # noqa: PLC0415 - with the rest of a comparison
 
     def shown(value: object) -> tuple[str, str]:
         if isinstance(value, str):
             return handle.clean_text(str(jsonable(value, max_chars=4000))), "text"
-        return handle.clean_text(short(handle.clean(value, one.path), 200)), type(value).__name__
+        return handle.clean_text(short(handle.clean(value, one.path))), type(value).__name__
 
     told: answers.Difference = {"path": one.path, "kind": one.kind}
     if one.kind != "added":

@@ -13,6 +13,7 @@ from holdfast.model.sections import WORKSPACE
 from holdfast.model.triggers import Trigger
 from holdfast.version import __version__
 from holdfast.web import approvals, comparing, files, history, values
+from holdfast.web import messages as said
 from holdfast.web.history import document_of, facts_of
 from holdfast.web.overview import forks_of, summary_of
 from holdfast.web.site import Refused, found, short_place
@@ -352,6 +353,19 @@ def compare_section(desk: Desk, handle: Handle, ask: Ask) -> answers.DifferenceP
     )
 
 
+def messages(desk: Desk, handle: Handle, ask: Ask) -> answers.MessagePage:
+    """Return what was said in a run, up to a checkpoint or up to now."""
+    name, at = check_run_id(ask.path["run"]), ask.number("at", 0, most=1 << 48) or None
+    offset, limit = ask.number("offset", 0, most=1 << 31), ask.number("limit", 50, most=200)
+    return said.page(desk.site, handle, name, at, offset=offset, limit=limit)
+
+
+def compare_messages(desk: Desk, handle: Handle, ask: Ask) -> answers.MessageChanges:
+    """Return the messages that only one of two points has."""
+    offset, limit = ask.number("offset", 0, most=1 << 31), ask.number("limit", 50, most=200)
+    return said.compare(desk.site, handle, ask.text("a"), ask.text("b"), offset=offset, limit=limit)
+
+
 def compare_file(desk: Desk, handle: Handle, ask: Ask) -> answers.FileDiff:
     """Return how one file differs."""
     return comparing.file(desk.site, handle, ask.text("a"), ask.text("b"), ask.text("path"))
@@ -471,6 +485,7 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("GET", "/api/runs/{run}/spans", Handler(spans)),
     ("GET", "/api/runs/{run}/touched", Handler(touched)),
     ("GET", "/api/runs/{run}/events", Handler(events)),
+    ("GET", "/api/runs/{run}/messages", Handler(messages)),
     ("GET", "/api/runs/{run}/output", Handler(output)),
     ("GET", "/api/runs/{run}/file-history", Handler(file_history)),
     ("GET", "/api/runs/{run}/blame", Handler(blame)),
@@ -482,6 +497,7 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("GET", "/api/compare", Handler(compare)),
     ("GET", "/api/compare/section", Handler(compare_section)),
     ("GET", "/api/compare/file", Handler(compare_file)),
+    ("GET", "/api/compare/messages", Handler(compare_messages)),
     ("GET", "/api/waits", Handler(inbox)),
     ("GET", "/api/storage", Handler(storage)),
     ("POST", "/api/plans", Handler(make_plan)),

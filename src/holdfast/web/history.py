@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from array import array
 from bisect import bisect_left
 from collections import Counter
 from copy import deepcopy
@@ -14,20 +13,19 @@ from holdfast.documents import checkpoint_document
 from holdfast.errors import IntegrityError, NotFound
 from holdfast.model.ids import check_run_id
 from holdfast.model.sections import WORKSPACE
-from holdfast.web.lanes import chains, grown
+from holdfast.web.lanes import chains
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from holdfast.checkpoint import Checkpoint
     from holdfast.engine import Holdfast
-    from holdfast.model.checkpoint import CheckpointRecord, Envelope, RunRecord
+    from holdfast.model.checkpoint import CheckpointRecord, Envelope
     from holdfast.store.store import Store
     from holdfast.web import answers
     from holdfast.web.lanes import Chain
 
 _PAGE = 500
-_LINKS = 2000  # parents that are read at once
 SEARCH_S = 1.5
 
 
@@ -46,14 +44,18 @@ def facts_of(checkpoint: Checkpoint) -> answers.CheckpointFacts:
 def row_document(hf: Holdfast, record: CheckpointRecord, *, head: str | None) -> answers.CheckpointRow:
     """Return what a list says of a checkpoint; no payload is read."""
     envelope = record.envelope
-    files = next((one.root.hex()[:16] for one in envelope.sections if one.name == WORKSPACE), None)
     return {
         **facts_of(hf.internals.opened(record)),
         "is_head": envelope.id == head,
-        "files": files,
+        "files": _files_root(envelope),
         "budget_used": envelope.summary.budget_used,
         "redacted": sum(one.redacted_count for one in envelope.sections),
     }
+
+
+def _files_root(envelope: Envelope) -> str | None:
+    """Return what stands for all captured files: it is another where any of them is."""
+    return next((one.root.hex()[:16] for one in envelope.sections if one.name == WORKSPACE), None)
 
 
 def page(hf: Holdfast, run: str, *, offset: int, limit: int) -> answers.CheckpointPage:
@@ -151,6 +153,7 @@ def samples(hf: Holdfast, run: str, count: int) -> answers.Samples:
                     "used": envelope.summary.budget_used,
                     "trigger": envelope.trigger,
                     "phase": envelope.summary.phase,
+                    "files": _files_root(envelope),
                 }
             )
     return {"run": run, "samples": found, "last_seq": last}
@@ -215,61 +218,40 @@ class RunIndex:
 
 
 class LaneIndex:
-    """The lanes of a run's graph, from the numbers of parents alone; grows as the run does."""
+    """The lanes of a run's graph, from where it went back and what was deleted; grows as the run does."""
 
     def __init__(self, run: str) -> None:
         self.run = run
         self._lock = threading.Lock()
-        self._forget()
-
-    def _forget(self) -> None:
-        self._seqs, self._parents = array("q"), array("q")  # oldest first; 16 bytes a checkpoint
-        self._kept = self._last = 0
+        self._seen: tuple[int, int, int] | None = None
+        self._known = 0
+        self._branches: dict[int, int] = {}  # the parents of those that were not taken on the one before them
+        self._deleted: dict[str, int] = {}
         self._chains: list[Chain] = []
 
     def chains(self, store: Store) -> list[Chain]:
-        """Return the lanes: reads what came since, or everything if something was deleted."""
+        """Return the lanes: reads where the run went back since, and what was deleted if something was."""
         with self._lock:
             record = store.run(self.run)
-            if record.checkpoints - self._kept != record.last_seq - self._last:
-                self._forget()
-            if record.last_seq != self._last:
-                self._grow(store, record)
+            line = store.line(self.run)
+            seen = (line.n if line is not None else 0, record.last_seq, record.checkpoints)
+            if seen != self._seen:
+                was = self._seen or (seen[0], 0, 0)
+                if was[0] != seen[0] or seen[2] - was[2] != seen[1] - was[1]:  # begun again, or something was deleted
+                    self._known, self._branches = 0, {}
+                    self._deleted = {one.id: one.seq for one in store.tombstones(self.run)}
+                self._find_branches(store)
+                self._chains = chains(record.last_seq, self._branches, sorted(self._deleted.values()))
+                self._seen = seen
             return deepcopy(self._chains)
 
-    def _grow(self, store: Store, record: RunRecord) -> None:
-        has_gaps = record.checkpoints < record.last_seq
-        deleted = {one.id: one.seq for one in store.tombstones(self.run)} if has_gaps else {}
-        seqs, parents = self._read(store, deleted)
-        newest = self._seqs[-1] if self._seqs else 0
-        fresh = list(zip(reversed(seqs), reversed(parents), strict=True))
-        self._seqs.extend(seq for seq, _ in fresh)
-        self._parents.extend(parent for _, parent in fresh)
-        self._last, self._kept = record.last_seq, record.checkpoints
-        if not grown(self._chains, fresh, newest):
-            rows = zip(reversed(self._seqs), reversed(self._parents), strict=True)
-            self._chains = chains(rows, set(deleted.values()))
-
-    def _read(self, store: Store, deleted: dict[str, int]) -> tuple[array[int], array[int]]:
-        """Return the numbers above the known ones and their parents', newest first."""
-        seqs, parents = array("q"), array("q")
-        pending: dict[str, list[int]] = {}  # parents that are further down, with whose they are
-        before: int | None = None
-        while page := store.parents(self.run, above=self._last, before_seq=before, limit=_LINKS):
-            for seq, name, parent in page:
-                for place in pending.pop(name, ()):
-                    parents[place] = seq
-                if parent is not None and seq > 1:
-                    pending.setdefault(parent, []).append(len(parents))
-                seqs.append(seq)
-                parents.append(0)
-            before = page[-1][0]
-            time.sleep(0.001)  # beside other requests, not before them
-        for parent, places in pending.items():
-            seq = deleted.get(parent) or _seq_of(store, parent)
-            for place in places:
-                parents[place] = seq
-        return seqs, parents
+    def _find_branches(self, store: Store) -> None:
+        for number, one in store.branches(self.run, after=self._known):
+            parent = one.envelope.parent
+            seq = 0 if parent is None else self._deleted.get(parent) or _seq_of(store, parent)
+            self._known = number
+            if seq != one.envelope.seq - 1:
+                self._branches[one.envelope.seq] = seq
 
 
 def _seq_of(store: Store, checkpoint: str) -> int:

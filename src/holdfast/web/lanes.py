@@ -6,12 +6,13 @@ A run of a hundred thousand checkpoints on one line is one chain of one range.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Iterator, Mapping, Sequence
 
 
 class Chain(msgspec.Struct, kw_only=True):
@@ -26,14 +27,19 @@ class Chain(msgspec.Struct, kw_only=True):
     """The numbers below which checkpoints were deleted."""
 
 
-def chains(rows: Iterable[tuple[int, int]], deleted: Collection[int] = ()) -> list[Chain]:
-    """Return the chains of checkpoints given newest first as a number and its parent's, 0 for none in this run."""
+def chains(last: int, branches: Mapping[int, int], deleted: Sequence[int] = ()) -> list[Chain]:
+    """Return the chains of checkpoints 1 to `last`, each taken on the one before it but for the branches.
+
+    `branches` are the parents of those that were taken on another one, 0 for none in this run. The work is by branches
+    and deleted ones: what lies between them is one stretch.
+    """
     found: list[Chain] = []
     open_lanes: list[tuple[int, Chain]] = []  # what each lane waits for
-    for seq, parent in rows:
-        waiting = [i for i, (wanted, _) in enumerate(open_lanes) if wanted == seq]
+    gone = set(deleted)
+    for high, low in _stretches(last, branches, deleted):
+        waiting = [i for i, (wanted, _) in enumerate(open_lanes) if wanted == high]
         if not waiting:
-            broken = next((i for i, (wanted, _) in enumerate(open_lanes) if wanted in deleted), None)
+            broken = next((i for i, (wanted, _) in enumerate(open_lanes) if wanted in gone), None)
             if broken is not None:
                 open_lanes[broken][1].gaps.append(open_lanes[broken][1].ranges[-1][1])
                 waiting = [broken]
@@ -41,32 +47,33 @@ def chains(rows: Iterable[tuple[int, int]], deleted: Collection[int] = ()) -> li
             here = waiting[0]
             chain = open_lanes[here][1]
             for lane in reversed(waiting[1:]):
-                open_lanes[lane][1].joins = seq
+                open_lanes[lane][1].joins = high
                 del open_lanes[lane]
         else:
             here = len(open_lanes)
             chain = Chain(lane=here, ranges=[], gaps=[])
             found.append(chain)
-            open_lanes.append((seq, chain))
-        if chain.ranges and chain.ranges[-1][1] == seq + 1:
-            chain.ranges[-1][1] = seq
+            open_lanes.append((high, chain))
+        if chain.ranges and chain.ranges[-1][1] == high + 1:
+            chain.ranges[-1][1] = low
         else:
-            chain.ranges.append([seq, seq])
+            chain.ranges.append([high, low])
+        parent = branches.get(low, low - 1)
         if parent == 0:
             del open_lanes[here]
         else:
             open_lanes[here] = (parent, chain)
+    for wanted, chain in open_lanes:  # what it came from is deleted, and nothing below is free for it
+        if wanted in gone:
+            chain.gaps.append(chain.ranges[-1][1])
     return found
 
 
-def grown(known: list[Chain], rows: Iterable[tuple[int, int]], newest: int) -> bool:
-    """Add rows (oldest first) on top of known chains in place; False if one does not simply follow the newest."""
-    for seq, parent in rows:
-        if parent != newest or not known or known[0].ranges[0][0] != newest:
-            return False
-        if seq == newest + 1:
-            known[0].ranges[0][0] = seq
-        else:
-            known[0].ranges.insert(0, [seq, seq])
-        newest = seq
-    return True
+def _stretches(last: int, branches: Mapping[int, int], deleted: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield stretches of kept numbers from the top down, highest and lowest: a lane joins and leaves at their ends."""
+    ends = {0, *(seq - 1 for seq in branches), *branches.values(), *deleted, *(seq - 1 for seq in deleted)}
+    ordered = sorted(end for end in ends | {last} if 0 <= end <= last)
+    gone = set(deleted)
+    for low, high in reversed(list(pairwise(ordered))):
+        if high not in gone:
+            yield high, low + 1

@@ -117,6 +117,7 @@ class PlanBook:
             }
             if plan.files is not None
             else None,
+            "head_seq": _seq_of_head(handle, plan),
             "moved": self._moved(handle, plan),
             "owner": lease.owner if lease is not None else None,
             "command": command,
@@ -183,6 +184,14 @@ class PlanBook:
             "files": _files_done(result.files) if result.files is not None else None,
             "command": f"holdfast undo {shlex.quote(result.run)}",
         }
+
+
+def _seq_of_head(handle: Handle, plan: RecoveryPlan) -> int | None:
+    """Return the number of the head that the plan would leave, None where there is none or it is damaged."""
+    try:
+        return handle.hf.store.checkpoint(plan.head).envelope.seq if plan.head is not None else None
+    except HoldfastError:
+        return None
 
 
 def _command(plan: RecoveryPlan, spec: str) -> str:

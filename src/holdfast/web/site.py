@@ -126,6 +126,7 @@ class Handles:
         try:
             if handle is None:
                 handle = Handle(self._open(False))
+                handle.hf.internals.types.show_unknown()  # classes of frameworks: the page shows their fields
                 self._all.append(handle)
             yield handle
         finally:
