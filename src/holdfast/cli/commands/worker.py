@@ -10,6 +10,7 @@ import importlib
 import signal
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,19 +35,22 @@ def configure(parser: CommandParser) -> None:
         "--functions", metavar="MODULE", action="append", default=[], help="a module whose functions runs may call"
     )
     parser.add_argument("--drain", action="store_true", help="leave when no run is due")
+    parser.add_argument(
+        "--limit", metavar="N", type=int, help="claim no more while the queue has N runs under way, on all workers"
+    )
 
 
 def execute(arguments: Namespace, session: Session) -> int:
     """Serve the queue."""
     from holdfast.worker.delivery import Worker  # noqa: PLC0415 - help does without
 
-    if arguments.slots < 1 or not arguments.lease >= 1:
-        raise UsageError("--slots and --lease: give 1 or more")
+    if arguments.slots < 1 or not arguments.lease >= 1 or (arguments.limit or 1) < 1:
+        raise UsageError("--slots, --lease and --limit: give 1 or more")
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda _number, _frame: stop.set())
     worker = Worker(
-        lambda: session.handle(lease_s=arguments.lease),
+        partial(session.handle, lease_s=arguments.lease),
         Path(arguments.root).absolute(),
         functions=functions_of(arguments.functions),
         stop=stop,
@@ -57,7 +61,7 @@ def execute(arguments: Namespace, session: Session) -> int:
     try:
         engine.serve(
             worker.handle, queue=arguments.queue, slots=arguments.slots, lease_s=arguments.lease, stop=stop,
-            drain=arguments.drain,
+            drain=arguments.drain, limit=arguments.limit,
         )  # fmt: skip
     finally:
         engine.close()
