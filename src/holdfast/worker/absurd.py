@@ -21,6 +21,7 @@ import psycopg
 from psycopg.sql import SQL, Identifier
 
 from holdfast.errors import StoreUnavailable, UsageError
+from holdfast.store.postgres_pool import TimedConnection
 from holdfast.store.postgres_url import PostgresPlace
 from holdfast.worker.port import Again, Delivery, Done, EngineKind, Entry, Outcome, Until, left_s
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("holdfast")
 _TASK = "holdfast-run"
 _POLL_S = 0.25
+_ANSWER_S = 5.0  # a machine that was cut off gets no answer, and no error either
 _PAUSE_S = 1.0  # after an error of the database, before it is asked again
 _FOR_EVER = 9999  # the year of a time that the driver shows for infinity
 _SCHEMA_LOCK = 0x486F6C64  # an advisory lock of the database, so that two workers do not install at once
@@ -49,7 +51,7 @@ class AbsurdEngine:
     def __init__(self, url: str) -> None:
         self._place = PostgresPlace.parse(url)
         self._lock = threading.Lock()
-        self._connection: psycopg.Connection[Any] | None = None
+        self._connection: TimedConnection | None = None
         self._known: set[str] = set()
 
     def submit(self, run: str, *, queue: str, at: datetime | None = None, priority: int | None = None) -> None:
@@ -208,12 +210,15 @@ class AbsurdEngine:
             return cursor.fetchall() if cursor.description is not None else []
 
     @contextmanager
-    def _connected(self) -> Iterator[psycopg.Connection[Any]]:
+    def _connected(self) -> Iterator[TimedConnection]:
         """Yield this engine's connection to one thread at a time; StoreUnavailable if the database is away."""
         with self._lock:
             try:
                 if self._connection is None or self._connection.closed:
-                    self._connection = psycopg.connect(self._place.conninfo, autocommit=True, connect_timeout=10)
+                    self._connection = TimedConnection.connect(
+                        self._place.conninfo, autocommit=True, connect_timeout=10
+                    )
+                self._connection.extend(_ANSWER_S)
                 yield self._connection
             except psycopg.OperationalError as error:
                 if self._connection is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import threading
 from datetime import UTC, datetime
 from functools import partial
@@ -18,14 +19,19 @@ from urllib.parse import quote
 
 from holdfast.errors import (
     CannotResume,
+    HeadMoved,
     IntegrityError,
     LeaseHeld,
     LeaseLost,
+    NoRoom,
     NotFound,
+    RestoreFailed,
+    RunCancelled,
     RunWaiting,
     SessionOver,
     SettingsInvalid,
     StoreError,
+    Unprotected,
     UsageError,
 )
 from holdfast.flow.advance import advance
@@ -54,6 +60,7 @@ if TYPE_CHECKING:
     from holdfast.flow.result import FlowResult
     from holdfast.run import Run
 
+_log = logging.getLogger("holdfast")
 _DELIVERED, PARKED = "delivered", "parked"
 _SET_UP = "setup"  # in a directory's own folder: which set-up command was run there
 _CRASHES = 3
@@ -97,13 +104,11 @@ class Worker:
                 return self._advanced(own, delivery)
         except LeaseHeld as held:
             return Again(_LOOK_S, str(held))
-        except LeaseLost as lost:
-            return Again(_PAUSE_S, str(lost))
         except NotFound:
             return Done("deleted")
-        except StoreError as error:
+        except (LeaseLost, HeadMoved, StoreError, Unprotected) as error:  # another has it, or the store is away
             return Again(_PAUSE_S, str(error))
-        except OSError as error:  # of this machine: a full disk, a directory that cannot be made
+        except (OSError, NoRoom, RestoreFailed) as error:  # of this machine alone: a full disk
             return Again(_ELSEWHERE_S, f"this machine cannot advance it: {error}")
 
     def _advanced(self, hf: Holdfast, delivery: Delivery) -> Outcome:
@@ -111,6 +116,8 @@ class Worker:
             last = _last_entry(hf, delivery.run)
             try:
                 outcome = self._once(hf, delivery)
+            except NoRoom:
+                raise
             except (UsageError, CannotResume, IntegrityError) as error:
                 outcome = _park(hf, delivery.run, str(error))
             if not isinstance(outcome, Until):
@@ -148,15 +155,26 @@ class Worker:
         if function is None:
             raise UsageError(f"this worker has no program {entry!r}: start it with --functions MODULE")
         run = hf.run(delivery.run, workspace=directory, waiting="leave")
+        is_entered = False
         try:
             run.host.leave_when(self._stop)
             with run.host.stopped_when(delivery.lost), run:
                 prepare(run)
+                is_entered = True
                 function(run)
         except RunWaiting:
             return _waiting(hf, delivery.run)
         except SessionOver as over:
             return Again(0.0, str(over))
+        except RunCancelled:
+            return Done("cancelled")
+        except (LeaseLost, HeadMoved, StoreError, Unprotected):
+            raise
+        except Exception:
+            if not is_entered:
+                raise
+            _log.exception("run %s: its program %s failed", delivery.run, entry)
+            return Done("failed")
         status = hf.latest(delivery.run, required=True).summary.status or "ended"
         return Done(status)
 
