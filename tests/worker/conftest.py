@@ -72,6 +72,10 @@ class Fleet:
         self._workers.append(worker)
         return worker
 
+    def drain(self, host, *words):
+        """Let a worker do all that is due; it leaves by itself, in order."""
+        assert self.start(host, *words, "--drain").wait(120) == 0
+
     def said(self):
         return self.log.read_text().split("\n")[:-1] if self.log.exists() else []
 

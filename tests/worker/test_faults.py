@@ -320,7 +320,7 @@ def test_a_worker_asks_the_store_no_more_among_many_runs(fleet):
     def advanced(run):
         fleet.submit(ledger_flow(run, fleet.log), name=f"{run}.yaml")
         before = statements()
-        fleet.start(f"host-{run}", "--drain").wait(120)
+        fleet.drain(f"host-{run}")
         assert fleet.status(run) == "completed"
         return statements() - before
 

@@ -40,7 +40,7 @@ def test_the_same_run_submitted_twice_is_delivered_once(fleet):
     fleet.submit(text)
     fleet.submit(text)
     assert fleet.cli("queue").count("once") == 1
-    fleet.start("one", "--drain").wait(60)
+    fleet.drain("one")
     assert fleet.said() == ["one"]
 
 
@@ -92,7 +92,7 @@ def test_an_answer_wakes_a_run_that_occupies_no_worker(fleet):
         f"  ship: {{approve: 'Push?', run: '{say(fleet, 'shipped')}'}}\n"
     )
     fleet.submit(text)
-    fleet.start("one", "--drain").wait(60)  # it leaves: a waiting run is not due
+    fleet.drain("one")  # it leaves: a waiting run is not due
     fleet.until_status("ask", "waiting")
     shown = json.loads(fleet.cli("queue", "--json"))
     assert shown["counts"] == {"waiting": 1}
@@ -112,7 +112,7 @@ def test_sigterm_hands_a_run_over_at_its_next_boundary(fleet):
     (fleet.folder / "go").touch()
     assert worker.wait(60) == 0
     assert fleet.said() == ["first"]
-    fleet.start("two", "--drain").wait(60)
+    fleet.drain("two")
     assert fleet.said() == ["first", "second"]
     assert fleet.status("hand") == "completed"
 
@@ -120,7 +120,7 @@ def test_sigterm_hands_a_run_over_at_its_next_boundary(fleet):
 def test_a_run_that_no_worker_can_follow_is_parked_with_the_reason(fleet):
     (fleet.project / "mine.py").write_text("def work(call):\n    return 1\n")
     fleet.submit("flow: odd\nphases:\n  one: {call: 'mine:work'}\n")
-    fleet.start("one", "--drain").wait(60)
+    fleet.drain("one")
     shown = fleet.cli("queue")
     assert "cannot be advanced" in shown
     assert "mine" in shown
@@ -139,9 +139,9 @@ def test_a_run_that_kills_its_worker_is_parked_after_three_times(fleet):
 
 def test_cancel_ends_a_run_that_waits_in_the_queue(fleet):
     fleet.submit("flow: never\nphases:\n  ship: {approve: 'Push?', run: 'true'}\n")
-    fleet.start("one", "--drain").wait(60)
+    fleet.drain("one")
     fleet.cli("queue", "cancel", "never")
-    fleet.start("two", "--drain").wait(60)
+    fleet.drain("two")
     assert fleet.status("never") == "cancelled"
 
 
@@ -157,9 +157,9 @@ def test_a_program_of_the_workers_own_is_a_run_too(fleet):
         "import holdfast, sys\nwith holdfast.open(sys.argv[1]) as hf:\n    hf.submit('jobs:count', run_id='count')\n"
     )
     subprocess.run([sys.executable, "-c", source, fleet.url], check=True, cwd=fleet.project, env=fleet.environment)
-    fleet.start("one", "--functions", "jobs", "--drain").wait(60)
+    fleet.drain("one", "--functions", "jobs")
     fleet.cli("approve", "count")
-    fleet.start("two", "--functions", "jobs", "--drain").wait(60)
+    fleet.drain("two", "--functions", "jobs")
     assert fleet.said() == ["one", "two"]
     assert fleet.status("count") == "completed"
 
@@ -196,20 +196,20 @@ def test_a_set_up_command_runs_once_in_each_directory(fleet):
 
 def test_a_set_up_command_that_fails_parks_the_run_and_a_retry_runs_it_again(fleet):
     fleet.submit(flow(fleet, "broken", one=say(fleet, "one")), "--setup", f"cat {fleet.folder}/wheels")
-    fleet.start("one", "--drain").wait(60)
+    fleet.drain("one")
     assert json.loads(fleet.cli("queue", "show", "broken", "--json"))["runs"][0]["state"] == "parked"
     assert "wheels" in fleet.cli("queue", "show", "broken")
     assert fleet.said() == []
     (fleet.folder / "wheels").touch()
     fleet.cli("queue", "retry", "broken")
-    fleet.start("one", "--drain").wait(60)
+    fleet.drain("one")
     assert fleet.said() == ["one"]
 
 
 def test_settings_travel_with_the_run_and_a_workers_own_stay(fleet):
     (fleet.project / "holdfast.yaml").write_text("workspace: {ignore: ['*.tmp']}\nlease_s: 77\n")
     fleet.submit(flow(fleet, "settled", one='"echo 1 > kept.txt; echo 2 > scratch.tmp"'))
-    fleet.start("one", "--drain").wait(60)
+    fleet.drain("one")
     with holdfast.open(fleet.url, settings=holdfast.Settings()) as hf:
         files = {file.path for file in hf.latest("settled").files()}
     assert "kept.txt" in files
@@ -219,13 +219,13 @@ def test_settings_travel_with_the_run_and_a_workers_own_stay(fleet):
 def test_a_secret_is_named_and_never_stored(fleet):
     text = f"flow: hush\nenv_from: [DEPLOY_KEY_X]\nphases:\n  one: 'echo $DEPLOY_KEY_X | wc -c >> {fleet.log}'\n"
     fleet.submit(text)
-    fleet.start("one", "--drain").wait(60)
+    fleet.drain("one")
     shown = json.loads(fleet.cli("queue", "--json"))["runs"][0]
     assert shown["state"] == "parked"
     assert "DEPLOY_KEY_X" in shown["waits_for"][0]
     fleet.environment["DEPLOY_KEY_X"] = "12345"
     fleet.cli("queue", "retry", "hush")
-    fleet.start("two", "--drain").wait(60)
+    fleet.drain("two")
     assert [line.strip() for line in fleet.said()] == ["6"]
 
 
@@ -243,7 +243,7 @@ def test_a_repository_is_cloned_where_the_run_is_submitted(fleet):
     for words in ("init -q -b main", "-c user.name=a -c user.email=a@b commit -q --allow-empty -m one", "tag first"):
         subprocess.run(["git", *words.split()], cwd=source, check=True)
     fleet.submit(flow(fleet, "cloned", one=f'"git log --format=%s >> {fleet.log}"'), "--git", f"{source}@first")
-    fleet.start("one", "--drain").wait(60)
+    fleet.drain("one")
     assert fleet.said() == ["one"]
     fleet.cli("submit", "flow.yaml", "--run-id", "away", "--git", source / "nowhere", code=2)
     assert fleet.status("away") is None
@@ -253,7 +253,7 @@ def test_a_run_of_one_engine_is_refused_by_another_queue(fleet):
     text = flow(fleet, "placed", one=say(fleet, "one"))
     fleet.submit(text)
     fleet.submit(text, "--queue", "other", code=2)
-    fleet.start("one", "--drain").wait(60)
+    fleet.drain("one")
     assert fleet.said() == ["one"]
 
 
