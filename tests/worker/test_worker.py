@@ -283,3 +283,22 @@ def test_a_queue_has_no_more_runs_under_way_than_its_limit(fleet):
         fleet.until_status(f"limited-{number}", "completed")
     assert fleet.said() == ["begin", "end"] * 6
     assert workers
+
+
+def test_an_artifact_that_git_ignores_travels_and_its_task_is_not_run_again(fleet):
+    """What a flow says that it makes goes along although git ignores it; else a finished call would be repeated."""
+    (fleet.project / ".gitignore").write_text("build/\n")
+    fleet.submit(
+        "flow: made\nphases:\n"
+        f"  one: {{run: 'mkdir -p build; echo made > build/out.bin; echo x > build/scrap; {say(fleet, 'one')}', "
+        "artifacts: [build/out.bin]}\n"
+        f"  two: '{say(fleet, 'two')}; test -e {fleet.folder}/go || sleep 600; cat build/out.bin >> {fleet.log}'\n"
+    )
+    first = fleet.start("one")
+    fleet.until_said("two")
+    fleet.kill(first)
+    (fleet.folder / "go").touch()
+    fleet.start("two")
+    fleet.until_status("made", "completed")
+    assert fleet.said() == ["one", "two", "two", "made"]
+    assert not (fleet.folder / "two" / "made" / "build" / "scrap").exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -60,6 +61,7 @@ from holdfast.model.ids import check_run_id
 from holdfast.model.redaction import Redacted
 from holdfast.model.sections import WORKSPACE
 from holdfast.recovery.record import SECTION as FRESH
+from holdfast.run_files import options_of
 from holdfast.runtime.nearest import hint
 from holdfast.settings.apply import redaction_rules
 from holdfast.settings.values import RedactionSettings
@@ -77,6 +79,7 @@ if TYPE_CHECKING:
     from holdfast.run import Run
     from holdfast.runtime.budget import BudgetWarning
     from holdfast.runtime.waits import Waiting
+    from holdfast.workspace.options import WorkspaceOptions
 
 
 def run_flow(
@@ -117,7 +120,7 @@ def run_flow(
         return over
     calls = resolve_functions(flow, functions, trusted=trusted)
     _check_variables(flow)
-    run = hf.run(name, workspace=workspace, waiting=waiting)
+    run = hf.run(name, workspace=workspace, workspace_options=_options(hf, flow), waiting=waiting)
     run.host.lease_s = lease_s
     outputs = OutputFiles.of(hf, name)
     hooks = HookSender(run, flow, Path(workspace or ".")) if flow.hooks != Hooks() else None
@@ -518,6 +521,13 @@ def _came_to(run: Run, flow: Flow, facts: Facts | None) -> tuple[dict[str, str],
     statuses: dict[str, str] = {name: states[name].status if name in states else "pending" for name in flow.phases}
     done = [name for name, status in statuses.items() if status == "completed"]
     return statuses, {name: facts.phase(name)["result"] for name in done} if facts is not None else {}
+
+
+def _options(hf: Holdfast, flow: Flow) -> WorkspaceOptions:
+    """Return the options of a flow's directory: what it makes is captured, or on another machine it would be lost."""
+    tasks = [task for name, phase in flow.phases.items() for task in phase.work(name).values()]
+    made = dict.fromkeys(artifact for task in tasks for artifact in task.artifacts)
+    return replace(options_of(hf.settings.workspace), made=tuple(made))
 
 
 def _check_variables(flow: Flow) -> None:
