@@ -15,10 +15,13 @@ test: $(VENV)/ready
 quick: $(VENV)/ready
 	$(RUN)/python -m pytest -n auto --dist worksteal tests/unit/encode tests/unit/capture tests/unit/retain tests/unit/runtime tests/test_imports.py
 
+# Temporal as an engine of workers, in short; `make test` has the engine that needs PostgreSQL alone.
+TEMPORAL := $(foreach claim,a_run_killed_with_its_machine_continues_elsewhere_and_repeats_nothing an_answer_wakes_a_run_that_occupies_no_worker \
+  sigterm_hands_a_run_over_at_its_next_boundary a_program_of_the_workers_own_is_a_run_too,'tests/worker/test_worker.py::test_$(claim)[temporal]')
 test-adapters: $(VENV)/adapters-ready
-	$(VENV)/adapters/bin/python -m pytest -n auto --dist worksteal tests/adapters $(AGAIN)
+	timeout 30m $(VENV)/adapters/bin/python -m pytest -n auto --dist worksteal tests/adapters $(TEMPORAL) $(AGAIN)
 
-# Runs on many machines with both engines; `make test` has the one that needs PostgreSQL alone.
+# Runs on many machines with both engines, and all that may go wrong.
 test-workers: $(VENV)/adapters-ready
 	$(VENV)/adapters/bin/python -m pytest tests/worker
 
@@ -52,7 +55,7 @@ docs: $(VENV)/ready
 	$(RUN)/python tests/screens.py
 
 torture: $(VENV)/ready
-	HOLDFAST_TORTURE=1 $(RUN)/python -m pytest tests/crash tests/recovery tests/seeds tests/unit/flow
+	HOLDFAST_TORTURE=1 $(RUN)/python -m pytest tests/crash tests/recovery tests/seeds tests/unit/flow tests/worker
 
 # One table of all figures, ours beside the floor and the peers: below 8 minutes on a quiet machine.
 bench: $(VENV)/bench-ready

@@ -17,6 +17,7 @@ from holdfast.encode.compress import CodecName
 from holdfast.encode.outcome import Outcome
 from holdfast.encode.types import TypeRegistry
 from holdfast.engine import Keys
+from holdfast.flow.model import Flow
 from holdfast.internals import Internals
 from holdfast.journal.feed import Feed
 from holdfast.journal.run_log import RunLog
@@ -109,6 +110,7 @@ from holdfast.transfer.copy import Copied
 from holdfast.transfer.facade import OpenStore
 from holdfast.transfer.facade import Transfer
 from holdfast.verify.check import Report
+from holdfast.worker.submit import Order
 from holdfast.workspace.options import WorkspaceOptions
 from pathlib import Path
 from types import TracebackType
@@ -135,6 +137,9 @@ class HoldfastMethods:
         ...
 
     async def run(self, run: str, *, workspace: str | os.PathLike[str] | None=..., workspace_options: WorkspaceOptions | None=..., subject: SubjectProvider | str | None=..., verdicts: Mapping[str, Verdict] | None=..., waiting: Waiting=..., rewinding: bool=..., key: str | None=..., attributes: Mapping[str, str | int | float | bool | None] | None=...) -> AsyncRun:
+        ...
+
+    async def submit(self, work: Flow | str | os.PathLike[str], **order: Unpack[Order]) -> str:
         ...
 
     async def runs(self, *, limit: int | None=..., after: str | None=..., **filters: Unpack[RunFilters]) -> Listing[RunRecord]:

@@ -61,7 +61,7 @@ with lazily():
     from holdfast.retain import sweep as sweep_module
     from holdfast.runtime import audit, cost
     from holdfast.verify import check
-    from holdfast.worker import wake
+    from holdfast.worker import submit, wake
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from holdfast.capture.watch import EntryCheck
     from holdfast.checkpoint import Checkpoint
     from holdfast.encode.compress import CodecName
+    from holdfast.flow.model import Flow
     from holdfast.journal.feed import Feed
     from holdfast.model.checkpoint import CheckpointRecord, RunRecord, Status
     from holdfast.model.verdicts import Verdict
@@ -90,6 +91,7 @@ if TYPE_CHECKING:
     from holdfast.store.keys import StoreKeys
     from holdfast.store.store import Store
     from holdfast.verify.check import Report
+    from holdfast.worker.submit import Order
     from holdfast.workspace.options import WorkspaceOptions
 
 _log = logging.getLogger("holdfast")
@@ -226,6 +228,13 @@ class Holdfast:
                 known = {}
             about["attributes"] = {**known, **cleaned_attributes(attributes, self.internals.clean)}
         return about
+
+    def submit(self, work: Flow | str | os.PathLike[str], **order: Unpack[Order]) -> str:
+        """Store a run and hand it to workers, which continue it on any machine; return its id. See docs/SCALE.md.
+
+        `work` is a flow, its file, or `module:function`: a program of the workers' own, called with the run.
+        """
+        return submit.submit(self, work, **order)
 
     def _entry_check(
         self, subject: SubjectProvider | str | None, verdicts: Mapping[str, Verdict] | None

@@ -8,6 +8,7 @@ HoldfastError
 │   ├── UnknownType       stored data names a type that the caller did not register
 │   ├── LimitExceeded     larger than a limit that the caller may raise
 │   ├── RestoreRefused    a restore that could not be safe
+│   │   └── NoRoom        the file system has less room than the files need
 │   ├── CaptureFailed     a registered object that gave no snapshot, or took none back
 │   ├── SettingsInvalid   a settings file that cannot be followed
 │   │   └── SettingsUntrusted  a repository's settings that need `holdfast trust`
@@ -395,6 +396,10 @@ class RestoreRefused(UsageError):
     def sentence(self) -> str:
         """Say what stands in the way."""
         return f"nothing was restored: {self.detail}"
+
+
+class NoRoom(RestoreRefused):
+    """The file system has less room than the files need; nothing was written."""
 
 
 class RestoreConflict(HoldfastError):

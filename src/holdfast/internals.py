@@ -334,7 +334,7 @@ class Internals:
         if faults:
             raise CheckpointCorrupt(f"it was read back damaged: {faults[0].detail}", envelope.id)
 
-    def lease_keeper(self, run: str, lost: Callable[[LeaseLost], object]) -> LeaseKeeper:
+    def lease_keeper(self, run: str, lost: Callable[[LeaseLost], object], lease_s: float | None) -> LeaseKeeper:
         """Return what holds a run's lease for one handle of this process; `lost` hears that it is lost."""
         now = self.now().isoformat(timespec="seconds")
         return lease.LeaseKeeper(
@@ -342,7 +342,7 @@ class Internals:
             run,
             owner=owner.owner_name(now, self._entropy),
             renewer=self._renewer,
-            ttl_s=self.settings.lease_s,
+            ttl_s=lease_s or self.settings.lease_s,
             lost=lost,
         )
 

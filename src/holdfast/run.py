@@ -356,7 +356,7 @@ class Run:
         if self._lease is not None:
             yield
             return
-        self._lease = self.holdfast.internals.lease_keeper(self.id, self.host.lease_lost)
+        self._lease = self.holdfast.internals.lease_keeper(self.id, self.host.lease_lost, self.host.lease_s)
         try:
             self._writer.fence = self._lease.take()
             self.recorder.reload(rewinding=True)
@@ -394,7 +394,7 @@ class Run:
     def _take_over(self) -> None:
         """Take the lease, go to where the run stands, and store a run that is new."""
         if self._lease is None:
-            self._lease = self.holdfast.internals.lease_keeper(self.id, self.host.lease_lost)
+            self._lease = self.holdfast.internals.lease_keeper(self.id, self.host.lease_lost, self.host.lease_s)
             self._writer.fence = self._lease.take()
         self._catch_up()
         is_new = self._writer.head is None and not self._writer.number

@@ -79,6 +79,8 @@ class RunHost:
         self._services = services
         self.root = root
         """The run's directory, if it has one."""
+        self.lease_s: float | None = None
+        """How long another process waits for this one, should it die, if not as the settings say."""
         self._waiting = waiting
         self._parts: dict[str, Any] = {}
         self._calls: Calls | None = None

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shlex
 import signal
 import socket
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 import holdfast
+from holdfast.settings.values import WorkerSettings
 
 ENGINES = [
     name for name, module in (("absurd", "absurdctl"), ("temporal", "temporalio")) if importlib.util.find_spec(module)
@@ -28,10 +31,12 @@ class Fleet:
     def __init__(self, url, folder, engine, address):
         self.url = url
         self.engine = engine
+        self.address = address
         self._settings = f"workers: {{engine: {engine}, temporal: '{address}'}}\n"
         home = folder / "config" / "holdfast"
         home.mkdir(parents=True)
         (home / "holdfast.yaml").write_text(self._settings)
+        self._own = holdfast.Settings(workers=WorkerSettings(engine=engine, temporal=address or None))
         self.environment = {**os.environ, "XDG_CONFIG_HOME": str(folder / "config")}
         self.folder = folder
         self.project = folder / "project"
@@ -51,21 +56,25 @@ class Fleet:
         (self.project / name).write_text(text)
         return self.cli("submit", name, *words, code=code)
 
-    def start(self, host, *words):
-        """Start a worker on a machine of its own name and directory."""
-        root = self.folder / host
+    def start(self, host, *words, store=None, lease=LEASE_S, program=("-m", "holdfast"), root=None, **environment):
+        """Start a worker on a machine of its own name and directory; `program` is what the interpreter is given."""
         line = [
-            sys.executable, "-m", "holdfast", "--store", self.url, "worker", "--root", str(root), "--lease",
-            str(LEASE_S), *words,
+            sys.executable, *program, "--store", store or self.url, "worker", "--root", str(root or self.folder / host),
+            "--lease", str(lease), *words,
         ]  # fmt: skip
-        script = f"hostname {host} 2>/dev/null; exec " + " ".join(map(str, line))
+        script = f"hostname {host} 2>/dev/null; exec {shlex.join(map(str, line))}"
         with (self.folder / f"{host}.err").open("ab") as errors:
             worker = subprocess.Popen(
                 ["unshare", "-u", "sh", "-c", script] if os.geteuid() == 0 else line,
-                cwd=self.folder, env=self.environment, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True,
+                cwd=self.folder, env={**self.environment, **environment},
+                stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True,
             )  # fmt: skip
         self._workers.append(worker)
         return worker
+
+    def drain(self, host, *words):
+        """Let a worker do all that is due; it leaves by itself, in order."""
+        assert self.start(host, *words, "--drain").wait(120) == 0
 
     def said(self):
         return self.log.read_text().split("\n")[:-1] if self.log.exists() else []
@@ -80,6 +89,10 @@ class Fleet:
 
     def until_status(self, run, *wanted):
         until(lambda: self.status(run) in wanted)
+
+    def signal(self, run):
+        with holdfast.open(self.url, settings=self._own) as hf:
+            hf.control.signal(run, "go")
 
     def kill(self, worker):
         os.killpg(worker.pid, signal.SIGKILL)
@@ -141,14 +154,33 @@ def fleet(request, tmp_path):
     """Machines on each engine that is installed; `make test-workers` brings both."""
     from postgres_server import shared_server  # noqa: PLC0415 - a server is started for it
 
+    with _machines(request, tmp_path, shared_server()) as made:
+        yield made
+
+
+@pytest.fixture(params=ENGINES)
+def own_fleet(request, tmp_path):
+    """Machines with a database server of their own, and that server: it may be stopped."""
+    from postgres_server import Server  # noqa: PLC0415
+
+    server = Server()
+    try:
+        with _machines(request, tmp_path, server) as made:
+            yield made, server
+    finally:
+        server.stop()
+
+
+@contextmanager
+def _machines(request, folder, server):
     address = request.getfixturevalue("temporal") if request.param == "temporal" else ""
-    url = shared_server().database()
+    url = server.database()
     holdfast.open(url, settings=holdfast.Settings()).close()
-    made = Fleet(url, tmp_path, request.param, address)
+    made = Fleet(url, folder, request.param, address)
     try:
         yield made
     finally:
         made.close()
-        shared_server().drop(url)
-        for file in tmp_path.glob("*.err"):
+        server.drop(url)
+        for file in folder.glob("*.err"):
             print(file.name, file.read_text())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -39,7 +40,7 @@ def test_the_same_run_submitted_twice_is_delivered_once(fleet):
     fleet.submit(text)
     fleet.submit(text)
     assert fleet.cli("queue").count("once") == 1
-    fleet.start("one", "--drain").wait(60)
+    fleet.drain("one")
     assert fleet.said() == ["one"]
 
 
@@ -91,10 +92,11 @@ def test_an_answer_wakes_a_run_that_occupies_no_worker(fleet):
         f"  ship: {{approve: 'Push?', run: '{say(fleet, 'shipped')}'}}\n"
     )
     fleet.submit(text)
-    fleet.start("one", "--drain").wait(60)  # it leaves: a waiting run is not due
+    fleet.drain("one")  # it leaves: a waiting run is not due
     fleet.until_status("ask", "waiting")
-    assert "asleep" in fleet.cli("queue")
-    assert "Push?" in fleet.cli("queue")
+    shown = json.loads(fleet.cli("queue", "--json"))
+    assert shown["counts"] == {"waiting": 1}
+    assert shown["runs"][0]["waits_for"] == ["Push?"]
     fleet.start("two")
     fleet.cli("approve", "ask")
     fleet.until_status("ask", "completed")
@@ -110,7 +112,7 @@ def test_sigterm_hands_a_run_over_at_its_next_boundary(fleet):
     (fleet.folder / "go").touch()
     assert worker.wait(60) == 0
     assert fleet.said() == ["first"]
-    fleet.start("two", "--drain").wait(60)
+    fleet.drain("two")
     assert fleet.said() == ["first", "second"]
     assert fleet.status("hand") == "completed"
 
@@ -118,7 +120,7 @@ def test_sigterm_hands_a_run_over_at_its_next_boundary(fleet):
 def test_a_run_that_no_worker_can_follow_is_parked_with_the_reason(fleet):
     (fleet.project / "mine.py").write_text("def work(call):\n    return 1\n")
     fleet.submit("flow: odd\nphases:\n  one: {call: 'mine:work'}\n")
-    fleet.start("one", "--drain").wait(60)
+    fleet.drain("one")
     shown = fleet.cli("queue")
     assert "cannot be advanced" in shown
     assert "mine" in shown
@@ -137,9 +139,9 @@ def test_a_run_that_kills_its_worker_is_parked_after_three_times(fleet):
 
 def test_cancel_ends_a_run_that_waits_in_the_queue(fleet):
     fleet.submit("flow: never\nphases:\n  ship: {approve: 'Push?', run: 'true'}\n")
-    fleet.start("one", "--drain").wait(60)
+    fleet.drain("one")
     fleet.cli("queue", "cancel", "never")
-    fleet.start("two", "--drain").wait(60)
+    fleet.drain("two")
     assert fleet.status("never") == "cancelled"
 
 
@@ -152,17 +154,12 @@ def test_a_program_of_the_workers_own_is_a_run_too(fleet):
         "    run.complete()\n"
     )
     source = (
-        "import holdfast, sys\nfrom holdfast.worker.wake import engine_of\n"
-        "from holdfast.worker.submit import submit_program\n"
-        "with holdfast.open(sys.argv[1]) as hf:\n"
-        "    engine = engine_of(sys.argv[2], sys.argv[1], hf.settings.workers.temporal)\n"
-        "    submit_program(hf, 'count', 'jobs:count', engine)\n"
+        "import holdfast, sys\nwith holdfast.open(sys.argv[1]) as hf:\n    hf.submit('jobs:count', run_id='count')\n"
     )
-    line = [sys.executable, "-c", source, fleet.url, fleet.engine]
-    subprocess.run(line, check=True, cwd=fleet.project, env=fleet.environment)
-    fleet.start("one", "--functions", "jobs", "--drain").wait(60)
+    subprocess.run([sys.executable, "-c", source, fleet.url], check=True, cwd=fleet.project, env=fleet.environment)
+    fleet.drain("one", "--functions", "jobs")
     fleet.cli("approve", "count")
-    fleet.start("two", "--functions", "jobs", "--drain").wait(60)
+    fleet.drain("two", "--functions", "jobs")
     assert fleet.said() == ["one", "two"]
     assert fleet.status("count") == "completed"
 
@@ -175,3 +172,133 @@ def test_a_store_of_one_machine_is_refused(tmp_path):
     )  # fmt: skip
     assert done.returncode == 2
     assert "postgresql://" in done.stderr
+
+
+def test_a_set_up_command_runs_once_in_each_directory(fleet):
+    """What git ignores is made again on each machine, before the run's first call there."""
+    (fleet.project / ".gitignore").write_text("modules/\n")
+    slow = f'"{say(fleet, "two")}; test -e {fleet.folder}/go || sleep 600; cat modules/here >> {fleet.log}"'
+    fleet.submit(
+        flow(fleet, "needs", one=f'"cat modules/here >> {fleet.log}"', two=slow),
+        "--setup", f"mkdir -p modules && hostname > modules/here && echo set up >> {fleet.log}",
+    )  # fmt: skip
+    first = fleet.start("one")
+    fleet.until_said("two")
+    fleet.kill(first)
+    (fleet.folder / "go").touch()
+    fleet.start("two")
+    fleet.until_status("needs", "completed")
+    assert fleet.said().count("set up") == 2
+    assert fleet.said()[0] == "set up"
+    with holdfast.open(fleet.url, settings=holdfast.Settings()) as hf:
+        assert "modules/here" not in [file.path for file in hf.latest("needs").files()]
+
+
+def test_a_set_up_command_that_fails_parks_the_run_and_a_retry_runs_it_again(fleet):
+    fleet.submit(flow(fleet, "broken", one=say(fleet, "one")), "--setup", f"cat {fleet.folder}/wheels")
+    fleet.drain("one")
+    assert json.loads(fleet.cli("queue", "show", "broken", "--json"))["runs"][0]["state"] == "parked"
+    assert "wheels" in fleet.cli("queue", "show", "broken")
+    assert fleet.said() == []
+    (fleet.folder / "wheels").touch()
+    fleet.cli("queue", "retry", "broken")
+    fleet.drain("one")
+    assert fleet.said() == ["one"]
+
+
+def test_settings_travel_with_the_run_and_a_workers_own_stay(fleet):
+    (fleet.project / "holdfast.yaml").write_text("workspace: {ignore: ['*.tmp']}\nlease_s: 77\n")
+    fleet.submit(flow(fleet, "settled", one='"echo 1 > kept.txt; echo 2 > scratch.tmp"'))
+    fleet.drain("one")
+    with holdfast.open(fleet.url, settings=holdfast.Settings()) as hf:
+        files = {file.path for file in hf.latest("settled").files()}
+    assert "kept.txt" in files
+    assert "scratch.tmp" not in files
+
+
+def test_a_secret_is_named_and_never_stored(fleet):
+    text = f"flow: hush\nenv_from: [DEPLOY_KEY_X]\nphases:\n  one: 'echo $DEPLOY_KEY_X | wc -c >> {fleet.log}'\n"
+    fleet.submit(text)
+    fleet.drain("one")
+    shown = json.loads(fleet.cli("queue", "--json"))["runs"][0]
+    assert shown["state"] == "parked"
+    assert "DEPLOY_KEY_X" in shown["waits_for"][0]
+    fleet.environment["DEPLOY_KEY_X"] = "12345"
+    fleet.cli("queue", "retry", "hush")
+    fleet.drain("two")
+    assert [line.strip() for line in fleet.said()] == ["6"]
+
+
+def test_a_secret_in_the_flow_is_refused_where_it_is_submitted(fleet):
+    """Redaction would take it out of the store, and no worker could follow the flow."""
+    text = "flow: leaky\nenv: {API_KEY: 'sk-live-0123456789abcdef'}\nphases: {one: 'true'}\n"
+    (fleet.project / "flow.yaml").write_text(text)
+    fleet.cli("submit", "flow.yaml", code=2)
+    assert fleet.status("leaky") is None
+
+
+def test_a_repository_is_cloned_where_the_run_is_submitted(fleet):
+    source = fleet.folder / "source"
+    source.mkdir()
+    for words in ("init -q -b main", "-c user.name=a -c user.email=a@b commit -q --allow-empty -m one", "tag first"):
+        subprocess.run(["git", *words.split()], cwd=source, check=True)
+    fleet.submit(flow(fleet, "cloned", one=f'"git log --format=%s >> {fleet.log}"'), "--git", f"{source}@first")
+    fleet.drain("one")
+    assert fleet.said() == ["one"]
+    fleet.cli("submit", "flow.yaml", "--run-id", "away", "--git", source / "nowhere", code=2)
+    assert fleet.status("away") is None
+
+
+def test_a_run_of_one_engine_is_refused_by_another_queue(fleet):
+    text = flow(fleet, "placed", one=say(fleet, "one"))
+    fleet.submit(text)
+    fleet.submit(text, "--queue", "other", code=2)
+    fleet.drain("one")
+    assert fleet.said() == ["one"]
+
+
+def test_queue_show_says_who_has_a_run_and_since_when(fleet):
+    fleet.submit(flow(fleet, "held", one=f'"{say(fleet, "one")}; sleep 600"'))
+    fleet.start("one")
+    fleet.until_said("one")
+    shown = json.loads(fleet.cli("queue", "show", "held", "--json"))["runs"]
+    assert [row["state"] for row in shown] == ["running"]
+    assert shown[0]["since"] is not None
+    assert shown[0]["worker"]
+    fleet.cli("queue", "show", "nothing", code=3)
+
+
+def test_a_queue_has_no_more_runs_under_way_than_its_limit(fleet):
+    if fleet.engine == "temporal":
+        assert fleet.start("one", "--limit", "1").wait(60) == 2
+        return
+    count = (
+        f'"{say(fleet, "begin")}; test $(grep -c begin {fleet.log}) -gt $(($(grep -c end {fleet.log}) + 1))'
+        f' && {say(fleet, "two at once")}; sleep 0.3; {say(fleet, "end")}"'
+    )
+    for number in range(6):
+        fleet.submit(flow(fleet, f"limited-{number}", one=count), name=f"{number}.yaml")
+    workers = [fleet.start(f"host-{number}", "--limit", "1", "--slots", "4") for number in range(2)]
+    for number in range(6):
+        fleet.until_status(f"limited-{number}", "completed")
+    assert fleet.said() == ["begin", "end"] * 6
+    assert workers
+
+
+def test_an_artifact_that_git_ignores_travels_and_its_task_is_not_run_again(fleet):
+    """What a flow says that it makes goes along although git ignores it; else a finished call would be repeated."""
+    (fleet.project / ".gitignore").write_text("build/\n")
+    fleet.submit(
+        "flow: made\nphases:\n"
+        f"  one: {{run: 'mkdir -p build; echo made > build/out.bin; echo x > build/scrap; {say(fleet, 'one')}', "
+        "artifacts: [build/out.bin]}\n"
+        f"  two: '{say(fleet, 'two')}; test -e {fleet.folder}/go || sleep 600; cat build/out.bin >> {fleet.log}'\n"
+    )
+    first = fleet.start("one")
+    fleet.until_said("two")
+    fleet.kill(first)
+    (fleet.folder / "go").touch()
+    fleet.start("two")
+    fleet.until_status("made", "completed")
+    assert fleet.said() == ["one", "two", "two", "made"]
+    assert not (fleet.folder / "two" / "made" / "build" / "scrap").exists()

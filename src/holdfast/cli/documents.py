@@ -63,7 +63,7 @@ DOCUMENTS: dict[str, tuple[str, ...]] = {
     "events": ("run", "events", "savings"),
     "pause": ("run", "asked"),
     "submit": ("run", "queue"),
-    "queue": ("queue", "runs"),
+    "queue": ("queue", "counts", "runs"),
     "advance": ("run", "outcome"),
     "cancel": ("run", "asked"),
     "approve": ("run", "wait", "question", "choice"),

@@ -118,12 +118,16 @@ class Session:
             )
         return found
 
-    def handle(self, **changes: Any) -> Holdfast:
-        """Open the store that is meant once more, with some settings changed; the caller closes it."""
+    def handle(self, carried: dict[str, Any] | None = None, **changes: Any) -> Holdfast:
+        """Open the store that is meant once more, with some settings changed; the caller closes it.
+
+        `carried` are those that a submitted run brought along.
+        """
         from holdfast.engine import open as open_holdfast  # noqa: PLC0415
+        from holdfast.settings.carried import with_carried  # noqa: PLC0415
         from holdfast.settings.values import Settings, merged  # noqa: PLC0415
 
-        settings = merged(self.place.settings or Settings(), **changes)
+        settings = merged(with_carried(self.place.settings or Settings(), carried or {}), **changes)
         return open_holdfast(self.place.url, settings=settings, reveal=True)
 
     def find(self, spec: str) -> Checkpoint:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from holdfast.engine import Holdfast
     from holdfast.flow.events import Observer
     from holdfast.flow.model import Flow
+    from holdfast.run import Run
 
 
 def stored_flow(hf: Holdfast, run: str) -> tuple[Flow, dict[str, Any]]:
@@ -50,12 +51,15 @@ def advance(
     observer: Observer | None = None,
     stop: threading.Event | None = None,
     lost: threading.Event | None = None,
+    lease_s: float | None = None,
+    prepare: Callable[[Run], object] = lambda _run: None,
 ) -> FlowResult:
     """Advance a run until it ends, waits or fails; `elsewhere` if another process moves it now.
 
     Its functions are those that are given. Into a workspace that is empty or not there, the run's files are brought
-    first. When `stop` is set the run is left at its next boundary (`left`), when `lost` is set its commands are ended
-    at once: another worker may have it.
+    first, and `prepare` is called there. When `stop` is set the run is left at its next boundary (`left`), when `lost`
+    is set its commands are ended at once: another worker may have it. `lease_s` is how long another process waits for
+    this one when it dies, if not as the settings say. A result `waiting` says on what (`waits_for`) and `until` when.
     """
     flow, params = stored_flow(hf, run)
     if workspace is not None:
@@ -73,6 +77,8 @@ def advance(
             trusted=False,
             stop=stop,
             lost=lost,
+            lease_s=lease_s,
+            prepare=prepare,
         )
     except LeaseHeld as held:
         return FlowResult(run=run, flow=flow.name, status="elsewhere", detail=str(held))

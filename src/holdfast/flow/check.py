@@ -102,6 +102,7 @@ class _Check:
     def _flow_parts(self) -> None:
         flow = self._flow
         self._env(flow.env, ("env",), self._names)
+        self._variables_named(flow.env_from)
         for name in ("on_wait", "on_failure"):
             hook = getattr(flow.hooks, name)
             if hook is not None and (hook.run is None) == (hook.url is None):
@@ -445,9 +446,16 @@ class _Check:
 
     def _env(self, env: Mapping[str, str], path: Path, names: Names) -> None:
         for variable, text in env.items():
-            if not _VARIABLE.match(variable):
-                self._say((*path, variable), f"{quoted(variable)} cannot be the name of an environment variable")
+            self._variable(variable, (*path, variable))
             self._text(text, (*path, variable), names)
+
+    def _variables_named(self, names: list[str]) -> None:
+        for at, name in enumerate(names):
+            self._variable(name, ("env_from", at))
+
+    def _variable(self, name: str, path: Path) -> None:
+        if not _VARIABLE.match(name):
+            self._say(path, f"{quoted(name)} cannot be the name of an environment variable")
 
     def _call_name(self, call: str | None, path: Path) -> None:
         if call is not None and not _CALL.match(call):

@@ -68,6 +68,7 @@ KEYS = {
     "input": "What it is given: {input} in a list, $HOLDFAST_INPUT in a text for the shell.",
     "output": "How standard output is read: text, json, or by default JSON if it is that.",
     "env": "Environment variables; {names} in them are filled in.",
+    "env_from": "Variables that must be set where the flow runs, by name: secrets are given so, and never stored.",
     "cwd": "The folder to run in, below the workspace.",
     "timeout": "How long it may take, such as 30s.",
     "gates": "Commands that must succeed after it, in order.",

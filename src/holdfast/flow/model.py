@@ -316,6 +316,7 @@ class Flow(Part, frozen=True):
     on_failure: OnFailure = OnFailure()
     hooks: Hooks = Hooks()
     env: dict[str, str] = {}
+    env_from: list[Text] = []
     timeout: Duration | None = None
 
     @property

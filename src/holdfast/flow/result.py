@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, Literal
 
 import msgspec
@@ -27,6 +28,8 @@ class FlowResult(msgspec.Struct, frozen=True, kw_only=True):
     """What each phase came to."""
     waits_for: str | None = None
     """The id of the wait, with status `waiting`."""
+    until: datetime | None = None
+    """When a wait ends by itself at the latest, None if only somebody can end it."""
     changes: FlowChanges = FlowChanges()
     """What became of the flow since the run was last resumed."""
     tasks_done: int = 0

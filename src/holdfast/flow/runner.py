@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -59,14 +61,15 @@ from holdfast.model.ids import check_run_id
 from holdfast.model.redaction import Redacted
 from holdfast.model.sections import WORKSPACE
 from holdfast.recovery.record import SECTION as FRESH
+from holdfast.run_files import options_of
 from holdfast.runtime.nearest import hint
 from holdfast.settings.apply import redaction_rules
 from holdfast.settings.values import RedactionSettings
 
 if TYPE_CHECKING:
-    import os
     import threading
     from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
 
     from holdfast.engine import Holdfast
     from holdfast.flow.events import Observer
@@ -76,6 +79,7 @@ if TYPE_CHECKING:
     from holdfast.run import Run
     from holdfast.runtime.budget import BudgetWarning
     from holdfast.runtime.waits import Waiting
+    from holdfast.workspace.options import WorkspaceOptions
 
 
 def run_flow(
@@ -97,6 +101,8 @@ def run_flow(
     lost: threading.Event | None = None,
     imports: Sequence[str] = (),
     agent: str | None = None,
+    lease_s: float | None = None,
+    prepare: Callable[[Run], object] = lambda _run: None,
 ) -> FlowResult:
     """Begin a flow, or resume it from where its run stands, until it ends, waits or fails; return how it ended.
 
@@ -104,6 +110,7 @@ def run_flow(
     Functions that the flow names are taken from `functions`, or if it is `trusted` from modules that are imported.
     What is kept is valid while definitions, parameters, declared input files and everything before it are the same;
     `from_phase` and `redo` (`PHASE` or `PHASE/TASK`) let phases and tasks run again all the same, with what follows.
+    `prepare` is called when the run's files are there, before anything else.
     """
     flow, name, known, values = _met(hf, flow, run_id, params, file)
     again = _wanted_again(flow, from_phase, redo)
@@ -112,7 +119,9 @@ def run_flow(
     if over is not None:
         return over
     calls = resolve_functions(flow, functions, trusted=trusted)
-    run = hf.run(name, workspace=workspace, waiting=waiting)
+    _check_variables(flow)
+    run = hf.run(name, workspace=workspace, workspace_options=_options(hf, flow), waiting=waiting)
+    run.host.lease_s = lease_s
     outputs = OutputFiles.of(hf, name)
     hooks = HookSender(run, flow, Path(workspace or ".")) if flow.hooks != Hooks() else None
     report = Reporter(run, observer, outputs.take if outputs else None, hooks.take if hooks else None)
@@ -122,11 +131,15 @@ def run_flow(
     runner: Runner | None = None
     try:
         with run.host.stopped_when(lost), run:
+            prepare(run)
             start = FlowStart(file, project, tuple(imports), agent)
             runner = Runner(run, flow, values, functions=calls, report=report, start=start, again=again)
             runner.carry_on()
     except RunWaiting as wait:
-        return _ended(run, flow, runner, "waiting", wait.question, waits_for=wait.wait)
+        times = [one.until for one in run.host.waits.open if one.until is not None]
+        return _ended(
+            run, flow, runner, "waiting", wait.question, waits_for=wait.wait, until=min(times) if times else None
+        )
     except SessionOver as over:
         if stop is None or not stop.is_set():
             raise
@@ -511,6 +524,21 @@ def _came_to(run: Run, flow: Flow, facts: Facts | None) -> tuple[dict[str, str],
     return statuses, {name: facts.phase(name)["result"] for name in done} if facts is not None else {}
 
 
+def _options(hf: Holdfast, flow: Flow) -> WorkspaceOptions:
+    """Return the options of a flow's directory: what it makes is captured, or on another machine it would be lost."""
+    tasks = [task for name, phase in flow.phases.items() for task in phase.work(name).values()]
+    made = dict.fromkeys(artifact for task in tasks for artifact in task.artifacts)
+    return replace(options_of(hf.settings.workspace), made=tuple(made))
+
+
+def _check_variables(flow: Flow) -> None:
+    """Raise FlowInvalid if variables are not set that a flow names: a task would fail of it in the middle."""
+    missing = [name for name in flow.env_from if name not in os.environ]
+    if missing:
+        told = tuple(f"env_from: {name} is not set in the environment here" for name in missing)
+        raise FlowInvalid("its variables are not there", flow.name, told)
+
+
 def _was_taken_out(value: Any) -> bool:
     """Tell whether a parameter, or a part of it, was kept out of the store as a secret."""
     if isinstance(value, dict):
@@ -540,7 +568,14 @@ def _bound(name: str, flow: Flow, known: FlowRecord | None, params: dict[str, An
 
 
 def _ended(
-    run: Run, flow: Flow, runner: Runner | None, status: Ending, detail: str, *, waits_for: str | None = None
+    run: Run,
+    flow: Flow,
+    runner: Runner | None,
+    status: Ending,
+    detail: str,
+    *,
+    waits_for: str | None = None,
+    until: datetime | None = None,
 ) -> FlowResult:
     kept = runner.kept if runner else KeptBefore()
     statuses, results = _came_to(run, flow, runner.walk.facts(flow.first) if runner else None)
@@ -552,6 +587,7 @@ def _ended(
         phases=statuses,
         results=results,
         waits_for=waits_for,
+        until=until,
         changes=runner.changes if runner else FlowChanges(),
         tasks_done=runner.tasks.done if runner else 0,
         tasks_kept=kept.tasks,

@@ -77,7 +77,7 @@ def project_settings(file: Path | None, *, is_located: bool = False) -> Settings
     data = _plain(file)
     settings = make_settings(data, str(file))
     check_trust(wishes_of(data, _root(file), is_located=is_located), file)
-    joined = _joined(base, _with_key_path(data, file.parent))
+    joined = join_settings(base, _with_key_path(data, file.parent))
     return settings if joined == data else make_settings(joined, str(file))
 
 
@@ -111,7 +111,7 @@ def _with_key_path(data: Any, folder: Path) -> Any:
     return {**data, "encryption": {**encryption, "key_file": str(folder.absolute() / named)}}
 
 
-def _joined(base: Any, data: Any) -> Any:
+def join_settings(base: Any, data: Any) -> Any:
     """Return a project's plain settings over the user's: names of it win, protecting lists are put together."""
     if not base or not data:
         return data or base

@@ -14,23 +14,26 @@ import secrets
 import socket
 import threading
 import time
-from datetime import UTC, datetime, timedelta
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg.sql import SQL, Identifier
 
 from holdfast.errors import StoreUnavailable, UsageError
+from holdfast.store.postgres_pool import TimedConnection
 from holdfast.store.postgres_url import PostgresPlace
-from holdfast.worker.port import Again, Delivery, Done, EngineKind, Entry, Later, Outcome, Until
+from holdfast.worker.port import Again, Delivery, Done, EngineKind, Entry, Outcome, Until, left_s
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from datetime import datetime
     from uuid import UUID
 
 _log = logging.getLogger("holdfast")
 _TASK = "holdfast-run"
 _POLL_S = 0.25
+_ANSWER_S = 5.0  # a machine that was cut off gets no answer, and no error either
 _PAUSE_S = 1.0  # after an error of the database, before it is asked again
 _FOR_EVER = 9999  # the year of a time that the driver shows for infinity
 _SCHEMA_LOCK = 0x486F6C64  # an advisory lock of the database, so that two workers do not install at once
@@ -48,11 +51,15 @@ class AbsurdEngine:
     def __init__(self, url: str) -> None:
         self._place = PostgresPlace.parse(url)
         self._lock = threading.Lock()
-        self._connection: psycopg.Connection[Any] | None = None
+        self._connection: TimedConnection | None = None
         self._known: set[str] = set()
 
-    def submit(self, run: str, *, queue: str, at: datetime | None = None) -> None:
+    def submit(self, run: str, *, queue: str, at: datetime | None = None, priority: int | None = None) -> None:
         """Let a run be delivered, now or at a time; the same run twice is one."""
+        if priority is not None:
+            raise UsageError(
+                "a queue in PostgreSQL has no priorities: give urgent runs a queue and workers of their own"
+            )
         self._prepare(queue)
         options = json.dumps({"idempotency_key": self._key(run)})
         rows = self._ask(
@@ -77,26 +84,27 @@ class AbsurdEngine:
         ):
             self._ask("SELECT absurd.cancel_task(%s, %s)", (queue, task))
 
-    def entries(self, queue: str, *, limit: int) -> list[Entry]:
-        """Return the runs of a queue, the last submitted first."""
+    def entries(self, queue: str, *, limit: int, run: str | None = None) -> list[Entry]:
+        """Return the runs of a queue, the last submitted first; or the one that is named."""
         self._prepare(queue)
         rows = self._ask(
             SQL(
                 "SELECT t.params->>'run', t.state, t.attempts, r.claimed_by, r.started_at, r.available_at "
-                "FROM {} t JOIN {} r ON r.run_id = t.last_attempt_run ORDER BY t.task_id DESC LIMIT %s"
+                "FROM {} t JOIN {} r ON r.run_id = t.last_attempt_run WHERE starts_with(t.idempotency_key, %s) "
+                "AND (%s::text IS NULL OR t.idempotency_key = %s) ORDER BY t.task_id DESC LIMIT %s"
             ).format(Identifier("absurd", f"t_{queue}"), Identifier("absurd", f"r_{queue}")),
-            (limit,),
+            (self._key(""), run and self._key(run), run and self._key(run), limit),
         )
         return [
             Entry(
-                run=run,
+                run=name,
                 state=_STATES[state],
                 attempt=attempt,
                 worker=worker if state == "running" else None,
                 since=started if state == "running" else None,
                 until=available if state == "sleeping" and available.year < _FOR_EVER else None,
             )
-            for run, state, attempt, worker, started, available in rows
+            for name, state, attempt, worker, started, available in rows
         ]
 
     def close(self) -> None:
@@ -115,6 +123,7 @@ class AbsurdEngine:
         lease_s: float,
         stop: threading.Event,
         drain: bool = False,
+        limit: int | None = None,
     ) -> None:
         """Claim runs and hand them to `handle`, up to `slots` at once, until `stop`; with `drain` until none is due.
 
@@ -127,7 +136,7 @@ class AbsurdEngine:
         try:
             while not stop.is_set():
                 try:
-                    claimed = server.claim(slots)
+                    claimed = server.claim(slots, limit)
                 except StoreUnavailable as error:
                     _log.warning("the queue cannot be asked: %s", error)
                     stop.wait(_PAUSE_S)
@@ -156,10 +165,11 @@ class AbsurdEngine:
             self._install()
         self._ask("SELECT absurd.create_queue(%s)", (queue,))
         # Without it a claim among 100,000 queued runs looks at all of them.
+        table = Identifier("absurd", f"r_{queue}")
         self._ask(
             SQL(
                 "CREATE INDEX IF NOT EXISTS {} ON {} (available_at, run_id) WHERE state IN ('pending', 'sleeping')"
-            ).format(Identifier(f"r_{queue}_due"), Identifier("absurd", f"r_{queue}"))
+            ).format(Identifier(f"r_{queue}_due"), table)
         )
         self._known.add(queue)
 
@@ -174,14 +184,42 @@ class AbsurdEngine:
             if there is not None and not there[0]:
                 connection.execute(absurdctl.BUNDLED_SCHEMA_SQL.encode())
 
+    def claim(self, queue: str, worker: str, lease_s: int, most: int, limit: int | None) -> list[tuple[Any, ...]]:
+        """Claim due runs, not more than `most`, nor so many that the queue has more than `limit` under way."""
+        with self._connected() as connection, connection.transaction():
+            if limit is not None:
+                # One worker counts and claims at a time; a claim that lapsed is nobody's, and counts no more.
+                connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"holdfast/{queue}",))
+                counted = connection.execute(
+                    SQL(
+                        "SELECT count(*) FROM {} WHERE state = 'running' AND claim_expires_at > absurd.current_time()"
+                    ).format(Identifier("absurd", f"r_{queue}"))
+                ).fetchone()
+                most = min(most, limit - (counted[0] if counted else 0))
+            if most <= 0:
+                return []
+            return connection.execute(
+                "SELECT run_id, task_id, attempt, params FROM absurd.claim_task(%s, %s, %s, %s)",
+                (queue, worker, lease_s, most),
+            ).fetchall()
+
     def _ask(self, statement: Any, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         """Run a statement on this engine's connection; StoreUnavailable if the database is away."""
+        with self._connected() as connection:
+            cursor = connection.execute(statement, values)
+            return cursor.fetchall() if cursor.description is not None else []
+
+    @contextmanager
+    def _connected(self) -> Iterator[TimedConnection]:
+        """Yield this engine's connection to one thread at a time; StoreUnavailable if the database is away."""
         with self._lock:
             try:
                 if self._connection is None or self._connection.closed:
-                    self._connection = psycopg.connect(self._place.conninfo, autocommit=True, connect_timeout=10)
-                cursor = self._connection.execute(statement, values)
-                return cursor.fetchall() if cursor.description is not None else []
+                    self._connection = TimedConnection.connect(
+                        self._place.conninfo, autocommit=True, connect_timeout=10
+                    )
+                self._connection.extend(_ANSWER_S)
+                yield self._connection
             except psycopg.OperationalError as error:
                 if self._connection is not None:
                     self._connection.close()
@@ -213,16 +251,13 @@ class _Server:
         self._lock = threading.Lock()
         self._over = threading.Event()
 
-    def claim(self, slots: int) -> int:
-        """Claim what is due, as far as there are slots; return how many."""
+    def claim(self, slots: int, limit: int | None) -> int:
+        """Claim what is due, as far as there are slots and the queue's limit lets it; return how many."""
         with self._lock:
             free = slots - len(self._claims)
         if free <= 0:
             return 0
-        rows = self._engine._ask(  # noqa: SLF001 - one thing in two classes
-            "SELECT run_id, task_id, attempt, params FROM absurd.claim_task(%s, %s, %s, %s)",
-            (self._queue, self._name, self._lease_s, free),
-        )
+        rows = self._engine.claim(self._queue, self._name, self._lease_s, free, limit)
         for row in rows:
             claim = _Claim(row)
             thread = threading.Thread(target=self._serve, args=(claim,), name=f"holdfast-run-{claim.delivery.run}")
@@ -253,7 +288,7 @@ class _Server:
                 begun = time.monotonic()
                 renewed.setdefault(claim.id, begun)
                 try:
-                    self._engine._ask(  # noqa: SLF001
+                    self._engine._ask(  # noqa: SLF001 - one thing in two classes
                         "SELECT absurd.extend_claim(%s, %s, %s)", (self._queue, claim.id, self._lease_s)
                     )
                 except psycopg.Error:  # cancelled, or another worker has it
@@ -281,7 +316,7 @@ class _Server:
 
     def _acknowledged(self, claim: _Claim, outcome: Outcome) -> bool:
         """Tell the queue how a delivery ended; return whether the run is due once more here and now."""
-        ask, now = self._engine._ask, datetime.now(UTC)  # noqa: SLF001
+        ask = self._engine._ask  # noqa: SLF001
         while True:
             try:
                 if isinstance(outcome, Done):
@@ -296,8 +331,12 @@ class _Server:
                     )
                     return not waits[0][0]  # the entry came meanwhile
                 else:
-                    at = outcome.at if isinstance(outcome, Later) else now + timedelta(seconds=outcome.after_s)
-                    ask("SELECT absurd.schedule_run(%s, %s, %s)", (self._queue, claim.id, at))
+                    # A pause, not a time: this machine's clock may be an hour off the database's.
+                    pause_s = outcome.after_s if isinstance(outcome, Again) else left_s(outcome)
+                    ask(
+                        "SELECT absurd.schedule_run(%s, %s, absurd.current_time() + make_interval(secs => %s))",
+                        (self._queue, claim.id, pause_s),
+                    )
             except StoreUnavailable:
                 if claim.delivery.lost.wait(_PAUSE_S):
                     return False

@@ -7,40 +7,65 @@ in the same call) the run is parked: it asks a person, and is not tried again un
 
 from __future__ import annotations
 
+import hashlib
+import json
+import logging
 import threading
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from holdfast.errors import (
     CannotResume,
+    HeadMoved,
     IntegrityError,
     LeaseHeld,
     LeaseLost,
+    NoRoom,
     NotFound,
+    RestoreFailed,
+    RunCancelled,
     RunWaiting,
     SessionOver,
+    SettingsInvalid,
     StoreError,
+    Unprotected,
     UsageError,
 )
 from holdfast.flow.advance import advance
 from holdfast.model.runtime_sections import Wait
+from holdfast.runtime.command import Command
 from holdfast.runtime.inbox import read_inbox
-from holdfast.store.commit import Commit
-from holdfast.worker.port import LONGEST_WAIT_S, Again, Delivery, Done, Later, Outcome, Until
+from holdfast.store.open import FOLDER
+from holdfast.worker.port import (
+    ENTRY,
+    LONGEST_WAIT_S,
+    SETTINGS,
+    SETUP,
+    Again,
+    Delivery,
+    Done,
+    Later,
+    Outcome,
+    Until,
+)
+from holdfast.worker.submit import note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from holdfast.engine import Holdfast
     from holdfast.flow.result import FlowResult
+    from holdfast.run import Run
 
-ENTRY = "entry"
-"""The attribute of a run that names its program, if it is not a flow."""
-_DELIVERED, _PARKED = "delivered", "parked"
+_log = logging.getLogger("holdfast")
+_DELIVERED, PARKED = "delivered", "parked"
+_SET_UP = "setup"  # in a directory's own folder: which set-up command was run there
 _CRASHES = 3
 _PAUSE_S = 5.0  # after what may be over by itself
+_ELSEWHERE_S = 30.0  # another machine may be able to, meanwhile
 _LOOK_S = 1.0  # while another process has the run: its lease may lapse
 
 
@@ -49,13 +74,16 @@ class Worker:
 
     def __init__(
         self,
-        open_store: Callable[[], Holdfast],
+        open_store: Callable[[dict[str, Any]], Holdfast],
         root: str | Path,
         *,
         functions: Mapping[str, Callable[..., Any]] | None = None,
         stop: threading.Event | None = None,
     ) -> None:
-        """Begin with nothing open; `functions` are what flows may call, and the programs of runs by `module:name`."""
+        """Begin with nothing open; `functions` are what flows may call, and the programs of runs by `module:name`.
+
+        `open_store` is given what a run brings along of its submitter's settings.
+        """
         self._open = open_store
         self._root = Path(root)
         self._functions = dict(functions or {})
@@ -64,22 +92,32 @@ class Worker:
     def handle(self, delivery: Delivery) -> Outcome:
         """Advance a run as far as it goes; whatever happens there is an outcome for it."""
         try:
-            with self._open() as hf:
-                return self._advanced(hf, delivery)
+            with self._open({}) as hf:
+                carried = hf.store.row_of(delivery.run).attributes.get(SETTINGS)
+                if carried is None:
+                    return self._advanced(hf, delivery)
+                try:
+                    own = self._open(json.loads(str(carried)))
+                except (ValueError, SettingsInvalid) as error:
+                    return _park(hf, delivery.run, f"the settings that it was submitted with: {error}")
+            with own:
+                return self._advanced(own, delivery)
         except LeaseHeld as held:
             return Again(_LOOK_S, str(held))
-        except LeaseLost as lost:
-            return Again(_PAUSE_S, str(lost))
         except NotFound:
             return Done("deleted")
-        except StoreError as error:
+        except (LeaseLost, HeadMoved, StoreError, Unprotected) as error:  # another has it, or the store is away
             return Again(_PAUSE_S, str(error))
+        except (OSError, NoRoom, RestoreFailed) as error:  # of this machine alone: a full disk
+            return Again(_ELSEWHERE_S, f"this machine cannot advance it: {error}")
 
     def _advanced(self, hf: Holdfast, delivery: Delivery) -> Outcome:
         while True:
             last = _last_entry(hf, delivery.run)
             try:
                 outcome = self._once(hf, delivery)
+            except NoRoom:
+                raise
             except (UsageError, CannotResume, IntegrityError) as error:
                 outcome = _park(hf, delivery.run, str(error))
             if not isinstance(outcome, Until):
@@ -91,7 +129,7 @@ class Worker:
     def _once(self, hf: Holdfast, delivery: Delivery) -> Outcome:
         run = delivery.run
         attributes = hf.store.row_of(run).attributes
-        parked = attributes.get(_PARKED)
+        parked = attributes.get(PARKED)
         if parked and not _unparked(hf, run, str(parked)):
             return Until(0)
         crashes = _count_crashes(hf, delivery)
@@ -99,26 +137,44 @@ class Worker:
             return _park(hf, run, f"its worker died {crashes} times in the same call")
         directory = self._root / quote(run, safe="")
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        entry = attributes.get(ENTRY)
+        setup, entry = attributes.get(SETUP), attributes.get(ENTRY)
+        prepare = partial(_set_up, setup)
         if entry is not None:
-            return self._program(hf, delivery, str(entry), directory)
-        result = advance(hf, run, workspace=directory, functions=self._functions, stop=self._stop, lost=delivery.lost)
+            return self._program(hf, delivery, str(entry), directory, prepare)
+        result = advance(
+            hf, run, workspace=directory, functions=self._functions, stop=self._stop, lost=delivery.lost,
+            prepare=prepare,
+        )  # fmt: skip
         return _outcome_of(hf, result)
 
-    def _program(self, hf: Holdfast, delivery: Delivery, entry: str, directory: Path) -> Outcome:
+    def _program(
+        self, hf: Holdfast, delivery: Delivery, entry: str, directory: Path, prepare: Callable[[Run], None]
+    ) -> Outcome:
         """Run a program of this worker's own: `function(run)`."""
         function = self._functions.get(entry)
         if function is None:
             raise UsageError(f"this worker has no program {entry!r}: start it with --functions MODULE")
         run = hf.run(delivery.run, workspace=directory, waiting="leave")
+        is_entered = False
         try:
             run.host.leave_when(self._stop)
             with run.host.stopped_when(delivery.lost), run:
+                prepare(run)
+                is_entered = True
                 function(run)
         except RunWaiting:
             return _waiting(hf, delivery.run)
         except SessionOver as over:
             return Again(0.0, str(over))
+        except RunCancelled:
+            return Done("cancelled")
+        except (LeaseLost, HeadMoved, StoreError, Unprotected):
+            raise
+        except Exception:
+            if not is_entered:
+                raise
+            _log.exception("run %s: its program %s failed", delivery.run, entry)
+            return Done("failed")
         status = hf.latest(delivery.run, required=True).summary.status or "ended"
         return Done(status)
 
@@ -147,11 +203,20 @@ def _last_entry(hf: Holdfast, run: str) -> int:
     return entries[-1].number if entries else 0
 
 
-def change_attributes(hf: Holdfast, run: str, **changes: Any) -> None:
-    """Change attributes of a run; None removes one."""
-    attributes = {**hf.store.row_of(run).attributes, **changes}
-    kept = {name: value for name, value in attributes.items() if value is not None}
-    hf.store.write(Commit(run=run, run_changes={"attributes": kept}))
+def _set_up(command: object, run: Run) -> None:
+    """Run a run's set-up command, if it has one, in a directory that it has not been run in; UsageError if it fails."""
+    if not isinstance(command, str):
+        return
+    root = run.workspace.path
+    mark = root / FOLDER / _SET_UP
+    done = hashlib.sha256(command.encode()).hexdigest()
+    if mark.is_file() and mark.read_text() == done:
+        return
+    result = Command(command, cwd=root).run(host=run.host)
+    if not result.succeeded:
+        raise UsageError(f"its set-up command {command!r:.200} failed: {result.problem}")
+    mark.parent.mkdir(mode=0o700, exist_ok=True)
+    mark.write_text(done)  # after it has ended: one that was killed is run again
 
 
 def _count_crashes(hf: Holdfast, delivery: Delivery) -> int:
@@ -163,7 +228,7 @@ def _count_crashes(hf: Holdfast, delivery: Delivery) -> int:
     if delivery.attempt <= attempt and known == steps:
         return crashes
     crashes = 0 if delivery.attempt <= attempt else crashes + 1 if known == steps else 1
-    change_attributes(hf, delivery.run, **{_DELIVERED: f"{delivery.attempt}:{steps}:{crashes}"})
+    note(hf, delivery.run, {_DELIVERED: f"{delivery.attempt}:{steps}:{crashes}"})
     return crashes
 
 
@@ -171,7 +236,7 @@ def _park(hf: Holdfast, run: str, why: str) -> Outcome:
     """Let a run ask a person what is to become of it; nothing of it is done until then."""
     number = hf.store.run(run).number
     wait = f"parked:{number}"
-    change_attributes(hf, run, **{_PARKED: wait})
+    note(hf, run, {PARKED: wait})
     question = f"it cannot be advanced: {why}"[:2_000]
     opened = hf.run(run, waiting="leave")
     try:
@@ -195,5 +260,5 @@ def _unparked(hf: Holdfast, run: str, wait: str) -> bool:
     ]
     if answers and answers[-1].choice == "cancel":
         hf.control.cancel(run, by=answers[-1].by)
-    change_attributes(hf, run, **{_PARKED: None, _DELIVERED: None})
+    note(hf, run, {PARKED: None, _DELIVERED: None})
     return True

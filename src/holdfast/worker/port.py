@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
@@ -12,8 +12,9 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-QUEUE, ENGINE = "queue", "engine"
-"""The attributes of a run that name the queue which delivers it, and the kind of its engine."""
+QUEUE, ENGINE, ENTRY, SETUP, SETTINGS = "queue", "engine", "entry", "setup", "settings"
+"""Attributes of a submitted run: its queue, the kind of its engine, its program if it is not a flow, the command that
+prepares a directory for it, and what the submitter's settings say of it."""
 EngineKind = Literal["absurd", "temporal"]
 LONGEST_WAIT_S = 600.0
 """A wait that nobody ends is looked at this often, so that a lost wake-up is made up for."""
@@ -57,6 +58,11 @@ class Again(msgspec.Struct, frozen=True):
 Outcome = Done | Later | Until | Again
 
 
+def left_s(later: Later) -> float:
+    """Return how long a wait for a time lasts by this machine's clock, the one that the run reads."""
+    return max(0.0, (later.at - datetime.now(UTC)).total_seconds())
+
+
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """A run as its queue has it."""
 
@@ -74,8 +80,8 @@ class Engine(Protocol):
 
     kind: EngineKind
 
-    def submit(self, run: str, *, queue: str, at: datetime | None = None) -> None:
-        """Let a run be delivered, now or at a time; the same run twice is one."""
+    def submit(self, run: str, *, queue: str, at: datetime | None = None, priority: int | None = None) -> None:
+        """Let a run be delivered, now or at a time; the same run twice is one. UsageError if it has no priorities."""
 
     def wake(self, run: str, *, queue: str, mark: int) -> None:
         """Deliver a run that waits for this inbox number, or will; idempotent, never lost."""
@@ -92,11 +98,15 @@ class Engine(Protocol):
         lease_s: float,
         stop: threading.Event,
         drain: bool = False,
+        limit: int | None = None,
     ) -> None:
-        """Claim runs and hand them to `handle`, up to `slots` at once, until `stop`; with `drain` until none is due."""
+        """Claim runs and hand them to `handle`, up to `slots` at once, until `stop`; with `drain` until none is due.
 
-    def entries(self, queue: str, *, limit: int) -> list[Entry]:
-        """Return the runs of a queue, the last submitted first."""
+        Of a queue no more than `limit` runs are claimed at once, over all workers; UsageError where it has no limits.
+        """
+
+    def entries(self, queue: str, *, limit: int, run: str | None = None) -> list[Entry]:
+        """Return the runs of a queue, the last submitted first; or the one that is named."""
 
     def close(self) -> None:
         """Let connections go."""

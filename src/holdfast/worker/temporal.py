@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from psycopg.conninfo import conninfo_to_dict
 from temporalio import activity
 from temporalio.client import Client, WorkflowExecutionStatus
-from temporalio.common import WorkflowIDReusePolicy
+from temporalio.common import Priority, WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker as TemporalWorker
 
-from holdfast.errors import StoreUnavailable
+from holdfast.errors import StoreUnavailable, UsageError
 from holdfast.store.postgres_url import PostgresPlace
-from holdfast.worker.port import Again, Delivery, Done, EngineKind, Entry, Later, Outcome, Until
+from holdfast.worker.port import Again, Delivery, Done, EngineKind, Entry, Later, Outcome, Until, left_s
 from holdfast.worker.temporal_workflow import ACTIVITY, WAKE, WORKFLOW, RunWorkflow
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class TemporalEngine:
         self._thread.start()
         self._client: Client | None = None
 
-    def submit(self, run: str, *, queue: str, at: datetime | None = None) -> None:
+    def submit(self, run: str, *, queue: str, at: datetime | None = None, priority: int | None = None) -> None:
         """Let a run be delivered, now or at a time; the same run twice is one."""
         delay = None if at is None else max(timedelta(0), at - datetime.now(UTC))
 
@@ -72,6 +72,7 @@ class TemporalEngine:
                     id=self._prefix + run,
                     task_queue=queue,
                     start_delay=delay,
+                    priority=Priority(priority_key=priority),
                     id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
                 )
 
@@ -85,15 +86,17 @@ class TemporalEngine:
         """Deliver a run no more."""
         self._do(lambda client: client.get_workflow_handle(self._prefix + run).cancel(), or_gone=True)
 
-    def entries(self, queue: str, *, limit: int) -> list[Entry]:
-        """Return the runs of a queue, the last submitted first."""
-        return self._do(lambda client: self._listed(client, queue, limit))
+    def entries(self, queue: str, *, limit: int, run: str | None = None) -> list[Entry]:
+        """Return the runs of a queue, the last submitted first; or the one that is named."""
+        return self._do(lambda client: self._listed(client, queue, limit, run))
 
     async def _is_due(self, client: Client, queue: str) -> bool:
         return any(one.state in ("due", "running") for one in await self._listed(client, queue, _MOST_LOOKED))
 
-    async def _listed(self, client: Client, queue: str, limit: int) -> list[Entry]:
+    async def _listed(self, client: Client, queue: str, limit: int, run: str | None = None) -> list[Entry]:
         query = f"TaskQueue = '{queue}' AND WorkflowType = '{WORKFLOW}'"
+        if run is not None:
+            query += f" AND WorkflowId = '{self._prefix}{run}'"
         found: list[Entry] = []
         async for row in client.list_workflows(query, limit=limit):
             if not row.id.startswith(self._prefix):
@@ -122,8 +125,11 @@ class TemporalEngine:
         lease_s: float,
         stop: threading.Event,
         drain: bool = False,
+        limit: int | None = None,
     ) -> None:
         """Take runs from a task queue and hand them to `handle`, up to `slots` at once, until `stop`."""
+        if limit is not None:
+            raise UsageError("Temporal has no limit for the runs of a queue: it is --slots times the number of workers")
         busy = _Busy()
 
         @activity.defn(name=ACTIVITY, no_thread_cancel_exception=True)
@@ -236,7 +242,7 @@ def _told(outcome: Outcome, delivery: Delivery) -> dict[str, Any]:
     if isinstance(outcome, Until):
         return {"kind": "until", "mark": outcome.mark, "after_s": outcome.at_most_s, **crashes}
     if isinstance(outcome, Later):
-        return {"kind": "later", "after_s": (outcome.at - datetime.now(UTC)).total_seconds(), **crashes}
+        return {"kind": "later", "after_s": left_s(outcome), **crashes}
     if isinstance(outcome, Again):
         _log.warning("run %s is tried again in %g s: %s", delivery.run, outcome.after_s, outcome.why)
     return {"kind": "again", "after_s": outcome.after_s, **crashes}

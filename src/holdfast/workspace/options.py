@@ -28,6 +28,7 @@ class WorkspaceOptions:
     generated: tuple[str, ...] = GENERATED
     ignore: tuple[str, ...] = ()
     include: tuple[str, ...] = ()  # captured whatever any other rule says
+    made: tuple[str, ...] = ()  # paths that a run makes: captured although git ignores them, unless they are secrets
     use_gitignore: bool = True
     ignore_files: tuple[tuple[str, bytes], ...] | None = None
     """Path and content of the ignore files that count, in place of those on disk; None reads those."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from holdfast.encode.tree import leaf_id
-from holdfast.errors import NotFound, RestoreRefused
+from holdfast.errors import NoRoom, NotFound, RestoreRefused
 from holdfast.workspace import paths
 from holdfast.workspace.compare import differing
 from holdfast.workspace.decide import Decisions, decide
@@ -257,7 +257,7 @@ class _Draft:
             target = os.path.dirname(target)  # noqa: PTH120
         room = os.statvfs(target)
         if needed > room.f_bavail * room.f_frsize:
-            raise RestoreRefused(f"it needs {needed:,} bytes and {room.f_bavail * room.f_frsize:,} are free")
+            raise NoRoom(f"it needs {needed:,} bytes and {room.f_bavail * room.f_frsize:,} are free")
 
     def items(self) -> tuple[PlanItem, ...]:
         """Return the plan's items in the order of their paths."""

@@ -1,6 +1,7 @@
 """Which names are captured: what git tracks, what no rule ignores; each name left out has a reason.
 
-In order: `include` of the options; .holdfastignore and `ignore`; tracked by git; secrets; generated; ignored by git.
+In order: `include` of the options; .holdfastignore and `ignore`; tracked by git; secrets; `made` of the options;
+generated; ignored by git.
 """
 
 from __future__ import annotations
@@ -63,6 +64,9 @@ class Rules:
     defaults: Patterns  # secrets and generated in one, to see quickly that neither matches
     tracked_only: bool = False
     reads_git: bool = True
+    made: Patterns = parse(b"")  # noqa: RUF009 - it never changes
+    above: frozenset[bytes] = frozenset()
+    """The directories that lead to what a run makes: of an ignored one nothing else is captured."""
     in_settings: int = 0
     """How many of the explicit layers, the outermost, are the settings' own."""
 
@@ -72,8 +76,11 @@ class Rules:
         lists = (options.include, options.secrets, options.generated, options.ignore)
         contents = ["\n".join(patterns).encode("utf-8", "surrogateescape") for patterns in lists]
         include, secrets, generated, explicit = (parse(content) for content in contents)
+        above = Tracked.of(path.encode("utf-8", "surrogateescape") for path in options.made).directories
         store = "\0".join((*options.store_paths, *options.secret_paths)).encode("utf-8", "surrogateescape")
         given = b"" if options.ignore_files is None else ascii(options.ignore_files).encode()
+        made = "\n".join(f"/{path}" for path in options.made).encode("utf-8", "surrogateescape")
+        contents.append(made)
         token = blake3(b"\1".join(contents) + bytes([options.use_gitignore]) + store + given).digest()
         return cls(
             include,
@@ -85,6 +92,8 @@ class Rules:
             token,
             parse(contents[1] + b"\n" + contents[2]),
             reads_git=options.use_gitignore,
+            made=parse(made),
+            above=above,
             in_settings=1 if explicit else 0,
         )
 
@@ -102,7 +111,13 @@ class Rules:
         reason = self._implied(name, path, is_directory)
         if reason and (path in self.tracked.files or (is_directory and path in self.tracked.directories)):
             return None
-        return reason
+        return None if reason and self._is_made(name, path, is_directory) else reason
+
+    def _is_made(self, name: bytes, path: bytes, is_directory: bool) -> bool:  # noqa: FBT001
+        if is_directory and path in self.above:
+            return True
+        is_meant = bool(self.made and self.made.verdict(name, path, is_directory=is_directory))
+        return is_meant and not self.secrets.verdict(name, path, is_directory=is_directory)
 
     def ignores(self, name: bytes, path: bytes, *, is_directory: bool) -> bool:
         """Return whether a default or git's own rules would leave a path out if git did not track it."""
@@ -131,7 +146,7 @@ class Rules:
 
     def below(self, name: bytes, path: bytes) -> Rules:
         """Return the rules inside a captured directory: below an ignored one only tracked files count."""
-        if self.tracked_only or path not in self.tracked.directories:
+        if self.tracked_only or not (path in self.tracked.directories or path in self.above):
             return self
         if self.include.verdict(name, path, is_directory=True) or not self._implied(name, path, True):
             return self

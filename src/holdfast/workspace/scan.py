@@ -288,7 +288,7 @@ class Scan:
         below = paths.join(path, name)
         if depth >= self._options.max_depth:
             return f"deeper than {self._options.max_depth} directories"
-        if rules.tracked.directories:
+        if rules.tracked.directories or rules.above:
             rules = rules.below(name, below)
         if type(old) is Known and self._is_passed_over(below, old, rules):
             self.directories += old.directories - 1

@@ -1,60 +1,88 @@
-"""Show the runs of a queue: due, running where and since when, asleep until when; or take one out of it."""
+"""Show the runs of a queue: due, running where and since when, asleep until when, waiting for whom, parked and why.
+
+`show` tells all of one run, `retry` lets a parked one be tried again, `cancel` ends one.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from holdfast.cli.people import me
 from holdfast.cli.queue_engine import engine_of
-from holdfast.errors import UsageError
+from holdfast.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
     from holdfast.cli.parser import CommandParser
     from holdfast.cli.session import Session
+    from holdfast.engine import Holdfast
+    from holdfast.worker.port import Entry
+
+_VERBS = ("ls", "show", "retry", "cancel")
 
 
 def configure(parser: CommandParser) -> None:
     """Say what the command takes."""
-    parser.add_argument("what", metavar="ls|retry|cancel", nargs="?", default="ls", choices=("ls", "retry", "cancel"))
-    parser.add_argument("run", metavar="RUN", nargs="?", help="of retry and cancel: the run")
+    parser.add_argument("what", metavar="|".join(_VERBS), nargs="?", default="ls", choices=_VERBS)
+    parser.add_argument("run", metavar="RUN", nargs="?", help="of show, retry and cancel: the run")
     parser.add_argument("--queue", metavar="NAME", default="default", help="the queue (default)")
     parser.add_argument("-n", "--limit", type=int, metavar="N", default=100, help="how many (100)")
 
 
 def execute(arguments: Namespace, session: Session) -> int:
     """Ask the queue."""
-    engine, out, hf = engine_of(session), session.out, session.open()
-    try:
-        if arguments.what != "ls":
-            if arguments.run is None:
-                raise UsageError(f"queue {arguments.what}: name the run")
-            if arguments.what == "cancel":
-                hf.control.cancel(arguments.run, by=me(out.environment))
-            else:
-                hf.control.answer(arguments.run, "retry", by=me(out.environment))
-            out.document({"run": arguments.run, "asked": arguments.what})
-            return 0
-        rows = engine.entries(arguments.queue, limit=arguments.limit)
-    finally:
-        engine.close()
-    waits = {row.run: [wait.question or wait.id for wait in hf.control.waiting(row.run)] for row in rows}
-    out.document(
-        {
-            "queue": arguments.queue,
-            "runs": [
-                {
-                    "run": row.run, "state": row.state, "attempt": row.attempt, "worker": row.worker,
-                    "since": row.since, "until": row.until, "waits_for": waits[row.run],
-                }
-                for row in rows
-            ],
-        }
-    )  # fmt: skip
-    for row in rows:
-        where = f"on {row.worker}" if row.worker else f"until {row.until:%Y-%m-%d %H:%M:%S}" if row.until else ""
-        out.line(f"{row.run}  {row.state}  {where}  {'; '.join(waits[row.run])}".rstrip())
-    if not rows:
-        out.note(f"Queue {arguments.queue} is empty.")
+    out, hf = session.out, session.open()
+    if arguments.what != "ls" and arguments.run is None:
+        raise UsageError(f"queue {arguments.what}: name the run")
+    if arguments.what == "cancel":
+        hf.control.cancel(arguments.run, by=me(out.environment))
+    elif arguments.what == "retry":
+        hf.control.answer(arguments.run, "retry", by=me(out.environment))
+    else:
+        _show(arguments, session, hf)
+        return 0
+    out.document({"run": arguments.run, "asked": arguments.what})
     return 0
+
+
+def _show(arguments: Namespace, session: Session, hf: Holdfast) -> None:
+    out, queue, only = session.out, arguments.queue, arguments.run
+    if only is not None:
+        queue = str(hf.store.row_of(only).attributes.get("queue", queue))
+    with closing(engine_of(session)) as engine:
+        rows = engine.entries(queue, limit=arguments.limit, run=only)
+    if only is not None and not rows:
+        raise NotFound("run", only, f"queue {queue} has no such run")
+    shown = [_described(hf, row) for row in rows]
+    states = [row["state"] for row in shown]
+    counts = {state: states.count(state) for state in dict.fromkeys(states)}
+    out.document(msgspec.to_builtins({"queue": queue, "counts": counts, "runs": shown}))
+    for row in shown:
+        out.line(
+            "  ".join(part for part in (row["run"], row["state"], _where(row), "; ".join(row["waits_for"])) if part)
+        )
+    if not rows:
+        out.note(f"Queue {queue} is empty.")
+
+
+def _described(hf: Holdfast, row: Entry) -> dict[str, Any]:
+    """Return a run as its queue and its store have it; one that no worker could advance is parked."""
+    waits = hf.control.waiting(row.run) if row.state == "asleep" else []
+    parked = [wait for wait in waits if wait.id.startswith("parked:")]
+    state = "parked" if parked else "waiting" if waits and any(wait.until is None for wait in waits) else row.state
+    return {
+        "run": row.run, "state": state, "attempt": row.attempt, "worker": row.worker, "since": row.since,
+        "until": min((wait.until for wait in waits if wait.until), default=None if waits else row.until),
+        "waits_for": [wait.question or wait.id for wait in waits],
+    }  # fmt: skip
+
+
+def _where(row: dict[str, Any]) -> str:
+    if row["worker"]:
+        since = f" since {row['since']:%Y-%m-%d %H:%M:%S}" if row["since"] else ""
+        return f"on {row['worker']}{since}"
+    return f"until {row['until']:%Y-%m-%d %H:%M:%S}" if row["until"] else ""

@@ -5,8 +5,12 @@ The store must be one that the workers reach: postgresql://... The same run subm
 
 from __future__ import annotations
 
+import os
+import subprocess
+from contextlib import ExitStack, closing
 from datetime import datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from holdfast.cli.commands.run import params_of
@@ -22,41 +26,65 @@ if TYPE_CHECKING:
 
 def configure(parser: CommandParser) -> None:
     """Say what the command takes."""
-    parser.add_argument("flow", metavar="FLOW", help="the flow's file")
+    parser.add_argument("flow", metavar="FLOW", help="the flow's file, or module:function of the workers' own")
     parser.add_argument("--queue", metavar="NAME", default="default", help="the queue (default)")
     parser.add_argument("--run-id", metavar="RUN", help="the run's name; otherwise the flow's `run_id` or name")
     parser.add_argument(
         "--param", metavar="NAME=VALUE", action="append", default=[], help="a parameter, JSON or text; may be repeated"
     )
     parser.add_argument("--workspace", metavar="DIR", help="the directory whose files go along (the project's folder)")
+    parser.add_argument("--git", metavar="URL[@REF]", help="a repository whose files go along, instead of a directory")
     parser.add_argument("--no-files", action="store_true", help="send no files along")
     parser.add_argument("--at", metavar="TIME", help="not before this time")
+    parser.add_argument(
+        "--setup", metavar="COMMAND", help="run once in each directory that the files are brought to: dependencies"
+    )
+    parser.add_argument("--priority", metavar="N", type=int, help="1 is the most urgent (Temporal alone has them)")
 
 
 def execute(arguments: Namespace, session: Session) -> int:
     """Store it and tell the queue."""
-    from holdfast.flow.load import load_flow  # noqa: PLC0415 - help does without
-    from holdfast.worker.submit import submit_flow  # noqa: PLC0415
-
-    file = Path(arguments.flow)
-    engine = engine_of(session)
-    try:
-        run = submit_flow(
-            session.open(),
-            load_flow(file),
-            engine,
+    if sum(map(bool, (arguments.git, arguments.workspace, arguments.no_files))) > 1:
+        raise UsageError("--git, --workspace and --no-files: give one of them")
+    with ExitStack() as stack:
+        engine = stack.enter_context(closing(engine_of(session)))
+        workspace = None if arguments.no_files else Path(arguments.workspace or session.root).absolute()
+        if arguments.git:
+            folder = stack.enter_context(TemporaryDirectory(prefix="holdfast-submit-"))
+            workspace = _cloned(arguments.git, Path(folder) / "files")
+        run = session.open().submit(
+            arguments.flow,
             queue=arguments.queue,
             run_id=arguments.run_id,
             params=params_of(arguments.param),
-            workspace=None if arguments.no_files else Path(arguments.workspace or session.root).absolute(),
-            file=file.name,
+            workspace=workspace,
             at=_time(arguments.at) if arguments.at else None,
+            setup=arguments.setup,
+            priority=arguments.priority,
+            engine=engine,
         )
-    finally:
-        engine.close()
     session.out.document({"run": run, "queue": arguments.queue})
     session.out.note(f"{run} is in queue {arguments.queue}; `holdfast worker` on any machine advances it.")
     return 0
+
+
+def _cloned(source: str, folder: Path) -> Path:
+    """Clone a repository, at a branch, tag or commit after the last @; UsageError says what git said."""
+    url, at, ref = source.rpartition("@")
+    if not at or "/" not in url or ":" in ref:  # user@host:path has no reference
+        url, ref = source, ""
+    lines = [["clone", "--quiet", "--", url, str(folder)]]
+    if ref:
+        lines.append(["-C", str(folder), "checkout", "--quiet", ref])
+    for line in lines:
+        done = subprocess.run(  # noqa: S603 - a repository that the caller names
+            ["git", "-c", "protocol.ext.allow=never", *line],  # noqa: S607
+            capture_output=True, text=True, errors="replace", check=False,
+            env={**os.environ, "GIT_TERMINAL_PROMPT": "0"},
+        )  # fmt: skip
+        if done.returncode:
+            raise UsageError(f"--git {source}: {done.stderr.strip() or 'git failed'}")
+    return folder
 
 
 def _time(text: str) -> datetime:

@@ -1,7 +1,7 @@
 """Advance submitted runs on this machine until Ctrl+C or SIGTERM: then runs are left at their next boundary.
 
 Each run works in a directory of its own below --root, brought to where the run stands. Other workers take over what
-this one had when it dies; what it leaves is free at once.
+this one had when it dies; what it leaves is free at once. `holdfast worker --trial` shows it in a minute.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import importlib
 import signal
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,25 +29,42 @@ def configure(parser: CommandParser) -> None:
     """Say what the command takes."""
     parser.add_argument("--queue", metavar="NAME", default="default", help="the queue to serve (default)")
     parser.add_argument("--slots", metavar="N", type=int, default=4, help="runs at once (4)")
-    parser.add_argument("--root", metavar="DIR", required=True, help="where the runs' directories are made")
+    parser.add_argument("--root", metavar="DIR", help="where the runs' directories are made")
     parser.add_argument("--lease", metavar="SECONDS", type=float, default=10.0, help="how long a claim holds (10)")
     parser.add_argument(
         "--functions", metavar="MODULE", action="append", default=[], help="a module whose functions runs may call"
     )
     parser.add_argument("--drain", action="store_true", help="leave when no run is due")
+    parser.add_argument(
+        "--limit", metavar="N", type=int, help="claim no more while the queue has N runs under way, on all workers"
+    )
+    parser.add_argument(
+        "--trial", action="store_true", help="try it here: a PostgreSQL and two workers that are gone afterwards"
+    )
 
 
 def execute(arguments: Namespace, session: Session) -> int:
     """Serve the queue."""
+    if arguments.trial:
+        from holdfast.worker.trial import run_trial  # noqa: PLC0415
+
+        def tell(line: str) -> None:
+            session.out.line(line)
+            session.out.flush()
+
+        run_trial(tell)
+        return 0
     from holdfast.worker.delivery import Worker  # noqa: PLC0415 - help does without
 
-    if arguments.slots < 1 or not arguments.lease >= 1:
-        raise UsageError("--slots and --lease: give 1 or more")
+    if arguments.root is None:
+        raise UsageError("name the folder for the runs' directories with --root DIR")
+    if arguments.slots < 1 or not arguments.lease >= 1 or (arguments.limit or 1) < 1:
+        raise UsageError("--slots, --lease and --limit: give 1 or more")
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda _number, _frame: stop.set())
     worker = Worker(
-        lambda: session.handle(lease_s=arguments.lease),
+        partial(session.handle, lease_s=arguments.lease),
         Path(arguments.root).absolute(),
         functions=functions_of(arguments.functions),
         stop=stop,
@@ -57,7 +75,7 @@ def execute(arguments: Namespace, session: Session) -> int:
     try:
         engine.serve(
             worker.handle, queue=arguments.queue, slots=arguments.slots, lease_s=arguments.lease, stop=stop,
-            drain=arguments.drain,
+            drain=arguments.drain, limit=arguments.limit,
         )  # fmt: skip
     finally:
         engine.close()
