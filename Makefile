@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
 
-.PHONY: demo test quick test-adapters test-workers test-web test-package web lint docs bench bench-quick torture fuzz release-checks requirements clean
+.PHONY: demo test quick test-adapters test-workers test-web test-package web lint docs site bench bench-quick torture fuzz release-checks requirements clean
 
 demo: $(VENV)/ready
 	$(RUN)/python examples/demo.py
@@ -53,6 +53,12 @@ docs: $(VENV)/ready
 	$(RUN)/python tests/api_reference.py > docs/reference/python.md
 	$(RUN)/python tests/aio_stub.py > aio_methods.new && mv aio_methods.new src/holdfast/aio_methods.pyi
 	$(RUN)/python tests/screens.py
+
+# The documents as a site in dist/site; a dead link fails it.
+site: $(VENV)/ready
+	$(RUN)/uv venv --quiet --allow-existing $(VENV)/site
+	VIRTUAL_ENV=$(CURDIR)/$(VENV)/site $(RUN)/uv pip install --quiet 'sphinx>=9,<10' 'myst-parser>=5,<6' furo
+	$(VENV)/site/bin/python tests/docs_site.py
 
 torture: $(VENV)/ready
 	HOLDFAST_TORTURE=1 $(RUN)/python -m pytest tests/crash tests/recovery tests/seeds tests/unit/flow tests/worker
