@@ -391,6 +391,7 @@ class RunHost:
         if before is not None:
             head = self._recorder.writer.head
             self.note("resumed", f"it was {before}", checkpoint=head.envelope.id if head else None)
+            self.calls.is_after_death = before == "running"
         if self._has("budget"):
             self.budget  # noqa: B018 - its clock counts from here
         if self._has("waits") or self._services.read_inbox(0):

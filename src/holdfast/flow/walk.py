@@ -18,6 +18,7 @@ from holdfast.flow.position import question_name, raised, without
 from holdfast.flow.tasks import Question, Rejected
 from holdfast.flow.template import fill
 from holdfast.model.triggers import Trigger
+from holdfast.runtime.calls import CallOptions
 from holdfast.runtime.ledger import named
 from holdfast.runtime.stopwatch import Stopwatch
 
@@ -354,8 +355,8 @@ class _Replan:
 
     def run(self) -> None:
         """Do it, unless it is done."""
-        self._run.calls.begin_attempt(self._place.phase)
-        self._run.step(self._place.name, self.work, wrote_files=self._run.host.has_workspace)
+        options = CallOptions(wrote_files=self._run.host.has_workspace, phase=self._place.phase, is_container=True)
+        self._run.calls.call("replan", self._place.name, self.work, options, is_numbered=False)
 
     def work(self) -> dict[str, Any]:
         """Replan."""

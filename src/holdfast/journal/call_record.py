@@ -35,14 +35,14 @@ class CallPacker(Protocol):
 CallEvent = Literal["started", "asked", "progress", "done", "failed", "skipped", "withdrawn", "voided"]
 CALL_EVENTS = frozenset({"started", "asked", "progress", "done", "failed", "skipped", "withdrawn", "voided"})
 _PREFIX = "call:"
-_NO_WORK = frozenset({"question", "timer"})
+_NO_WORK = frozenset({"question", "timer", "phase", "decision"})
 
 
 class CallRecord(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """One record of a call; values that a caller gave are packed."""
 
     kind: str
-    """What it is: step, agent, gate, fix, task, phase, replan, question, timer."""
+    """What it is: step, agent, gate, fix, task, phase, replan, question, timer, decision."""
     at: float
     identity: str
     """A digest of its definition, its inputs and the call around it: of another identity, it is other work."""
@@ -82,8 +82,13 @@ def is_call(record: Record) -> bool:
     return record.kind in CALL_EVENTS and record.path.startswith(_PREFIX)
 
 
+def container_path(name: str) -> str:
+    """Return the path of a container: like a folder's, so that a call of the same name beside it is another one."""
+    return f"{name}/"
+
+
 def is_work(line: Mapping[str, Any]) -> bool:
-    """Tell whether a call did something by itself: to wait is not to work."""
+    """Tell whether a call did something by itself: to wait or to decide is not to work, and a phase is its calls."""
     return line.get("kind") not in _NO_WORK
 
 

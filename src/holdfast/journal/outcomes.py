@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     LookUp = Callable[[str, str], Any]
     """Returns the result of a call by path and version, None where that is not there."""
 
-SHOWING = frozenset({"agents", "graph", "gates"})
+SHOWING = frozenset({"agents", "graph", "gates", "phases"})
 """The sections that refer to results."""
 _LONGEST_SUMMARY = 300
 

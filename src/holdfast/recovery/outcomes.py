@@ -41,7 +41,8 @@ def last_records(steps: Iterable[Any]) -> dict[str, Mapping[str, Any]]:
 
 def settled(steps: Iterable[Any]) -> dict[str, Mapping[str, Any]]:
     """Return the calls that are done or skipped, with their last records; what was called inside one goes with it."""
-    done = {name: record for name, record in last_records(steps).items() if record.get("event") in _SETTLED}
+    last = {name: record for name, record in last_records(steps).items() if record.get("kind") != "phase"}
+    done = {name: record for name, record in last.items() if record.get("event") in _SETTLED}
     return {name: record for name, record in done.items() if not is_inside(name, done)}
 
 
@@ -49,7 +50,7 @@ def unknown_steps(steps: Iterable[Any], decided: Mapping[str, Treatment]) -> tup
     """Return the steps of unknown outcome with how each is treated: as decided, as declared, or asked for an effect."""
     found: list[UnknownStep] = []
     for name, record in last_records(steps).items():
-        if record.get("event") != "started":
+        if record.get("event") != "started" or record.get("kind") == "phase":
             continue
         effect = record.get("effect")
         declared: Treatment = "ask" if effect is not None else "retry"
@@ -79,7 +80,7 @@ def open_calls(steps: Iterable[Any], decided: Container[str] = ()) -> dict[str, 
     return {
         name: record
         for name, record in last_records(steps).items()
-        if record.get("event") in _OPEN and name not in decided
+        if record.get("event") in _OPEN and record.get("kind") != "phase" and name not in decided
     }
 
 

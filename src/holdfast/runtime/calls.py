@@ -134,6 +134,8 @@ class Call(NamedTuple):
     """What its attempts were charged so far, without the calls inside it."""
     again: str = ""
     """What made it due again, if something did."""
+    is_unknown: bool = False
+    """Whether it began in an earlier process and has no end."""
 
     @property
     def context(self) -> str:
@@ -196,6 +198,9 @@ class Calls:
         """What is to become of half-written files of those that say so."""
         self.told_policy: Callable[[], object] = _nothing
         """Called when one of them begins: a process that is killed the next moment has said it."""
+        self.is_after_death = False
+        """Whether an earlier process died in the run and no call has ended since: the next one may be what killed it,
+        so starts are stored, and counted, whatever rests on them."""
 
     def record(self, path: str) -> dict[str, Any] | None:
         """Return the newest record of a call as plain data, None if it was never begun."""
@@ -355,7 +360,7 @@ class Calls:
                 settled = self._settle_unknown(call, event, last)
                 if isinstance(settled, Kept):
                     return settled
-                call = settled
+                call = settled._replace(is_unknown=True)
             elif event in _SETTLED:
                 why = _why_outdated(last, call.identity, call.seen)
                 if why is None:
@@ -373,11 +378,13 @@ class Calls:
             call = call._replace(key=self._make_key())
         with self._host.lock:
             options.view.begun(call)
-            if not is_needed:
+            if not is_needed and not self.is_after_death:
                 return call
-            ticket = self._add("started", call.path, self._made(call, version=self._make_key()))
+            attempts = call.before.attempts + 1 if call.is_unknown and call.before is not None else 1
+            started = self._made(call, version=self._make_key(), attempts=attempts)
+            ticket = self._add("started", call.path, started)
         try:
-            self._store(call, "started", ticket, Trigger.STEP_COMPLETE, files=False, required=True)
+            self._store(call, "started", ticket, Trigger.STEP_COMPLETE, files=False, required=is_needed)
         except BaseException:
             self.withdraw(call)
             raise
@@ -463,6 +470,7 @@ class Calls:
                 call, result=packed, version=version, attempts=attempts, duration_s=duration_s, refers=refers
             )
             ticket = self._add("done", call.path, made)
+        self.is_after_death = False
         self._unstored.pop(call.path, None)
         try:
             self._store(call, "done", ticket, options.trigger, files=options.wrote_files)
@@ -476,14 +484,14 @@ class Calls:
         if is_interruption(error):
             return
         options = call.options
-        failure = failure_of(error)
-        told = {"message": failure.message, "code": failure.code, "stack": failure.stack}
-        packed = self._host.pack(told, f"call {call.path}")
-        made = self._made(call, error=packed, attempts=attempts, duration_s=duration_s)
+        self.is_after_death = False
+        told = self._told(error, call.path)
+        made = self._made(call, error=told, attempts=attempts, duration_s=duration_s)
         with self._host.lock:
             options.view.failed(error)
             ticket = self._add("failed", call.path, made)
-        self._store(call, "failed", ticket, options.failure, files=options.wrote_files, why=failure.message)
+        why = failure_of(error).message
+        self._store(call, "failed", ticket, options.failure, files=options.wrote_files, why=why)
 
     def skip(self, call: Call, result: Any) -> Kept:
         """Record that a call is left out, with this result."""
@@ -494,6 +502,42 @@ class Calls:
         self._store(call, "skipped", ticket, Trigger.STEP_COMPLETE, files=False)
         self.leave(call)
         return Kept(result, call)
+
+    def mark(
+        self,
+        event: str,
+        kind: str,
+        path: str,
+        *,
+        phase: str | None = None,
+        attempts: int = 1,
+        duration_s: float = 0.0,
+        result: Any = None,
+        error: BaseException | None = None,
+    ) -> None:
+        """Record how a container stands, or that something was decided; stored with the next commit.
+
+        A container is entered whatever came of it, and what is called in it is kept by itself.
+        """
+        found = self._newest(path)
+        made = CallRecord(
+            kind=kind,
+            at=self._host.now().timestamp(),
+            identity=_identity(kind, "", ""),
+            version=self._make_key(),
+            phase=phase,
+            attempts=attempts,
+            duration_s=duration_s,
+            result=self._host.pack(result, f"{kind} {path}") if event == "done" else None,
+            error=None if error is None else self._told(error, path),
+            again=found[1].again if found is not None else "",
+        )
+        self._add(event, path, made)
+
+    def _told(self, error: BaseException, path: str) -> bytes:
+        failure = failure_of(error)
+        told = {"message": failure.message, "code": failure.code, "stack": failure.stack}
+        return self._host.pack(told, f"call {path}")
 
     @contextmanager
     def outside(self) -> Iterator[None]:

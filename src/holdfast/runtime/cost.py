@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from holdfast.journal.call_record import is_work
 from holdfast.runtime.amounts import add, from_stored, stored, subtract
 from holdfast.runtime.ledger import TIME
 
@@ -86,7 +87,7 @@ def run_cost(
     calls: dict[tuple[str, bool], CallCost] = {}
     phases_of: dict[str, str | None] = {}
     for line, is_here in ends:
-        if line["event"] not in _ENDS:
+        if line["event"] not in _ENDS or not is_work(line):
             continue
         path = line["step"]
         phases_of[path] = line.get("phase") or phases_of.get(path)

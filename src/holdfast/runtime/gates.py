@@ -283,7 +283,8 @@ class GatedTask:
             if is_interruption(error):
                 raise
             raise _FailedError from error
-        if self.state.coder_result is None:  # the work was done before it had gates
+        said = said if isinstance(said, dict) else {"response": said, "message": "it may have happened already"}
+        if self.state.coder_result is None:  # the work was done before it had gates, or is left out
             done(said, self._host.calls.outcome(self._host.calls.path_of(self._path("work")), value=said))
         if self.state.coder_result is not state.coder_result:
             self.book.change(self.name, duration_s=watch.took_s)
@@ -340,13 +341,17 @@ class GatedTask:
         if self._fingerprint is not None:
             seen["files"] = self._fingerprint()
         known = calls.kept(calls.path_of(self._path(what)))
-        if known is not None and "files" in seen and (self._is_settled or not calls.result(known)["success"]):
+        if (
+            known is not None
+            and "files" in seen
+            and (self._is_settled or not _verdict(gate, calls.result(known)).success)
+        ):
             # Work that follows a complete task writes, and so does the fix after a failure, which was interrupted.
             seen["files"] = known.seen.get("files", "")
         results = list(before)
 
         def done(said: dict[str, Any], _outcome: Any) -> None:
-            passed = [*results, msgspec.convert(said, GateResult)]
+            passed = [*results, _verdict(gate, said)]
             self._reach(f"gate_{gate.level}", gate_results=passed, fingerprint=seen.get("files"))
 
         said = self._call(
@@ -364,7 +369,7 @@ class GatedTask:
                 "reasons": {"done": f"{self.name}: gate_{gate.level}"},
             },
         )
-        return msgspec.convert(said, GateResult)
+        return _verdict(gate, said)
 
     def _apply_fix(self, failed: GateResult, number: int) -> None:
         """Call the fix with what failed, unless it is kept."""
@@ -427,6 +432,14 @@ def _failure(error: BaseException, prefix: str = "") -> Failure:
     if isinstance(error, Refused):
         return Failure(message=f"{prefix}{error}", code=error.response.status)
     return failure_of(error)
+
+
+def _verdict(gate: Gate, said: Any) -> GateResult:
+    """Return what a gate said; of one whose outcome is unknown and that was left out, that it was."""
+    if said is None:
+        level = gate.level or 1
+        return GateResult(level=level, description=gate.description, command=gate.command, success=True, skipped=True)
+    return msgspec.convert(said, GateResult)
 
 
 def _response(returned: Any) -> Response:

@@ -1,5 +1,8 @@
 """The phases of a plan: each runs until it is complete, is then kept with result, artifacts and summary, and skipped.
 
+That one begins, is complete, fails or is left out is a record of a call of kind phase; the section shows where each
+stands, and is stored in one commit with the record.
+
 Each ends in a checkpoint. A phase that fails is recorded with its error; entering it again is its next attempt. One
 that the process died or left in is resumed in the same attempt.
 """
@@ -12,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.capture.sections import typed
+from holdfast.encode.outcome import Outcome
 from holdfast.errors import UsageError
+from holdfast.journal.call_record import container_path
 from holdfast.model.failure import failure_of
 from holdfast.model.sections import Phases as PhasesSection
 from holdfast.model.sections import PhaseState
@@ -122,6 +127,12 @@ class Phases:
 
     def state(self, name: str) -> PhaseState:
         """Return where a phase stands; one that was never entered is pending."""
+        state = self._stored(name)
+        if isinstance(state.result, Outcome):
+            return msgspec.structs.replace(state, result=self._host.calls.shown(state.result))
+        return state
+
+    def _stored(self, name: str) -> PhaseState:
         self._check(name)
         return self._states.get(name, PhaseState())
 
@@ -164,6 +175,8 @@ class Phases:
                 error=None,
                 reason="",
             )
+            if not continues:
+                self._mark("started", name)
             self._under_way.append(name)
             self._current = name
         did = "continues" if continues else "begins"
@@ -178,7 +191,11 @@ class Phases:
         """End a phase well and save."""
         with self._host.lock:
             spent_s = self.state(name).duration_s + took_s
+            result = self.state(name).result
             self.change(name, status="completed", completed_at=self._host.now(), duration_s=spent_s)
+            self._mark("done", name, result=result)
+            if result is not None:
+                self.change(name, result=self._host.calls.outcome(container_path(name), value=result))
             self._ended(name)
         self._save(Trigger.PHASE_COMPLETE, name, "is complete")
 
@@ -187,6 +204,7 @@ class Phases:
         with self._host.lock:
             spent_s = self.state(name).duration_s + took_s
             self.change(name, status="failed", error=failure_of(error), duration_s=spent_s)
+            self._mark("failed", name, error=error)
             self._ended(name)
         self._save(Trigger.ERROR_OCCURRED, name, "failed", str(error))
 
@@ -222,6 +240,7 @@ class Phases:
             if state.status in ("completed", "skipped"):
                 return
             self.change(name, status="skipped", reason=reason, completed_at=self._host.now())
+            self._mark("skipped", name)
             self._ended(name)
         self._save(Trigger.PHASE_TRANSITION, name, "skipped", reason)
 
@@ -240,7 +259,7 @@ class Phases:
     def change(self, name: str, **fields: Any) -> PhaseState:
         """Keep a phase with other fields, a summary for example, and return it; saved with the next checkpoint."""
         with self._host.lock:
-            state = msgspec.structs.replace(self.state(name), **fields)
+            state = msgspec.structs.replace(self._stored(name), **fields)
             self._states[name] = state
             if name not in self._order and not self._declared:
                 self._order.append(name)
@@ -294,7 +313,21 @@ class Phases:
         if self.state(name).status in ("pending", "running"):
             return False
         self.change(name, status="pending", reason=reason, result=None, completed_at=None)
+        self._host.calls.void(container_path(name))
         return True
+
+    def _mark(self, event: str, name: str, **given: Any) -> None:
+        """Record how a phase stands, as the call that it is."""
+        state = self.state(name)
+        self._host.calls.mark(
+            event,
+            "phase",
+            container_path(name),
+            phase=name,
+            attempts=state.attempt,
+            duration_s=state.duration_s,
+            **given,
+        )
 
     def _changed(self) -> None:
         self.changes += 1

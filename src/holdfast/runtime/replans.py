@@ -81,6 +81,8 @@ class Replans:
             replan = Replan(phase=phase, reason=reason, at=self._host.now())
             self._history.append(replan)
             self._again(phase, reason)
+            path = f"{phase}/replan:{len(history) + 1}"
+            self._host.calls.mark("done", "decision", path, phase=phase, result={"reason": reason})
             self._changed()
         self._host.save(Trigger.REPLAN, reason_of(f"{phase} replanned ({len(history) + 1}): {reason}"), phase=phase)
         return replan

@@ -66,6 +66,8 @@ def fact_of_line(line: Mapping[str, Any]) -> Fact | None:
     phase = line.get("phase")
     phase = _named(phase) if isinstance(phase, str) else None
     if "step" in line:
+        if line.get("kind") == "phase":
+            return None  # told by what was noted of it
         event = _SEEN.get(str(line.get("event")))
         if event is None:
             return None
