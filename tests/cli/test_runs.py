@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import apsw
@@ -13,6 +14,8 @@ import pytest
 
 import holdfast
 from holdfast.cli.amounts import parse_amount
+from holdfast.recovery.find import _Search
+from holdfast.recovery.plan import RecoveryPlan
 
 
 def damage(project, where):
@@ -778,3 +781,63 @@ def test_a_run_whose_directory_was_deleted_touches_no_other(hf, project, tmp_pat
     assert hf("restore", "w", "--exact", "-y").code == 0
     assert (there / "theirs.txt").read_text() == "of the run\n"
     assert sorted(path.name for path in project.iterdir()) == [".holdfast", "mine.txt"]
+
+
+def edited_by_a_person(project):
+    """Leave a run that has ended its process, and a file that somebody changed after it."""
+    (project / "code.py").write_text("one\ntwo\n")
+    with holdfast.open() as store, store.run("r", workspace=project) as run:
+        run.checkpoint(state=1)
+    time.sleep(1.1)  # what is changed within a second of a process's last sign of life is of nobody known
+    (project / "code.py").write_text("one\nby hand\n")
+
+
+def test_files_that_others_changed_are_shown_as_a_diff_and_the_person_reconciles(hf, project):
+    """Proves C15 on a terminal: without asking for it, and with a way to keep, to take and to undo."""
+    edited_by_a_person(project)
+    stopped = hf("resume", "r", "--no-color", stdin=b"stop\n", terminal=True)
+    assert stopped.code == 12
+    assert "-two\n+by hand" in stopped.out
+    assert (project / "code.py").read_text() == "one\nby hand\n"
+    assert hf("resume", "r", stdin=b"take\n", terminal=True).code == 14
+    assert (project / "code.py").read_text() == "one\ntwo\n"
+    assert hf("undo", "r", "-y").code == 0
+    assert (project / "code.py").read_text() == "one\nby hand\n"
+    assert hf("resume", "r", stdin=b"resume\n", terminal=True).code == 14
+    assert (project / "code.py").read_text() == "one\nby hand\n"
+
+
+@pytest.mark.parametrize("words", [[], ["-y"]])
+def test_where_nobody_can_be_asked_files_that_others_changed_are_kept_and_named(hf, project, words):
+    """Proves C15 without a terminal."""
+    edited_by_a_person(project)
+    done = hf("resume", "r", *words)
+    assert done.code == 14
+    assert "code.py" in done.out
+    assert (project / "code.py").read_text() == "one\nby hand\n"
+
+
+def test_in_python_a_plan_has_the_diff_of_what_others_changed_and_the_result_names_the_files(project):
+    """Proves C15 in Python."""
+    edited_by_a_person(project)
+    (project / "binary").write_bytes(b"\0\1")
+    with holdfast.open() as store:
+        plan = store.plan("r", workspace=project)
+        assert "-two\n+by hand\n" in plan.diff
+        assert "'binary' differs (binary)" in plan.diff
+        assert b"by hand" not in plan.to_json(), "what a file holds is not stored with a plan"
+        assert RecoveryPlan.from_json(plan.to_json()) == plan
+        result = store.recover(plan)
+        assert result.success
+        assert any("code.py" in warning for warning in result.warnings)
+    assert (project / "code.py").read_text() == "one\nby hand\n"
+
+
+def test_resume_looks_its_checkpoint_up_once(hf, story, monkeypatch):
+    """Proves issue 15: one look-up for the command, the question and the plan."""
+    found = []
+    look_up = _Search.result
+    monkeypatch.setattr(_Search, "result", lambda self: found.append(1) or look_up(self))
+    assert hf("resume", "issue-42@1", "-y").code == 14
+    assert (story / "a.txt").read_text() == "one\n"
+    assert len(found) == 1

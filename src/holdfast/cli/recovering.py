@@ -36,6 +36,9 @@ _COLOURS = {
 }
 
 
+_MOST_LINES = 60  # of a diff, before a question
+
+
 @dataclass(eq=False)
 class NotRecovered(RecoveryError):
     """A recovery was refused or put back; nothing is half done."""
@@ -99,7 +102,13 @@ def agree(
         show_plan(plan, session)
     is_edited = any(one.kind == "files-changed" for one in plan.findings)
     if plan.verdict in ("ask", "fresh") or (is_edited and session.ask.can_ask):
-        return plan if _continues(session, look) else None
+        choice = _choice(plan, session, look, is_edited=is_edited)
+        if choice == "take":
+            from holdfast.workspace.decide import Decisions  # noqa: PLC0415 - only with files
+
+            plan = again({**answers, "decisions": Decisions(edits="take", conflicts="take", deleted="restore")})
+            show_plan(plan, session)
+        return None if choice == "fresh" else plan
     changes = len(plan.files.changes) if plan.files is not None else 0
     if plan.files is not None and plan.files.overwrites:
         if not session.ask.agreed(f"Change {number(changes, 'file')} in {plan.files.target}?"):
@@ -112,22 +121,31 @@ def agree(
     return plan
 
 
-def _continues(session: Session, look: Callable[[], None]) -> bool:
-    """Ask what to do about a world that moved: True continues, False starts fresh."""
+def _choice(plan: RecoveryPlan, session: Session, look: Callable[[], None], *, is_edited: bool) -> str:
+    """Show what others changed, and ask what to do about a world that moved: resume, take or fresh."""
+    from holdfast.cli.commands.diff import show_diff_line  # noqa: PLC0415 - only where something moved
+
+    if is_edited and session.ask.can_ask:
+        for line in plan.diff.splitlines()[:_MOST_LINES]:
+            show_diff_line(line, session.out)
+        if plan.diff.count("\n") > _MOST_LINES:
+            session.out.note("`diff` shows the rest.")
+    keeps = "continue, and keep what you changed" if is_edited else "continue all the same"
+    take = ("take", "continue with the checkpoint's files; `holdfast undo` brings yours back")
     options = (
         ("stop", "do nothing"),
         ("diff", "look at the files that differ"),
-        ("resume", "continue all the same"),
+        ("resume", keeps),
+        *((take,) if is_edited else ()),
         ("fresh", "set the run aside, and start from the beginning"),
     )
     while True:
         choice = session.ask.choose("Something changed since. What now?", options, safe="stop", agreed="resume")
-        if choice == "diff":
-            look()
-            continue
         if choice == "stop":
             raise Declined
-        return choice == "resume"
+        if choice != "diff":
+            return choice
+        look()
 
 
 def _unknown_steps(plan: RecoveryPlan, session: Session) -> dict[str, Any]:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from holdfast.errors import IntegrityError
 from holdfast.workspace import paths
 from holdfast.workspace.decide import Decisions
-from holdfast.workspace.descriptors import open_parent
+from holdfast.workspace.descriptors import OPEN_FILE, open_parent, read_open
+from holdfast.workspace.diff import MAX_DIFF_BYTES, is_binary, unified
 from holdfast.workspace.planning import plan_restore
 from holdfast.workspace.restore import apply
 from holdfast.workspace.state import ABSENT, State, on_disk
@@ -159,6 +161,55 @@ def put_back(reader: ChunkReader, workspace: Workspace, before: Snapshot, plan: 
 
 def _undoing(changed: list[str]) -> Decisions:
     return Decisions(edits="take", conflicts="take", paths=dict.fromkeys(changed, "take"))
+
+
+def is_changed_by_others(item: PlanItem) -> bool:
+    """Tell whether a person, or nobody knows who, changed a path since the run last knew it."""
+    return item.owner in ("person", "unknown") and item.last not in (None, item.disk)
+
+
+def diff_of_others(plan: RestorePlan, reader: ChunkReader) -> str:
+    """Return what others changed since the run last knew its files, as unified diffs of a bounded size."""
+    told: list[str] = []
+    left = MAX_DIFF_BYTES
+    theirs = [item for item in plan.items if is_changed_by_others(item)]
+    for number, item in enumerate(theirs):
+        if left <= 0:
+            told.append(f"and {len(theirs) - number:,} more\n")
+            break
+        text = _diff_of(plan.target, item, reader)
+        left -= len(text)
+        told.append(text)
+    return "".join(told)
+
+
+def _diff_of(target: str, item: PlanItem, reader: ChunkReader) -> str:
+    assert item.last is not None
+    name = paths.in_a_line(item.path)
+    names = "/dev/null" if item.last == ABSENT else f"a/{name}", "/dev/null" if item.disk == ABSENT else f"b/{name}"
+    sides = item.last, item.disk
+    if any(side.kind not in ("file", "absent") or side.size > MAX_DIFF_BYTES for side in sides):
+        return f"{item.path!r} differs: {item.last.kind} -> {item.disk.kind}\n"
+    try:
+        before = b"".join(pieces(reader, item.last.ref()))
+        now = b"" if item.disk == ABSENT else _disk_content(target, item)
+    except (OSError, IntegrityError):
+        return f"{item.path!r} differs, and cannot be read\n"
+    if is_binary(before) or is_binary(now):
+        return f"{item.path!r} differs (binary)\n"
+    return unified(before, now, *names) or f"{item.path!r}: mode {item.last.mode:04o} -> {item.disk.mode:04o}\n"
+
+
+def _disk_content(target: str, item: PlanItem) -> bytes:
+    parent, name = open_parent(target, paths.raw(item.path))
+    try:
+        handle = os.open(name, OPEN_FILE, dir_fd=parent)
+    finally:
+        os.close(parent)
+    try:
+        return read_open(handle, MAX_DIFF_BYTES) or b""
+    finally:
+        os.close(handle)
 
 
 def moved_paths(plan: RestorePlan) -> list[str]:

@@ -180,7 +180,7 @@ def gather(
         blockers=look.blockers,
         suggestions=look.suggestions,
     )
-    return make_plan(facts, request, now=at, kind=kind)
+    return make_plan(facts, request, now=at, kind=kind).with_diff(look.diff)
 
 
 def _moved(checkpoint: Checkpoint, look: Look, request: Request, freshness: Freshness, at: datetime) -> Moved:
@@ -189,8 +189,9 @@ def _moved(checkpoint: Checkpoint, look: Look, request: Request, freshness: Fres
 
     changed = None
     if look.plan is not None and request.into is None:
-        theirs = ("person", "unknown")
-        changed = [one.path for one in look.plan.items if one.owner in theirs and one.last not in (None, one.disk)]
+        from holdfast.recovery.files import is_changed_by_others  # noqa: PLC0415
+
+        changed = [one.path for one in look.plan.items if is_changed_by_others(one)]
     then = facts_then(checkpoint, flow=freshness.flow_then)
     now = facts_now(
         then,
@@ -220,6 +221,8 @@ class Look(NamedTuple):
     creates_git: bool = False
     capture: FileCapture | None = None
     """Which looked: what it knows of the directory spares who carries the plan out another look."""
+    diff: str = ""
+    """What others changed since the run last knew its files."""
     safe_git: GitPosition | None = None
     """The position that a checkpoint has."""
 
@@ -235,7 +238,7 @@ def look_at_files(
     """Compare the directory with a checkpoint; what refuses the restore is a blocker, not an error."""
     if not request.files:
         return Look()
-    from holdfast.recovery.files import is_interrupted, plan_files  # noqa: PLC0415 - only runs with files pay for it
+    from holdfast.recovery.files import diff_of_others, is_interrupted, plan_files  # noqa: PLC0415 - only for files
     from holdfast.run_files import ownership_of  # noqa: PLC0415
     from holdfast.workspace.git_create import Asked, GitPlan, plan_git  # noqa: PLC0415
     from holdfast.workspace.ownership import Ownership  # noqa: PLC0415
@@ -279,6 +282,7 @@ def look_at_files(
         worked_until_ns=until,
         creates_git=git.creates,
         capture=capture,
+        diff=diff_of_others(planned, reader) if request.into is None else "",
         safe_git=last.git if last is not None else None,
     )
     return look

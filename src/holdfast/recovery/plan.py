@@ -130,7 +130,7 @@ def checked_options(options: PlanOptions) -> PlanOptions:
     return options
 
 
-class RecoveryPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RecoveryPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
     """What a recovery would do: nothing was touched to make it, and equal plans have equal digests.
 
     `head` is where the run stood. `blockers` keep it from being carried out; what takes each away is in `suggestions`.
@@ -177,6 +177,16 @@ class RecoveryPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     damage: tuple[Damage, ...] = ()
     verdict: Verdict = "resume"
     format: int = _FORMAT
+
+    @property
+    def diff(self) -> str:
+        """What others changed in the files since, as unified diffs; not stored with a plan, so empty in a saved one."""
+        return str(self.__dict__.get("diff_text", ""))
+
+    def with_diff(self, text: str) -> RecoveryPlan:
+        """Return the plan with the diff of what others changed, which is not compared or stored."""
+        self.__dict__["diff_text"] = text
+        return self
 
     @property
     def digest(self) -> str:

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -24,15 +24,16 @@ from holdfast.workspace.contents import SMALL_BYTES, put_open
 from holdfast.workspace.descriptors import open_below, read_below
 from holdfast.workspace.gitdir import GitDirectory, GitFailed, is_ref, read_settings
 from holdfast.workspace.objects import Objects
+from holdfast.workspace.position import MAX_PACKS, GitHistory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from holdfast.encode.tree import Ref
     from holdfast.workspace.index import Index
+    from holdfast.workspace.position import Base
     from holdfast.workspace.sink import Sink
 
-MAX_PACKS = 24  # then one pack is made of all
 _MAX_REFS = 20_000
 _MAX_TIPS = 200  # noted, to pack only what they do not reach
 _MAX_INFO_BYTES = 256 * 1024
@@ -63,27 +64,6 @@ _SETTINGS: tuple[tuple[re.Pattern[bytes], re.Pattern[bytes]], ...] = (
 )
 """The settings that travel, with the values that they may have: what a repository is, never what it runs."""
 _INFO = (b"info/exclude", b"info/sparse-checkout", b"info/attributes")
-Base = Literal["nothing", "remote"]
-
-
-@dataclass(frozen=True, slots=True)
-class GitHistory:
-    """What a checkpoint keeps of a repository's history; without packs `problem` says why, if there is any history.
-
-    `base` is what else is needed: nothing, or the commits that the remotes had.
-    """
-
-    base: Base = "nothing"
-    tips: tuple[str, ...] = ()
-    packs: tuple[Ref, ...] = ()
-    details: Ref | None = None
-    size_bytes: int = 0
-    problem: str | None = None
-
-    @property
-    def refs(self) -> tuple[Ref, ...]:
-        """Everything that hangs below it."""
-        return self.packs if self.details is None else (self.details, *self.packs)
 
 
 class Details(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from holdfast.encode.tree import Ref
-    from holdfast.workspace.git_history import GitHistory
     from holdfast.workspace.sink import Sink
 
     LeftOut = Callable[[bytes], bool]
 
 Head = Literal["none", "unknown", "unborn", "branch", "detached"]
+Base = Literal["nothing", "remote"]
+MAX_PACKS = 24  # of a history; then one pack is made of all
 MAX_STAGED_BYTES = 64 * 1024 * 1024
 _MAX_STATE_BYTES = 256 * 1024
 _OPERATIONS = (
@@ -61,6 +62,26 @@ class IndexEntry(NamedTuple):
     stage: int
     mode: int
     object: str
+
+
+@dataclass(frozen=True, slots=True)
+class GitHistory:
+    """What a checkpoint keeps of a repository's history; without packs `problem` says why, if there is any history.
+
+    `base` is what else is needed: nothing, or the commits that the remotes had.
+    """
+
+    base: Base = "nothing"
+    tips: tuple[str, ...] = ()
+    packs: tuple[Ref, ...] = ()
+    details: Ref | None = None
+    size_bytes: int = 0
+    problem: str | None = None
+
+    @property
+    def refs(self) -> tuple[Ref, ...]:
+        """Everything that hangs below it."""
+        return self.packs if self.details is None else (self.details, *self.packs)
 
 
 @dataclass(frozen=True, slots=True)

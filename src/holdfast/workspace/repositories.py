@@ -6,7 +6,8 @@ import os
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from holdfast.workspace import git, git_history, paths, position
+from holdfast.lazy import lazily
+from holdfast.workspace import paths, position
 from holdfast.workspace.contents import KEY
 from holdfast.workspace.descriptors import open_parent, read_below
 from holdfast.workspace.gitdir import GitDirectory, GitFailed
@@ -16,12 +17,15 @@ from holdfast.workspace.position import NO_REPOSITORY, GitPosition, Watch
 from holdfast.workspace.rules import MAX_IGNORE_BYTES, Rules, Tracked
 from holdfast.workspace.status import WorkTree, load_index
 
+with lazily():  # a directory without a repository starts no git
+    from holdfast.workspace import git, git_history
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from holdfast.workspace.git_history import GitHistory
     from holdfast.workspace.index import Index
     from holdfast.workspace.options import WorkspaceOptions
+    from holdfast.workspace.position import GitHistory
     from holdfast.workspace.sink import Sink
 
 USER_EXCLUDES = "/"  # the key of the user's own exclude file, where the others have the path of their repository

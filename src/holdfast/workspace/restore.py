@@ -9,7 +9,7 @@ import re
 import secrets
 import stat as modes
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -100,7 +100,11 @@ def recover_interrupted(target: str | os.PathLike[str], *, ops: FileOps | None =
     """
     root = os.path.realpath(os.fspath(target))
     with _translated(root):
-        if not _has_interrupted(root):
+        found = _left_behind(root)
+        if found == "lock":  # killed before it did anything: the lock is removed unless somebody has it by now
+            with suppress(RestoreRefused), _Place(root, ops or FileOps()):
+                return []
+        if found != "restore":
             return []
         with _Place(root, ops or FileOps(), wait_s=_WAIT_S) as place:
             return [place.recover(name) for name in place.interrupted()]
@@ -117,20 +121,20 @@ def _translated(target: str) -> Iterator[None]:
         ) from error
 
 
-def _has_interrupted(root: str) -> bool:
-    """Return whether a restore in this directory left anything behind, if only its lock; nothing is locked."""
+def _left_behind(root: str) -> Literal["restore", "lock", "nothing"]:
+    """Return whether a restore in this directory was not brought to an end, or left its lock; nothing is locked."""
     try:
         handle, name = open_parent(root, HOME)
     except OSError:
-        return False
+        return "nothing"
     try:
         home = os.open(name, OPEN_DIRECTORY, dir_fd=handle)
     except OSError:
-        return False
+        return "nothing"
     finally:
         os.close(handle)
     try:
-        return any(_interrupted(home)) or _holds_only_lock(home)
+        return "restore" if any(_interrupted(home)) else "lock" if _holds_only_lock(home) else "nothing"
     finally:
         os.close(home)
 

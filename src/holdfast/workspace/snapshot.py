@@ -13,9 +13,8 @@ import ormsgpack
 from holdfast.encode.footprint import check_footprint
 from holdfast.encode.tree import LEAF, NODE, Entry, Ref, encode_node, leaf_id, node_id
 from holdfast.errors import FormatTooNew, IntegrityError
-from holdfast.workspace.git_history import MAX_PACKS, Base, GitHistory
 from holdfast.workspace.paths import join, raw, text
-from holdfast.workspace.position import GitChange, GitPosition, Head, IndexEntry
+from holdfast.workspace.position import MAX_PACKS, Base, GitChange, GitHistory, GitPosition, Head, IndexEntry
 from holdfast.workspace.skips import Skip, Skips
 
 if TYPE_CHECKING:

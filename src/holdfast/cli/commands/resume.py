@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.cli.commands.restore import CHOICES, add_clone, add_links, decisions
 from holdfast.cli.errors import START_PROGRAM, Declined
@@ -28,7 +28,9 @@ from holdfast.cli.recovering import (
 from holdfast.documents import is_moving, plain
 from holdfast.errors import CannotResume, FlowInvalid, IntegrityError, NotFound, UsageError
 from holdfast.model.sections import WORKSPACE
+from holdfast.recovery.find import locate, opened
 from holdfast.recovery.finish import end_interrupted
+from holdfast.recovery.gather import plan_recovery
 from holdfast.recovery.result import RecoveryResult
 
 if TYPE_CHECKING:
@@ -39,7 +41,8 @@ if TYPE_CHECKING:
     from holdfast.cli.session import Session
     from holdfast.flow.position import FlowRecord
     from holdfast.model.runtime_sections import Wait
-    from holdfast.recovery.plan import RecoveryPlan
+    from holdfast.recovery.find import Located
+    from holdfast.recovery.plan import PlanOptions, RecoveryPlan
     from holdfast.recovery.verdict import Freshness
 
 _OVER = ("completed", "cancelled")
@@ -89,7 +92,14 @@ def configure(parser: CommandParser) -> None:
 def execute(arguments: Namespace, session: Session) -> int:
     """Find, look, plan, ask, recover."""
     hf, out = session.hf, session.out
-    checkpoint = hf.find(arguments.checkpoint or session.place.project.run or _last_run(session))
+    # Looked up once, without its files: of those the plan reads what it would write.
+    located = locate(
+        hf.store,
+        arguments.checkpoint or session.place.project.run or _last_run(session),
+        without={WORKSPACE},
+        left=False,
+    )
+    checkpoint = opened(hf, located)
     if arguments.fresh and arguments.dry_run:
         out.line(f"{checkpoint.run} would be set aside, and start from the beginning.")
         out.document({"recovered": False, "fresh": False, "run": checkpoint.run})
@@ -103,7 +113,7 @@ def execute(arguments: Namespace, session: Session) -> int:
     if settled is not None:
         return settled
     tell_found(checkpoint, session)
-    plan = _plan(checkpoint, arguments, session, {})
+    plan = _plan(checkpoint, arguments, session, {}, located)
     if arguments.dry_run:
         show_plan(plan, session)
         out.document({"recovered": False, "plan": plain(plan), "digest": plan.digest})
@@ -282,7 +292,14 @@ def _waits(session: Session, run: str) -> list[Wait]:
         return []  # the head is damaged: the plan says so
 
 
-def _plan(checkpoint: Checkpoint, arguments: Namespace, session: Session, more: dict[str, Any]) -> RecoveryPlan:
+def _plan(
+    checkpoint: Checkpoint,
+    arguments: Namespace,
+    session: Session,
+    more: dict[str, Any],
+    located: Located | None = None,
+) -> RecoveryPlan:
+    """Plan with what is on the line and what was answered; `located` while nothing can have moved since."""
     unknown = {**dict.fromkeys(arguments.retry, "retry"), **dict.fromkeys(arguments.skip, "skip")}
     both = set(arguments.retry) & set(arguments.skip)
     if both:
@@ -305,7 +322,8 @@ def _plan(checkpoint: Checkpoint, arguments: Namespace, session: Session, more: 
     options |= {name: more[name] for name in ("decisions", "interrupted") if name in more}
     if _FLOW in checkpoint.sections:
         options["freshness"] = _flow_freshness(checkpoint, session)
-    return session.hf.plan(arguments.checkpoint or checkpoint.run, **options)
+    spec = arguments.checkpoint or checkpoint.run
+    return plan_recovery(session.hf, spec, cast("PlanOptions", options), found=located)
 
 
 def _flow_freshness(checkpoint: Checkpoint, session: Session) -> Freshness:
