@@ -11,12 +11,12 @@ from holdfast.lazy import lazily
 from holdfast.model.runtime_sections import WaitsValue
 from holdfast.runtime.inbox import pack_item, read_inbox, read_item
 from holdfast.runtime.status import FINAL
-from holdfast.runtime.waits import is_raised
 
 with lazily():
     from holdfast.capture import redact
     from holdfast.capture import sections as sections_module
     from holdfast.runtime import amounts, ledger
+    from holdfast.runtime import waits as waits_module
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -60,7 +60,7 @@ class Control:
         return [
             wait
             for wait in value.open.values()
-            if wait.id not in answered and not any(is_raised(wait, item) for item in items)
+            if wait.id not in answered and not any(waits_module.is_raised(wait, item) for item in items)
         ]
 
     def answer(
@@ -123,7 +123,7 @@ class Control:
             for name, amount in given.items()
         }
         item = self._post(run, "budget", choice=choice, by=by, note=note, value=value)
-        return [wait for wait in waits if is_raised(wait, item)]
+        return [wait for wait in waits if waits_module.is_raised(wait, item)]
 
     def _amounts(self, run: str, wait: Wait, choice: str, value: Any) -> Any:
         """Return what an answer gives to the budgets of a part; UsageError says how an amount is given."""

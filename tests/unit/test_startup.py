@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 import holdfast
 
 _LOOK = """
@@ -61,3 +63,18 @@ def test_a_first_save_loads_neither_an_event_loop_nor_what_only_errors_need(tmp_
     fill(tmp_path)
     unneeded = {"asyncio", "ssl", "email", "zoneinfo", "difflib", "socket", "concurrent.futures"}
     assert loaded_by(_SAVE, tmp_path) & unneeded == set()
+
+
+@pytest.mark.parametrize(
+    ("line", "most"), [("begin plan.md --resume --run r", 165), ("phase start 1 --run r", 150), ("status r", 130)]
+)
+def test_a_short_command_loads_few_modules(line, most, tmp_path):
+    """Proves B7: what a script calls at each phase takes a tenth of a second; most of that is loading."""
+    (tmp_path / "plan.md").write_text("## Phase 1: One\n\n## Phase 2: Two\n")
+    command = [sys.executable, "-X", "importtime", "-m", "holdfast"]
+    subprocess.run([*command, "begin", "plan.md", "--run", "r"], check=True, capture_output=True, cwd=tmp_path)
+    done = subprocess.run([*command, *line.split()], check=True, capture_output=True, text=True, cwd=tmp_path)
+    loaded = {one.rpartition("|")[2].strip() for one in done.stderr.splitlines() if one.startswith("import time:")}
+    own = {name for name in loaded if name.startswith("holdfast")}
+    assert {"asyncio", "holdfast.flow.check", "holdfast.flow.model"}.isdisjoint(loaded)
+    assert len(own) <= most, sorted(own)

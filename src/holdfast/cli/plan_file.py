@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from holdfast.errors import NotFound, UsageError
-from holdfast.flow.load import read_flow_file
 from holdfast.flow.markdown import plan_phases, plan_run_id, split_name
+from holdfast.flow.text import read_flow_file
 
 if TYPE_CHECKING:
     from pathlib import Path

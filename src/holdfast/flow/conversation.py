@@ -120,6 +120,7 @@ class Conversation:
         mailbox = self._run.mailbox
         text = fill(message.text, facts)
         sender = message.sender or self._flow.name
+        place = self._occasion(place)
         sent = mailbox.send(sender, message.to, text, expects_answer=message.answer, key=place.name)
         if not message.answer:
             return {"result": sent, "summary": f"{sent} to {message.to}: {text}"}
@@ -134,6 +135,7 @@ class Conversation:
     def settle(self, conflict: Conflict, place: Place, facts: Facts) -> dict[str, Any]:
         """Let agents settle a conflict, from where it stood; ConflictUnsettled when its rounds are over."""
         question = fill(conflict.question, facts)
+        place = self._occasion(place)
         held = self._run.mailbox.conflicts.start(place.name, conflict.between, question)
         last = -(-held.round // conflict.rounds) * conflict.rounds
         while not held.is_resolved:
@@ -148,6 +150,11 @@ class Conversation:
             if held.next_round() > last:
                 raise ConflictUnsettled(place.name, last, positions)
         return {"result": held.resolution, "summary": shown(held.resolution)}
+
+    def _occasion(self, place: Place) -> Place:
+        """Return a place under the name that what is said there has until its task is done: then it is said again."""
+        before = self._run.calls.last_end(place.name)
+        return place._replace(name=f"{place.name}~{str(digest_of(before))[:6]}") if before else place
 
     def _resolution(self, conflict: Conflict, held: Held, place: Place, facts: Facts) -> Any:
         positions = list(held.positions.values())

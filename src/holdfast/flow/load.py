@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.encode.documents import read_regular
-from holdfast.errors import DocumentInvalid, FlowInvalid, UsageError
+from holdfast.errors import FlowInvalid, UsageError
 from holdfast.flow.check import problems_of
 from holdfast.flow.model import Flow
 from holdfast.flow.read import Problem, nearest, read_part
-from holdfast.flow.text import BOUNDS, Document, quoted, read_text
+from holdfast.flow.text import Document, quoted, read_flow_file, read_text
 
 if TYPE_CHECKING:
     import os
@@ -41,16 +40,6 @@ def read_flow(file: str | os.PathLike[str]) -> tuple[Flow, Document]:
 def read_document(file: str | os.PathLike[str]) -> Document:
     """Return what a flow file says, with the line of everything in it."""
     return read_text(read_flow_file(Path(file)), str(Path(file)))
-
-
-def read_flow_file(path: Path) -> bytes:
-    """Return the bytes of a flow or plan that the caller named; FlowInvalid if it is not a file, or too large."""
-    try:
-        return read_regular(path, limit=BOUNDS.size_bytes, follow=True)
-    except DocumentInvalid as error:
-        raise FlowInvalid(f"it {error.detail}", str(path), ()) from None
-    except (OSError, ValueError) as error:
-        raise FlowInvalid(f"it cannot be read ({getattr(error, 'strerror', error)})", str(path), ()) from error
 
 
 def parse_flow(text: str | bytes, file: str = "flow") -> Flow:

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from holdfast.errors import FlowInvalid
-from holdfast.flow.load import flow_from
-from holdfast.flow.model import Plan
 from holdfast.flow.text import BOUNDS
+from holdfast.lazy import lazily
+
+with lazily():  # a script that names a phase follows no flow
+    from holdfast.flow import load, model
 
 if TYPE_CHECKING:
     import os
@@ -67,7 +69,7 @@ def plan_phases(text: str, file: str = "plan") -> list[PlanPhase]:
     return found
 
 
-def flow_from_plan(text: str, file: str = "plan", *, run: str | None = None, **parts: Any) -> Plan:
+def flow_from_plan(text: str, file: str = "plan", *, run: str | None = None, **parts: Any) -> model.Plan:
     """Return a flow with the plan's phases; `run` is the command for those that give none, their text its input.
 
     Further parts of a flow (agents, budget, on_failure, ...) are given as in a file.
@@ -81,8 +83,8 @@ def flow_from_plan(text: str, file: str = "plan", *, run: str | None = None, **p
         raise FlowInvalid("it does not say what to run", file, said)
     made = {phase.name: _phase_data(phase, run) for phase in phases}
     name = _slug(PurePath(file).stem) or "plan"
-    flow = flow_from({"flow": name, "phases": made, **parts}, file)
-    return Plan(**msgspec.structs.asdict(flow))
+    flow = load.flow_from({"flow": name, "phases": made, **parts}, file)
+    return model.Plan(**msgspec.structs.asdict(flow))
 
 
 def renamed(old: Iterable[str], new: Iterable[str]) -> dict[str, str]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from holdfast.encode.documents import Bounds, DocumentPath, Places, parse_json, parse_yaml
+from holdfast.encode.documents import Bounds, DocumentPath, Places, parse_json, parse_yaml, read_regular
 from holdfast.errors import DocumentInvalid, FlowInvalid
+
+if TYPE_CHECKING:
+    from pathlib import Path as FilePath
 
 BOUNDS = Bounds(size_bytes=4 << 20, depth=25, nodes=200_000)
 
@@ -47,3 +50,13 @@ def read_text(data: bytes, file: str) -> Document:
         return Document(parse_yaml(data, file, BOUNDS, places=places), places)
     except DocumentInvalid as error:
         raise FlowInvalid("it cannot be read", file, (error.detail,)) from None
+
+
+def read_flow_file(path: FilePath) -> bytes:
+    """Return the bytes of a flow or plan that the caller named; FlowInvalid if it is not a file, or too large."""
+    try:
+        return read_regular(path, limit=BOUNDS.size_bytes, follow=True)
+    except DocumentInvalid as error:
+        raise FlowInvalid(f"it {error.detail}", str(path), ()) from None
+    except (OSError, ValueError) as error:
+        raise FlowInvalid(f"it cannot be read ({getattr(error, 'strerror', error)})", str(path), ()) from error

@@ -214,6 +214,14 @@ class Calls:
             raise UsageError(f"{path!r} has no result that another call could depend on: call it first")
         return found[1].version
 
+    def last_end(self, path: str) -> str:
+        """Return what tells the last result of a call from others, whatever failed since; empty if it has none."""
+        found = self._newest(path)
+        if found is None or found[0] == "started":
+            return ""
+        event, record = found
+        return record.version if event == "failed" else f"{record.version}@{record.at}"
+
     def kept(self, path: str) -> CallRecord | None:
         """Return the newest record of a call if that is an end with a result."""
         found = self._newest(path)
@@ -486,7 +494,8 @@ class Calls:
         options = call.options
         self.is_after_death = False
         told = self._told(error, call.path)
-        made = self._made(call, error=told, attempts=attempts, duration_s=duration_s)
+        version = self.last_end(call.path)  # this is none
+        made = self._made(call, error=told, version=version, attempts=attempts, duration_s=duration_s)
         with self._host.lock:
             options.view.failed(error)
             ticket = self._add("failed", call.path, made)

@@ -309,7 +309,7 @@ class Command:
     def _environment(self) -> dict[bytes, bytes]:
         """Return all variables as bytes, which is how the system has them: nothing is decoded only to be encoded."""
         if self._base_env is None:
-            own = getattr(os.environ, "_data", None)  # as bytes; copied item by item it takes longer than all else
+            own = getattr(os.environb, "_data", None)  # as bytes; copied item by item it takes longer than all else
             return {**(own if own is not None else os.environb), **self._env}
         return {**self._base_env, **self._env}
 

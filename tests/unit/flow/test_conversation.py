@@ -203,6 +203,9 @@ def test_what_decides_a_message_or_a_conflict_runs_it_again_and_its_rounds_do_no
     assert len(bench.said) == 4
     bench.run(flow(question="another", more="; true"))
     assert len(bench.said) == 6
+    for number in (4, 5):
+        bench.run(flow(question="another", more="; true"), redo=["p/lock"])
+        assert len(bench.said) == 2 * number
 
 
 @pytest.mark.parametrize(

@@ -142,3 +142,25 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert [is_there(stranger) for stranger in strangers] == [True, True, False]
     for stranger in strangers[:2]:
         os.kill(stranger, signal.SIGKILL)
+
+
+def test_a_command_begins_when_what_comes_before_it_is_done(tmp_path):
+    program = f"""
+from pathlib import Path
+place = Path({str(tmp_path)!r})
+print(Command(f"cat {{place}}/stored").run(before=lambda: (place / "stored").write_text("before")).stdout)
+"""
+    done = subprocess.run([sys.executable, "-c", BEGIN + program], capture_output=True, text=True, check=True)
+    assert done.stdout == "before\n"
+
+
+def test_a_process_that_dies_before_its_command_may_begin_leaves_none(tmp_path):
+    """Proves D8: the shell stands ready by then, and ends by itself."""
+    program = f"""
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+Command("touch {tmp_path}/begun; exec sleep 60").run(before=die)
+"""
+    done = subprocess.run([sys.executable, "-c", BEGIN + program], check=False, timeout=60, capture_output=True)
+    assert done.returncode == -signal.SIGKILL  # and its output was closed, by the shell too
+    assert not (tmp_path / "begun").exists()

@@ -154,9 +154,10 @@ def _tell_changes(flow: Flow, run: str, params: dict[str, Any], root: Path, sess
 
 def _read(file: Path, arguments: Namespace, params: dict[str, Any], session: Session) -> tuple[Flow, str]:
     """Return the flow and its run's id."""
-    from holdfast.flow.load import load_flow, read_flow_file  # noqa: PLC0415 - help does without
+    from holdfast.flow.load import load_flow  # noqa: PLC0415 - help does without
     from holdfast.flow.markdown import flow_from_plan  # noqa: PLC0415
     from holdfast.flow.runner import run_name  # noqa: PLC0415
+    from holdfast.flow.text import read_flow_file  # noqa: PLC0415
 
     if file.suffix.lower() not in _PLANS:
         if arguments.agent is not None:
