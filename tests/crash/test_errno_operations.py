@@ -52,7 +52,7 @@ def _bundle(folder: Path) -> Path:
 
 def _copied(hf: Holdfast, folder: Path) -> Any:
     with Holdfast(SQLiteStore(folder / "copy.db")) as target:
-        return hf.copy_to(target, "a")
+        return hf.transfer.copy_to(target, "a")
 
 
 def _is_copied(_hf: Holdfast, folder: Path) -> bool:
@@ -62,7 +62,7 @@ def _is_copied(_hf: Holdfast, folder: Path) -> bool:
 
 def _is_in_bundle(_hf: Holdfast, folder: Path) -> bool:
     with Holdfast(SQLiteStore(folder / "from-bundle.db")) as target:
-        target.import_from(_bundle(folder))
+        target.transfer.import_from(_bundle(folder))
         return len(target.checkpoints("b")) >= _KEPT
 
 
@@ -90,7 +90,9 @@ OPERATIONS = {
         lambda hf, _: hf.undo("went_back"), lambda hf, _: hf.latest("went_back").section("state")["n"] == _KEPT - 1
     ),
     "fork": Operation(lambda hf, _: hf.fork("a@2", "forked"), lambda hf, _: hf.has("forked")),
-    "start fresh": Operation(lambda hf, _: hf.start_fresh("a"), lambda hf, _: "state" not in hf.latest("a").sections),
+    "start fresh": Operation(
+        lambda hf, _: hf.recovery.start_fresh("a"), lambda hf, _: "state" not in hf.latest("a").sections
+    ),
     "prune": Operation(lambda hf, _: hf.prune("b", keep=1), lambda hf, _: len(hf.checkpoints("b")) == 1),
     "delete run": Operation(lambda hf, _: hf.delete_run("b"), lambda hf, _: not hf.has("b")),
     "verify": Operation(lambda hf, _: hf.verify(), lambda *_: True),
@@ -98,9 +100,10 @@ OPERATIONS = {
         lambda hf, _: [rebuild(hf.store, run) for run in ("a", *Repair(hf.store).damaged_runs())],
         lambda hf, _: hf.verify().sound,
     ),
-    "export": Operation(lambda hf, folder: hf.export(_bundle(folder), "b"), _is_in_bundle),
+    "export": Operation(lambda hf, folder: hf.transfer.export(_bundle(folder), "b"), _is_in_bundle),
     "import": Operation(
-        lambda hf, folder: hf.import_from(folder / "given.holdfast"), lambda hf, _: len(hf.checkpoints("given")) == 1
+        lambda hf, folder: hf.transfer.import_from(folder / "given.holdfast"),
+        lambda hf, _: len(hf.checkpoints("given")) == 1,
     ),
     "copy": Operation(_copied, _is_copied),
 }
@@ -113,7 +116,7 @@ def _prepared() -> dict[str, bytes]:
     with scratch() as folder:
         with Holdfast(SQLiteStore(folder / "other.db")) as hf:
             hf.run("given").checkpoint(state={"given": True})
-            hf.export(folder / "given.holdfast", "given")
+            hf.transfer.export(folder / "given.holdfast", "given")
         with Holdfast(SQLiteStore(folder / "holdfast.db")) as hf:
             for run in ("a", "b", "went_back"):
                 for number in range(_KEPT):
