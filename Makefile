@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
 
-.PHONY: demo test quick test-adapters test-workers test-web test-package web lint docs site bench bench-quick torture fuzz release-checks requirements clean
+.PHONY: demo test quick test-adapters test-workers test-web test-package web lint docs site bench bench-quick torture soak fuzz release-checks requirements clean
 
 demo: $(VENV)/ready
 	$(RUN)/python examples/demo.py
@@ -62,6 +62,12 @@ site: $(VENV)/ready
 
 torture: $(VENV)/ready
 	HOLDFAST_TORTURE=1 $(RUN)/python -m pytest tests/crash tests/recovery tests/seeds tests/unit/flow tests/worker
+
+# Mixed load with retention on: memory, descriptors, threads, log and disk must not grow. SOAK_PLACE: another store.
+SOAK_SECONDS ?= 3600
+SOAK_PLACE ?=
+soak: $(VENV)/ready
+	$(RUN)/python tests/crash/soak.py $(SOAK_SECONDS) $(SOAK_PLACE)
 
 # One table of all figures, ours beside the floor and the peers: below 8 minutes on a quiet machine.
 bench: $(VENV)/bench-ready

@@ -209,6 +209,62 @@ def test_a_flipped_bit_in_the_log_is_missed_as_the_commits_that_it_erased() -> N
     assert found == {(4, -1), (-1, -1)}, "it says which run lost its tail"
 
 
+@cache
+def _live_files_that_end_with(last: str) -> tuple[dict[str, bytes], int]:
+    """Return a store that is open, with a message or a pin at the end of its log, and how long that was before."""
+    with scratch() as folder, Holdfast(SQLiteStore(folder / "holdfast.db")) as hf:
+        made = [hf.run("a").checkpoint(state={"n": number}) for number in range(3)]
+        before = (folder / "holdfast.db-wal").stat().st_size
+        if last == "message":
+            hf.control.signal("a", "go")
+        elif last == "message to a run to come":
+            hf.store.post("later", "signal", b"go")
+        elif last == "label":
+            hf.mark(made[0].id, label="here")
+        else:
+            hf.mark(made[1].id, pinned=True)
+        files = {file.name: file.read_bytes() for file in folder.iterdir() if not file.name.endswith("-shm")}
+        return files, before
+
+
+@pytest.mark.parametrize("last", ["message", "message to a run to come", "label", "pin"])
+def test_a_message_or_a_mark_that_a_flipped_bit_erased_is_missed(last: str) -> None:
+    """Proves D11: the last thing in a log that was not merged yet, where no commit of a line follows."""
+    files, before = _live_files_that_end_with(last)
+    log = files["holdfast.db-wal"]
+    run = "later" if last == "message to a run to come" else "a"
+    with scratch() as folder, Holdfast(SQLiteStore(_laid_out(folder, files))) as hf:
+        assert hf.verify().sound, "as long as nothing is damaged"
+    positions = random.Random(2).sample(range(before, len(log)), (len(log) - before) if TORTURE else 60)
+
+    def check(position: int) -> bool:
+        """Return whether it is said to be missing; where it is not, it is there."""
+        damaged = bytearray(log)
+        damaged[position] ^= 1 << position % 8
+        with scratch() as folder:
+            path = _laid_out(folder, {**files, "holdfast.db-wal": bytes(damaged)})
+            with Holdfast(SQLiteStore(path)) as hf:
+                faults = [str(fault) for fault in hf.verify().faults]
+                try:
+                    held = [1 for _ in hf.store.inbox(run)] if last.startswith("message") else _marked(hf)
+                except RunCorrupt:
+                    assert any("were stored and are missing" in fault for fault in faults)
+                    assert Repair(hf.store).damaged_runs() == [run]
+                    rebuild(hf.store, run)
+                    assert hf.verify().sound
+                    return True
+                assert (held, faults) == ([1], [])
+                return False
+
+    missed = list(spread(positions, check))
+    assert sum(missed) > len(missed) // 3, "where it is not the last thing, it is kept"
+
+
+def _marked(hf: Holdfast) -> list[int]:
+    hf.store.line("a")  # a list of checkpoints only warns
+    return [1 for one in hf.checkpoints("a") if one.pinned or one.label]
+
+
 def test_a_log_that_is_cut_or_deleted_is_missed() -> None:
     """Proves D11."""
     files = _live_files()

@@ -4,6 +4,9 @@ A log that is cut or damaged ends earlier, and looks sound. Each commit therefor
 once it is durable, without a sync: what is read here may lag behind the store, after a power cut or where writers race,
 but never leads it. If it does, the store has lost what it acknowledged.
 
+Beside its lines a run has two entries more: how far its inbox had come, and the last mark of a checkpoint (pin, label,
+status) with how often that one was marked. So a message or a pin that is the last thing in a lost log is missed, too.
+
 The file is a table of 1,024 sectors; a line has its place by the digest of its name. Of two lines with one place the
 last one that moved is witnessed: whatever a log loses, it loses the newest, so the loss is noticed all the same.
 """
@@ -29,6 +32,12 @@ _CHECK_BYTES = 16
 _NAME_BYTES = SLOT_BYTES - _CHECK_BYTES - 16
 _FREE = bytes(SLOT_BYTES)
 _PLAIN = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a repository may ship a link or a pipe of this name
+
+
+ENTRIES = "\1inbox"
+"""In the place of a line: the inbox of a run, `number` is that of its last entry."""
+MARKS = "\1marks "
+"""Before the name of a line: its checkpoint `seq` was the last one marked, for the `number`th time."""
 
 
 class Head(NamedTuple):

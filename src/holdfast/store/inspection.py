@@ -118,6 +118,6 @@ class Inspection:
             if head.line != MAIN:
                 try:
                     with self._medium.read() as reader:
-                        self._store.line_reader.read(reader, head.run, head.line)
+                        self._store.line_reader.check_witnessed(reader, head)
                 except IntegrityError as error:
                     yield str(error)

@@ -41,6 +41,8 @@ class Leases:
         self._lines = lines
         self._medium = lines.medium
         self._codec = lines.codec
+        self._given_back: set[tuple[str, str, int]] = set()
+        """Leases that their owner gave back here and the medium could not end: they hold up nobody of this store."""
 
     @repeated
     def take(self, run: str, *, owner: str, ttl_s: float, line: str = MAIN) -> Lease:
@@ -50,7 +52,7 @@ class Leases:
             transaction.lock(run)
             now = self._medium.now()
             before = self.stored(transaction, run, line)
-            if before is not None and before.owner != owner and _is_running(before, now):
+            if before is not None and before.owner != owner and self._is_in_force(before, line, now):
                 raise _held(before)
             head = self._lines.read(transaction, run, line).line
             last = _last_token(before, transaction.get(LEASE, (run, line)), now)
@@ -75,18 +77,24 @@ class Leases:
     @repeated
     def end(self, lease: Lease, *, line: str = MAIN) -> None:
         """Give a lease back; nothing happens if it was lost already."""
+        place = lease.run, line, lease.token
+        self._given_back.add(place)
         with self._medium.write() as transaction:
             transaction.lock(lease.run)
             current = self.stored(transaction, lease.run, line)
             if current is not None and current.token == lease.token:
                 self._put(transaction, _row_of(lease, line, self._medium.now()))
+        self._given_back.discard(place)
 
     @repeated
     def running(self, run: str, *, line: str = MAIN) -> Lease | None:
         """Return the running lease of a line, None if nobody has it."""
         with self._medium.read() as reader:
             lease = self.stored(reader, run, line)
-        return lease if lease is not None and _is_running(lease, self._medium.now()) else None
+        return lease if lease is not None and self._is_in_force(lease, line, self._medium.now()) else None
+
+    def _is_in_force(self, lease: Lease, line: str, now: float) -> bool:
+        return _is_running(lease, now) and (lease.run, line, lease.token) not in self._given_back
 
     def first_fence(self, lease: Lease | None, run: str, token: int | None) -> int:
         """Return the fence that a new line begins with: the token of a lease which was taken before there was a line.

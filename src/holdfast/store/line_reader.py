@@ -9,12 +9,12 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.errors import NotFound, RunCorrupt
+from holdfast.errors import IntegrityError, NotFound, RunCorrupt
 from holdfast.store.codec import LARGEST_NUMBER, shown
-from holdfast.store.heads import Head
+from holdfast.store.heads import ENTRIES, MARKS, Head
 from holdfast.store.medium import first_cells
 from holdfast.store.repeat import repeated
-from holdfast.store.tables import CHECKPOINT, LEASE, LINE, MAIN, RECORD, RUN, LineRow, RunRow
+from holdfast.store.tables import CHECKPOINT, INBOX, LEASE, LINE, MAIN, RECORD, RUN, LineRow, RunRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from holdfast.store.codec import RowCodec
     from holdfast.store.heads import Heads
     from holdfast.store.medium import Medium, Reader
+    from holdfast.store.tables import CheckpointRow
 
 NUMBERS = 1 << 31
 """Runs and lines have numbers below this."""
@@ -69,6 +70,7 @@ class LineReader:
             raise RunCorrupt(f"its record is version {owner.version}, and was {head.run_version}: it is stale", run)
         if self.heads is not None:
             self._check_tail(self.heads, run, line, head)
+            self._check_witness(self.heads, reader, run, f"{MARKS}{line}")
         return KnownLine(
             owner, run_row[-1] if run_row else None, head, line_row[-1] if line_row else None  # type: ignore[arg-type]
         )  # fmt: skip
@@ -110,6 +112,28 @@ class LineReader:
         if self.heads is not None:
             self.heads.advance(Head(line.run, line.name, line.number, line.last_seq))
 
+    def witness_entry(self, run: str, number: int) -> None:
+        """Witness an entry of an inbox."""
+        if self.heads is not None:
+            self.heads.advance(Head(run, ENTRIES, number, 0))
+
+    def witness_mark(self, row: CheckpointRow) -> None:
+        """Witness that a checkpoint was marked."""
+        if self.heads is not None:
+            self.heads.advance(Head(row.run, f"{MARKS}{row.line}", row.marked, row.seq))
+
+    def check_inbox(self, reader: Reader, run: str) -> None:
+        """Raise RunCorrupt if a run's inbox ends before what was acknowledged."""
+        if self.heads is not None:
+            self._check_witness(self.heads, reader, run, ENTRIES)
+
+    def check_witnessed(self, reader: Reader, head: Head) -> None:
+        """Raise RunCorrupt if what an entry of the witness file stands for is not there any more."""
+        if self.heads is not None and head.line.startswith((ENTRIES, MARKS)):
+            self._check_witness(self.heads, reader, head.run, head.line)
+        else:
+            self.read(reader, head.run, head.line)
+
     def forget(self, run: str, line: str | None = None) -> None:
         """Forget a line, or all lines of a run: they are read again."""
         with self._lock:
@@ -133,6 +157,35 @@ class LineReader:
                     "of the store's log was lost, or an older copy was put in its place",
                     run,
                 )
+
+    def _check_witness(self, heads: Heads, reader: Reader, run: str, what: str) -> None:
+        """Raise RunCorrupt if the last entry of an inbox, or the last mark, is not there any more."""
+        seen = heads.of(run, what)
+        while seen is not None and (lost := self._lost(reader, seen)) is not None:
+            with self.medium.fresh() as later:  # as for a line: what was read may be older than the witness
+                lost = self._lost(later, seen)
+            before, seen = seen, heads.of(run, what)
+            if seen == before and lost is not None:
+                raise RunCorrupt(
+                    f"{lost}: the end of the store's log was lost, or an older copy was put in its place", run
+                )
+
+    def _lost(self, reader: Reader, seen: Head) -> str | None:
+        """Return what is missing of an inbox or of a checkpoint's marks, None if nothing is."""
+        if seen.line == ENTRIES:
+            rows = reader.scan(INBOX, (seen.run,), reverse=True, limit=1)
+            missing = seen.number - (int(rows[0][1]) if rows else 0)  # type: ignore[arg-type]
+            return f"the last {missing} messages to it were stored and are missing" if missing > 0 else None
+        row = reader.get(CHECKPOINT, (seen.run, seen.line.removeprefix(MARKS), seen.seq))
+        if row is None:
+            return None  # deleted since
+        try:
+            marked = self.codec.open(CHECKPOINT, row).marked
+        except IntegrityError:
+            return None  # damage of its own, which has a name
+        missing = seen.number - marked
+        told = f"{missing} changes of the marks of checkpoint {seen.seq} were stored and are missing"
+        return told if missing > 0 else None
 
 
 def _is_short(line: LineRow | None, seen: Head) -> bool:

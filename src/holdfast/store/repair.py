@@ -94,7 +94,7 @@ class Repair:
         """Yield the runs that are not what was witnessed of them."""
         for head in self._lines.heads.all()[0] if self._lines.heads else ():
             try:
-                self._lines.read(reader, head.run, head.line)
+                self._lines.check_witnessed(reader, head)
             except IntegrityError:
                 yield head.run
 

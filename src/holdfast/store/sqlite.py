@@ -36,7 +36,7 @@ from holdfast.store.sqlite_file import (
     translation,
 )
 from holdfast.store.store import Store
-from holdfast.store.tables import RUN, Table
+from holdfast.store.tables import MAIN, RUN, Table
 from holdfast.store.wakeups import PolledWakeups
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class SQLiteMedium:
             is_empty = not self.path.stat().st_size
         except OSError:
             is_empty = True
-        lost = self.heads.all()[0] if is_empty else []
+        lost = sorted(self.heads.all()[0], key=lambda head: head.line != MAIN) if is_empty else []
         if lost:
             runs = len({head.run for head in lost})
             raise StoreCorrupt(

@@ -484,7 +484,8 @@ class Store:
             row = self._by_id(transaction, checkpoint)
             if expected is not None and row.marks != expected:
                 raise Conflict(row.run)
-            self._put_marks(transaction, row, marks)
+            marked = self._put_marks(transaction, row, marks)
+        self.line_reader.witness_mark(marked)
 
     def mark_many(self, run: str, changes: Mapping[str, tuple[Marks, Marks]]) -> list[str]:
         """Replace marks of a run's checkpoints in one transaction, each (expected, new); return those left alone.
@@ -492,6 +493,7 @@ class Store:
         Left alone is what is not as expected by now, is damaged, or is not in this run.
         """
         left: list[str] = []
+        marked: CheckpointRow | None = None
         with self.medium.write() as transaction:
             transaction.lock(run)
             self.line_reader.existing(transaction, run)
@@ -504,11 +506,15 @@ class Store:
                 if row.run != run or row.marks != expected:
                     left.append(checkpoint)
                 else:
-                    self._put_marks(transaction, row, marks)
+                    marked = self._put_marks(transaction, row, marks)
+        if marked is not None:
+            self.line_reader.witness_mark(marked)
         return left
 
-    def _put_marks(self, transaction: Transaction, row: CheckpointRow, marks: Marks) -> None:
-        transaction.put(CHECKPOINT, self.codec.close(CHECKPOINT, msgspec.structs.replace(row, marks=marks)))
+    def _put_marks(self, transaction: Transaction, row: CheckpointRow, marks: Marks) -> CheckpointRow:
+        changed = msgspec.structs.replace(row, marks=marks, marked=row.marked + 1)
+        transaction.put(CHECKPOINT, self.codec.close(CHECKPOINT, changed))
+        return changed
 
     def delete(self, run: str, checkpoints: Sequence[str], *, spare_pinned: bool = False) -> list[str]:
         """Delete checkpoints of one run, leaving tombstones for the chain; their chunks stay until released.
@@ -708,6 +714,7 @@ class Store:
             number = self._last_entry(transaction, run) + 1
             entry = InboxRow(run=run, number=number, kind=kind, at=self.medium.now(), key=key, body=body)
             transaction.insert(INBOX, self.codec.close(INBOX, entry))
+        self.line_reader.witness_entry(run, number)
         self.medium.wake(run)
         return entry
 
@@ -744,6 +751,7 @@ class Store:
             return self._entries(reader, run, max(after, consumed))
 
     def _entries(self, reader: Reader, run: str, after: int) -> list[InboxRow]:
+        self.line_reader.check_inbox(reader, run)
         found: list[InboxRow] = [self.codec.open(INBOX, row) for row in reader.scan(INBOX, (run,), low=after + 1)]
         for number, entry in enumerate(found, after + 1):
             if entry.number != number:

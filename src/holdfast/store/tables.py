@@ -123,6 +123,8 @@ class CheckpointRow(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     key: str | None = None
     attributes: dict[str, Scalar] = {}
     ranges: tuple[tuple[Position, Position], ...] = ()
+    marked: Number = 0
+    """How often its marks were changed, so that a change that was lost is noticed."""
 
 
 class TombstoneRow(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
