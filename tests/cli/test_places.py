@@ -213,3 +213,15 @@ def test_a_request_that_nobody_could_have_made_is_none(hf, project, text):
     done = hf("mcp", "confirm", stdin=b"y\n", terminal=True)
     assert done.code == 3
     assert "unexpected" not in done.err
+
+
+@pytest.mark.parametrize("has_git", [False, True])
+def test_a_store_without_a_folder_writes_nothing_through_a_link_of_the_repository(project, tmp_path, has_git):
+    """Caches and marks of a run in PostgreSQL or memory lie in the workspace."""
+    (tmp_path / "elsewhere").mkdir()
+    (project / ".holdfast").symlink_to(tmp_path / "elsewhere")
+    if has_git:
+        subprocess.run(["git", "-C", project, "init", "-q"], check=True)
+    with holdfast.open("memory:") as opened, pytest.raises(holdfast.UsageError, match="is a link"):
+        opened.run("r", workspace=project).checkpoint(state=1)
+    assert list((tmp_path / "elsewhere").iterdir()) == []
