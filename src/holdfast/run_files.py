@@ -180,7 +180,10 @@ def _cache_folder(store: Store, root: str) -> Path:
     """Return where caches go: into the store's folder if that is all its own, else into one that is never captured."""
     home = store.folder
     if home is None:
-        return Path(root) / _FOLDER
+        own = Path(root) / _FOLDER
+        if own.is_symlink():  # a repository may bring one, and caches would be written wherever it leads
+            raise UsageError(f"{own} is a link, which is not followed: delete it")
+        return own
     return home if home in store.own_paths or home.name == _FOLDER else home / _FOLDER
 
 

@@ -1,5 +1,7 @@
 """Places that a store names: a store that somebody else made decides nowhere where files are written or read."""
 
+import json
+import os
 import signal
 import subprocess
 import sys
@@ -165,3 +167,61 @@ def test_a_directory_names_no_store_that_another_user_gave_it(hf, project, tmp_p
     another_user("alice")
     refused = hf("log", "f")
     assert refused.code != 0, refused
+
+
+@pytest.fixture
+def linked_away(project, tmp_path):
+    """Return a folder elsewhere with old files, and make a folder below `.holdfast` a link to it."""
+    elsewhere = tmp_path / "documents"
+    elsewhere.mkdir()
+    for name in ("letter.txt", "data.json", "data.yes"):
+        (elsewhere / name).write_text("mine")
+        os.utime(elsewhere / name, (0, 0))
+
+    def link(name):
+        (project / ".holdfast").mkdir(exist_ok=True)
+        (project / ".holdfast" / name).symlink_to(elsewhere)
+        return elsewhere
+
+    return link
+
+
+def test_an_assistants_hook_removes_nothing_behind_a_link_of_the_repository(hf, project, linked_away):
+    """It removed every file there that was older than a month."""
+    elsewhere = linked_away("hook")
+    event = {"hook_event_name": "SessionStart", "session_id": "s1", "cwd": str(project), "source": "startup"}
+    assert hf("hook", "--from", "claude", stdin=json.dumps(event).encode()).code == 0
+    assert sorted(path.name for path in elsewhere.iterdir()) == ["data.json", "data.yes", "letter.txt"]
+
+
+def test_a_confirmation_removes_nothing_behind_a_link_of_the_repository(hf, project, linked_away):
+    """It removed every JSON file there that was no request."""
+    elsewhere = linked_away("mcp")
+    refused = hf("mcp", "confirm", stdin=b"y\n", terminal=True)
+    assert refused.code == 2
+    assert "is a link" in refused.err
+    assert sorted(path.name for path in elsewhere.iterdir()) == ["data.json", "data.yes", "letter.txt"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[" * 60_000, '{"made_at": 1' + "0" * 400 + ', "lines": [], "code": "a", "kind": "", "run": "", "body": ""}'],
+)
+def test_a_request_that_nobody_could_have_made_is_none(hf, project, text):
+    (project / ".holdfast" / "mcp").mkdir(parents=True)
+    (project / ".holdfast" / "mcp" / "a.json").write_text(text)
+    done = hf("mcp", "confirm", stdin=b"y\n", terminal=True)
+    assert done.code == 3
+    assert "unexpected" not in done.err
+
+
+@pytest.mark.parametrize("has_git", [False, True])
+def test_a_store_without_a_folder_writes_nothing_through_a_link_of_the_repository(project, tmp_path, has_git):
+    """Caches and marks of a run in PostgreSQL or memory lie in the workspace."""
+    (tmp_path / "elsewhere").mkdir()
+    (project / ".holdfast").symlink_to(tmp_path / "elsewhere")
+    if has_git:
+        subprocess.run(["git", "-C", project, "init", "-q"], check=True)
+    with holdfast.open("memory:") as opened, pytest.raises(holdfast.UsageError, match="is a link"):
+        opened.run("r", workspace=project).checkpoint(state=1)
+    assert list((tmp_path / "elsewhere").iterdir()) == []

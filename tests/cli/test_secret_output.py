@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+import holdfast
+from holdfast.flow.load import parse_flow
+
 FIRST, SECOND = (
     "".join(random.Random(seed).choices(string.ascii_letters + string.digits, k=18)) for seed in ("first", "second")
 )
@@ -90,3 +93,22 @@ phases:
     assert [one.code for one in told] == [9, 9, 9, 9, 0, 0]
     assert leaked(*(one.out + one.err for one in told)) == ([], [])
     assert all("[redacted:" in one.out + one.err for one in told[:5])
+
+
+def test_a_question_of_a_task_is_seen_while_it_waits_and_half_a_token_is_not(project, leaked):
+    """It was held back until its line ended, which nobody who does not see it brings about."""
+    script = "printf 'Deploy? [y/N] '; for i in $(seq 600); do [ -e seen ] && break; sleep 0.1; done; [ -e seen ] "
+    script += f"&& echo yes; printf 'it is ghp_{FIRST}'; sleep 1.2; echo {SECOND}"
+    (project / "asks.sh").write_text(script)
+    texts = []
+
+    def watch(event):
+        texts.append(event.text)
+        if event.kind == "task_output" and event.text.endswith("[y/N] "):
+            (project / "seen").touch()
+
+    with holdfast.open() as opened:
+        told = holdfast.run_flow(opened, parse_flow("flow: f\nphases:\n  p: sh asks.sh\n"), observer=watch)
+    assert told.status == "completed"
+    assert "it is [redacted:" in "".join(texts)
+    assert leaked(*texts) == ([], [])

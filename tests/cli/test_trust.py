@@ -11,6 +11,7 @@ import pytest
 import holdfast
 from holdfast import Settings, SettingsInvalid, SettingsUntrusted
 from holdfast.settings import trust
+from holdfast.workspace.user_key import user_key
 
 WISHES = {
     "location: postgresql://elsewhere.example/db": "location",
@@ -109,18 +110,63 @@ def test_trust_is_for_one_place_and_for_these_values(cloned, hf, tmp_path, monke
     assert hf("checkpoint", "run").code == 2
 
 
-def test_trust_that_others_could_have_written_is_not_believed(cloned, hf, tmp_path):
+def test_folders_of_ours_that_others_could_write_to_are_closed_to_them_and_that_is_said(cloned, hf, tmp_path):
+    """A umask of 002 left them open, and trust was refused for ever."""
+    own = tmp_path / "config/holdfast"
+    own.mkdir(parents=True)
+    own.chmod(0o775)
     (cloned / "holdfast.yaml").write_text("workspace: {include: [.env]}\n")
-    assert hf("trust").code == 0
-    for place in (tmp_path / "config/holdfast/trusted", tmp_path / "config/holdfast"):
+    told = hf("trust")
+    assert told.code == 0
+    assert str(own) in told.err
+    assert "0775" in told.err
+    for place in (own / "trusted", own):
         place.chmod(0o777)
-        assert hf("checkpoint", "run").code == 2
-        place.chmod(0o700)
-    kept = next((tmp_path / "config/holdfast/trusted").iterdir())
+        told = hf("checkpoint", "run")
+        assert (told.code, place.stat().st_mode & 0o777, str(place) in told.err) == (0, 0o755, True)
+        assert "written by others" not in hf("checkpoint", "run").err
+
+
+def test_trust_that_others_could_have_written_is_not_believed(cloned, hf, tmp_path, monkeypatch):
+    file = cloned / "holdfast.yaml"
+    file.write_text("workspace: {include: [id_rsa]}\n")
+    assert hf("trust").code == 0
+    folder = tmp_path / "config/holdfast/trusted"
+    wanted = next(folder.iterdir())
+    file.write_text("workspace: {include: [.env]}\n")
+    assert hf("trust").code == 0
+    kept = next(folder.iterdir())
     assert kept.stat().st_mode & 0o777 == 0o600
+    folder.chmod(0o777)
+    kept.rename(wanted)  # what whoever can write to the folder can do
+    file.write_text("workspace: {include: [id_rsa]}\n")
+    assert hf("checkpoint", "run").code == 2
+    wanted.rename(kept)
+    file.write_text("workspace: {include: [.env]}\n")
+    assert hf("checkpoint", "run").code == 0
     kept.rename(tmp_path / "kept")
     kept.symlink_to(tmp_path / "kept")
     assert hf("checkpoint", "run").code == 2
+    kept.unlink()
+    (tmp_path / "kept").rename(kept)
+    kept.chmod(0o660)
+    assert hf("checkpoint", "run").code == 2
+    kept.chmod(0o600)
+    monkeypatch.setattr(os, "geteuid", lambda: 4711)
+    assert hf("trust").code == 2
+    assert "chown" in hf("trust").err
+
+
+def test_the_users_key_is_not_taken_from_a_folder_that_others_wrote_to(tmp_path, monkeypatch, hf):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    state = tmp_path / ".local" / "state" / "holdfast"
+    state.mkdir(parents=True)
+    state.chmod(0o775)
+    key = user_key()
+    assert state.stat().st_mode & 0o777 == 0o755
+    assert user_key() == key
+    (state / "journal.key").chmod(0o644)  # as one that another user put there can be read by them
+    assert user_key() != key
 
 
 def test_the_user_s_own_file_the_command_line_and_code_need_no_trust(cloned, hf, tmp_path, monkeypatch):

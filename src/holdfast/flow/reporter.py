@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from holdfast.model.runtime_sections import Reply, Wait
     from holdfast.run import Run
 
+_QUIET_S = 0.5
 _SAID_ALONE = ("task_output", "checkpoint", "budget", "unprotected", "protected", "hook_failed")
 
 
@@ -33,6 +34,7 @@ class Reporter:
         )
         self._unsaid: deque[Event] = deque()
         self._seq = run.recorder.head_record.envelope.seq if run.recorder.head_record else 0
+        self._timer: threading.Timer | None = None
         self._was_unprotected = False
         self._spent: dict[str, Any] = {}
 
@@ -42,12 +44,32 @@ class Reporter:
             return
         with self._lock:
             self._unsaid += self._redactor.take(Event(kind=kind, at=self._run.host.now(), **fields))
+            self._watch_quiet()
+        if not self._run.host.is_behind:
+            self.deliver()
+
+    def _watch_quiet(self) -> None:
+        """Look again after a while whether a stream stopped in the middle of a line; the lock is held."""
+        if self._timer is None and self._redactor.is_holding:
+            self._timer = threading.Timer(_QUIET_S, self._say_question, (self._redactor.pieces,))
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _say_question(self, pieces: int) -> None:
+        """Say a question that nothing has followed; a person could not answer what is held back."""
+        with self._lock:
+            self._timer = None
+            if self._redactor.pieces == pieces:
+                self._unsaid += self._redactor.quiet()
+            self._watch_quiet()
         if not self._run.host.is_behind:
             self.deliver()
 
     def close(self) -> None:
         """Say what tasks printed last that has no end of line."""
         with self._lock:
+            if self._timer is not None:
+                self._timer.cancel()
             self._unsaid += self._redactor.end()
         self.deliver()
 

@@ -6,6 +6,7 @@ store that somebody wrote to) counts as changed, and the full capture decides.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -86,8 +87,9 @@ def write_state(file: str, state: Mapping[str, Any]) -> bool:
 
 
 def make_folder(folder: str) -> None:
-    """Make a folder below `.holdfast`, which git leaves alone even where the store is elsewhere."""
+    """Make a folder below `.holdfast`, which git leaves alone even where the store is elsewhere; OSError at a link."""
     os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103
+    check_folder(folder)
     rules = os.path.join(os.path.dirname(folder), ".gitignore")  # noqa: PTH118, PTH120
     try:
         descriptor = os.open(rules, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -97,9 +99,20 @@ def make_folder(folder: str) -> None:
         stream.write("*\n")
 
 
+def check_folder(folder: str) -> None:
+    """Raise OSError if a folder below `.holdfast`, or that itself, is a link: a repository may bring one.
+
+    Through it files elsewhere would be written, and removed for being old or not ours.
+    """
+    for place in (os.path.dirname(folder), folder):  # noqa: PTH120
+        if os.path.islink(place):  # noqa: PTH114
+            raise OSError(errno.ELOOP, "is a link, which is not followed: delete it", place)
+
+
 def tidy_states(root: str, now: float) -> None:
     """Remove what is known of sessions that nobody heard of for a month; their runs stay."""
     try:
+        check_folder(os.path.join(root, FOLDER))  # noqa: PTH118
         with os.scandir(os.path.join(root, FOLDER)) as found:  # noqa: PTH118
             old = [one.path for one in found if one.stat(follow_symlinks=False).st_mtime < now - _FORGOTTEN_S]
         for file in old:

@@ -16,7 +16,7 @@ from secrets import token_bytes, token_hex
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.errors import NotFound, UsageError
-from holdfast.hook.glance import make_folder
+from holdfast.hook.glance import check_folder, make_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,6 +58,7 @@ class Desk:
         while len(self._open) >= _MOST_OPEN:
             self._close(next(iter(self._open.values())))
         pending = Pending(token_hex(_DIGITS // 2), kind, run, lines, body, self._clock())
+        _check(self._folder)
         make_folder(str(self._folder))
         _write(self._folder / f"{pending.code}.json", json.dumps(pending._asdict()))
         self._open[pending.code] = pending
@@ -96,6 +97,7 @@ class Desk:
 def pending_requests(root: Path, now: float) -> list[Pending]:
     """Return what waits for a person, the newest first; what is too old is removed."""
     found = []
+    _check(root / FOLDER)
     for file in (root / FOLDER).glob("*.json"):
         pending = _pending(file)
         if pending is None or not 0 <= now - pending.made_at <= LIFETIME_S:
@@ -128,12 +130,19 @@ def withdraw(folder: Path, code: str) -> None:
         (folder / f"{code}.{ending}").unlink(missing_ok=True)
 
 
+def _check(folder: Path) -> None:
+    try:
+        check_folder(str(folder))
+    except OSError as error:
+        raise UsageError(f"{error.filename} {error.strerror}") from None
+
+
 def _pending(file: Path) -> Pending | None:
     try:
         given: dict[str, Any] = json.loads(_read(file) or "")
         lines = tuple(str(line) for line in given["lines"])
         made = Pending(given["code"], given["kind"], given["run"], lines, given["body"], float(given["made_at"]))
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
         return None
     is_text = all(isinstance(one, str) for one in (made.code, made.kind, made.run, made.body))
     return made if is_text and made.code == file.stem else None

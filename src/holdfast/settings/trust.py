@@ -21,8 +21,9 @@ import msgspec
 from blake3 import blake3
 
 from holdfast.capture.secret_keys import SECRET_KEYS
-from holdfast.errors import SettingsInvalid, SettingsUntrusted
-from holdfast.home import make_private
+from holdfast.encode.documents import read_regular
+from holdfast.errors import DocumentInvalid, SettingsInvalid, SettingsUntrusted
+from holdfast.home import close_to_others, make_private
 from holdfast.model.ids import is_in_git
 from holdfast.settings.environment import config_folder
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 _USUAL_SECTION_MB = 64
 _LONGEST_SHOWN = 200
+_LARGEST = 1 << 20
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 _FIELD = re.compile(r"\{([^{}]*)\}")
 
@@ -70,9 +72,15 @@ def check_trust(wishes: list[Wish], file: Path) -> None:
 
 def is_trusted(wishes: list[Wish], file: Path) -> bool:
     """Tell whether this user trusts all of these, as they are, in this place."""
-    with suppress(OSError):
+    with suppress(OSError, DocumentInvalid):
         folder = _folder()
-        return _exposed(folder, folder / _name(wishes, file)) is None
+        name = _name(wishes, file)
+        kept = folder / name
+        kept.lstat()  # nothing is closed for what is not there
+        for place in (folder.parent, folder):
+            close_to_others(place)
+        # Whoever could write to the folder could rename what this user trusted, but not write its name into it.
+        return _exposed(folder, kept) is None and read_regular(kept, limit=_LARGEST).startswith(f"{name}\n".encode())
     return False
 
 
@@ -95,12 +103,18 @@ def trust(wishes: list[Wish], file: Path) -> None:
         make_private(folder)
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         with open(os.open(kept, flags, 0o600), "wb") as opened:  # noqa: PTH123 - a descriptor
-            opened.write(b"\n".join(os.fsencode(one) for one in (str(_place(file)), *map(str, wishes))) + b"\n")
+            opened.write(
+                b"\n".join(os.fsencode(one) for one in (kept.name, str(_place(file)), *map(str, wishes))) + b"\n"
+            )
         exposed = _exposed(folder, kept)
     except OSError as error:
         raise SettingsInvalid(f"trust cannot be remembered ({error.strerror})", str(error.filename or file)) from error
     if exposed is not None:
-        raise SettingsInvalid("is writable by others, so it is not believed: chmod go-w it", str(exposed))
+        raise SettingsInvalid(
+            "belongs to somebody else, or others may write to it, so it is not believed: make it yours alone with "
+            f"`sudo chown $USER {exposed} && chmod go-w {exposed}`",
+            str(exposed),
+        )
 
 
 def distrust(file: Path) -> int:

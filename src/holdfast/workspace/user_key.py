@@ -12,10 +12,11 @@ import json
 import os
 import secrets
 import tempfile
+from pathlib import Path
 
 from holdfast.errors import RestoreRefused
-from holdfast.home import in_home
-from holdfast.workspace.descriptors import OPEN_DIRECTORY, read_below
+from holdfast.home import close_to_others, in_home
+from holdfast.workspace.descriptors import OPEN_DIRECTORY, read_below, stat_below
 
 _KEY = b"journal.key"
 
@@ -45,6 +46,8 @@ def user_key() -> bytes:
     for place in places:
         try:
             os.makedirs(place, mode=0o700, exist_ok=True)  # noqa: PTH103
+            if place != passing:  # whatever lies in a folder that all share may be another's
+                close_to_others(Path(place))
             handle = os.open(place, OPEN_DIRECTORY)
         except OSError as error:
             problem = error
@@ -56,13 +59,17 @@ def user_key() -> bytes:
         finally:
             os.close(handle)
     reason = os.strerror(problem.errno or 0) if problem else ""
-    raise RestoreRefused(f"this user's key cannot be kept in {' or '.join(map(repr, places))}: {reason}")
+    own = f"; make it yours alone with `sudo chown $USER {home} && chmod go-w {home}`" if home is not None else ""
+    raise RestoreRefused(f"this user's key cannot be kept in {' or '.join(map(repr, places))}: {reason}{own}")
 
 
 def _key_in(directory: int) -> bytes:
     status = os.fstat(directory)
     if status.st_uid != os.geteuid() or status.st_mode & 0o022:
         raise PermissionError(1, "others may write there")
+    known = stat_below(directory, _KEY)
+    if known is not None and (known.st_uid != os.geteuid() or known.st_mode & 0o077):
+        raise PermissionError(1, "the key there is another's")  # put there while others could write
     key = read_below(directory, _KEY, 64)
     if key is None:
         draft = b"%s.%s" % (_KEY, secrets.token_hex(8).encode())

@@ -98,3 +98,39 @@ def test_a_pipe_is_not_waited_for_and_files_are_the_users_own(hf, tmp_path):
     found.path.unlink()
     os.mkfifo(found.path)
     assert outputs_in(run_folder(hf, "r")) == []
+
+
+def said_when_quiet(hf, *texts):
+    """Return what is handed on after each piece of output, and whatever is left, if the stream is quiet after each."""
+    redactor = EventRedactor(text_redactor(hf.internals.types, redaction_rules(hf.settings.redaction)))
+    found = []
+    for text in texts:
+        said = redactor.take(Event(kind="task_output", at=datetime.now(UTC), phase="one", task="one", text=text))
+        found.append("".join(one.text for one in [*said, *redactor.quiet()]))
+    return [*found, "".join(one.text for one in redactor.end())]
+
+
+@pytest.mark.parametrize("question", ["Go on? [y/N] ", "Password:", "Name (ann): ", "> ", "Really?", "root@host:~# "])
+def test_a_question_is_handed_on_when_nothing_follows_it(hf, question):
+    assert said_when_quiet(hf, question, "\nnext\n") == [question, "\nnext\n", ""]
+
+
+@pytest.mark.parametrize("cut", [0, 3, 4, 10, 30, 39])
+@pytest.mark.parametrize("before", ["", "the token is ", "TOKEN=", "curl -H 'Authorization: Bearer "])
+def test_no_part_of_a_credential_is_handed_on_in_a_quiet_moment(hf, before, cut):
+    said = said_when_quiet(hf, before + TOKEN[:cut], TOKEN[cut:] + " and", " more\n")
+    assert TOKEN[4:8] not in "".join(said)
+    assert "".join(said).endswith("and more\n")
+
+
+def test_a_password_after_its_question_is_taken_out_by_what_was_said_before(hf):
+    said = said_when_quiet(hf, "password: ", "hunter2-Tr0ub4dor&3", "\n")
+    assert said[0] == "password: "
+    assert "Tr0ub4dor" not in "".join(said)
+
+
+def test_a_private_key_is_held_in_a_quiet_moment_too(hf):
+    said = said_when_quiet(
+        hf, "-----BEGIN RSA PRIVATE KEY-----\n", TOKEN[4:] + " ", "\n-----END RSA PRIVATE KEY-----\n"
+    )
+    assert TOKEN[4:8] not in "".join(said)
