@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -36,7 +35,6 @@ _COLOURS = {
 }
 
 
-@dataclass(eq=False)
 class NotRecovered(RecoveryError):
     """A recovery was refused or put back; nothing is half done."""
 
