@@ -243,6 +243,7 @@ class Recorder:
     def _unstage(self) -> None:
         """Forget that something was staged: it is not stored, and goes with the next commit."""
         staged, self._staged = self._staged, _Staged()
+        self._log_lengths.clear()  # the next commit finds out where the line is, and others may have moved it
         if staged.before is not None:
             self.live.rewind(staged.live)
             self._known_present, self._calls_since = staged.before
@@ -477,7 +478,6 @@ class Recorder:
         with self.lock:
             self.writer.unstage()
             self._unstage()
-            self._log_lengths.clear()
             self.writer.reload(rewinding=rewinding)
             self._known_present = None
             self._had_calls = None

@@ -2,11 +2,13 @@ import copy
 import inspect
 import pickle
 import re
+from pathlib import Path
 
 import pytest
 
 import holdfast
 from holdfast import errors
+from holdfast.cli.recovering import NotRecovered
 from holdfast.errors import HoldfastError
 
 
@@ -108,3 +110,12 @@ def test_an_error_refuses_fields_that_it_does_not_have():
     for given, named in (((), {}), (("x", "y"), {}), (("x",), {"detail": "y"}), ((), {"other": "x"})):
         with pytest.raises(TypeError, match="UsageError takes detail"):
             errors.UsageError(*given, **named)
+
+
+def test_every_error_of_the_package_takes_the_fields_of_those_above_it():
+    folder = Path(holdfast.__file__).parent
+    sources = [path.read_text() for path in folder.rglob("*.py")]
+    kinds = {cls.__name__ for cls in ALL}
+    found = [name for text in sources for name in re.findall(r"@dataclass.*\nclass \w+\((\w+)\)", text)]
+    assert kinds.isdisjoint(found)  # a dataclass would forget fields that its base does not have as one
+    assert NotRecovered("r", ("why",)).args == ("r", ("why",))

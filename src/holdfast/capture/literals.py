@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 _LONGEST = 12
 _MOST = 40
@@ -28,21 +28,23 @@ def literals_of(pattern: bytes) -> tuple[bytes, ...]:
     return tuple(sorted(found)) if found is not None else ()
 
 
-def make_ruled_out(data: bytes) -> Callable[[bytes], bool]:
-    """Return what tells whether a pattern cannot match in these bytes."""
-    lower = data.lower()
-    known: dict[bytes, bool] = {}
+def make_possible(patterns: Sequence[bytes]) -> Callable[[bytes], list[int]]:
+    """Return what tells the numbers of those patterns that may match in bytes; every word is looked for once."""
+    always: list[int] = []
+    by_word: dict[bytes, list[int]] = {}
+    for number, pattern in enumerate(patterns):
+        for word in literals_of(pattern):
+            by_word.setdefault(word, []).append(number)
+        if not literals_of(pattern):
+            always.append(number)
+    words = tuple(by_word)
 
-    def is_there(word: bytes) -> bool:
-        if word not in known:
-            known[word] = word in lower
-        return known[word]
+    def possible(data: bytes) -> list[int]:
+        lower = data.lower()
+        found = {number for word in words if word in lower for number in by_word[word]}
+        return sorted(found.union(always))
 
-    def is_ruled_out(pattern: bytes) -> bool:
-        words = literals_of(pattern)
-        return bool(words) and not any(map(is_there, words))
-
-    return is_ruled_out
+    return possible
 
 
 def _of_sequence(parsed: Any, parser: Any) -> frozenset[bytes] | None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.capture import compiled
 from holdfast.capture.credentials import FORMATS, VERSION
-from holdfast.capture.literals import make_ruled_out
+from holdfast.capture.literals import make_possible
 from holdfast.capture.patterns import ASSIGNMENTS, PASSWORD_FLAGS, TELLING
 from holdfast.capture.secret_keys import SECRET_KEYS
 
@@ -98,15 +98,16 @@ def _packed_last(keys: tuple[str, ...]) -> str:
 
 
 def _plain_scan(sources: list[bytes]) -> Callable[[bytes], bool]:
-    patterns = [(source, re.compile(source)) for source in sources]
+    patterns = [(re.compile(source).search, source.endswith(rb")\Z")) for source in sources]
+    possible = make_possible(sources)
 
     def scan(data: bytes) -> bool:
-        is_ruled_out, tail = make_ruled_out(data), max(0, len(data) - _TAIL)
-        return any(
-            pattern.search(data, tail if source.endswith(rb")\Z") else 0)
-            for source, pattern in patterns
-            if not is_ruled_out(source)
-        )
+        tail = max(0, len(data) - _TAIL)
+        for number in possible(data):
+            search, is_last = patterns[number]
+            if search(data, tail if is_last else 0):
+                return True
+        return False
 
     return scan
 

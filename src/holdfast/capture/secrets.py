@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.capture.credentials import FORMATS, Format
-from holdfast.capture.literals import make_ruled_out
+from holdfast.capture.literals import make_possible
 from holdfast.capture.names import (
     Kind,
     is_evidently_harmless,
@@ -25,7 +25,7 @@ from holdfast.capture.patterns import ASSIGNMENTS
 from holdfast.capture.scan import INVISIBLE, key_pattern, make_find
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 _SHORTEST = 6  # no pattern matches less
 _COMMAND = 4096  # so far before its login may a command begin
@@ -133,6 +133,10 @@ class SecretFinder:
         self._exact = [_Exact(one) for one in given]
         self._find = make_find(tuple(one.native for one in given))
 
+    @cached_property
+    def _possible(self) -> Callable[[bytes], list[int]]:
+        return make_possible([one.native for one in self._exact])
+
     def find(self, data: bytes) -> list[Found]:
         """Return the stretches that are secrets, in order and without overlap; escapes of no kind hide one."""
         if len(data) < _SHORTEST:
@@ -163,8 +167,7 @@ class SecretFinder:
     def _windows(self, data: bytes) -> Iterator[tuple[_Exact, int, int]]:
         """Yield which patterns to look for where: around what the native scan noticed, or everywhere without one."""
         if self._find is None:
-            is_ruled_out = make_ruled_out(data)
-            yield from ((exact, 0, len(data)) for exact in self._exact if not is_ruled_out(exact.native))
+            yield from ((self._exact[number], 0, len(data)) for number in self._possible(data))
             return
         windows: dict[int, list[tuple[int, int]]] = {}
         for number, noticed in sorted(self._find(data)):

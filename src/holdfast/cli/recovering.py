@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -39,7 +38,6 @@ _COLOURS = {
 _MOST_LINES = 60  # of a diff, before a question
 
 
-@dataclass(eq=False)
 class NotRecovered(RecoveryError):
     """A recovery was refused or put back; nothing is half done."""
 

@@ -14,7 +14,6 @@ import sys
 import tempfile
 import time
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -36,7 +35,6 @@ _TASK = (
 )
 
 
-@dataclass(eq=False)
 class TrialFailed(HoldfastError):
     """The trial did not end as it should."""
 
