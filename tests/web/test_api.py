@@ -15,7 +15,9 @@ import pytest
 import holdfast
 from holdfast.cli.graph import Graph
 from holdfast.web import answers
+from holdfast.web.events import EventIndex
 from holdfast.web.history import LaneIndex
+from holdfast.web.site import Handle
 from holdfast.web.typescript import answer_types, typescript
 from web.ui_kit import CANARY, WAITING, damage_state, files_below, leaky, page, sealed, start_program, story, until
 
@@ -424,6 +426,39 @@ def test_lanes_lead_to_the_parent_however_often_the_run_went_back(folder, seed):
                 below |= dict(zip(row, [*row[1:], chain.joins], strict=True))
             assert below.keys() == parents.keys()
             assert {seq: below[seq] for seq in parents if parents[seq]} == {k: v for k, v in parents.items() if v}
+    hf.close()
+
+
+def test_events_are_read_once_and_are_those_of_the_run(folder, monkeypatch):
+    """Of a journal that grows only what came is read, of a long one the newest part; going back begins again."""
+    hf = holdfast.open(folder / ".holdfast")
+    handle, index = Handle(hf), EventIndex("r")
+
+    def work(*names):
+        with hf.run("r") as run:
+            for name in names:
+                run.step(name, lambda: 1)
+
+    work("one", "two")
+    assert index.of(handle)[1] == hf.events("r")
+    asked = []
+    records = hf.store.journal.records
+    monkeypatch.setattr(hf.store.journal, "records", lambda *a, **k: asked.append(f := records(*a, **k)) or f)
+    index.of(handle)
+    assert asked == []
+    number = hf.store.line("r").number
+    work("three")
+    asked.clear()
+    found = index.of(handle)[1]
+    assert min(one.number for page in asked for one in page) == number + 1
+    assert found == hf.events("r")
+    hf.recover(hf.checkpoints("r")[-1].id)
+    assert index.of(handle)[1] == hf.events("r")
+    assert not index.is_cut
+    monkeypatch.setattr("holdfast.web.events._MOST_RECORDS", 3)
+    short = EventIndex("r")
+    assert short.of(handle)[1] == hf.events("r")[-len(short.of(handle)[1]) :]
+    assert short.is_cut
     hf.close()
 
 

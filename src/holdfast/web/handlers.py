@@ -201,9 +201,9 @@ def samples(_desk: Desk, handle: Handle, ask: Ask) -> answers.Samples:
     return history.samples(handle.hf, ask.path["run"], ask.number("n", 300, most=1000))
 
 
-def spans(_desk: Desk, handle: Handle, ask: Ask) -> answers.Spans:
+def spans(desk: Desk, handle: Handle, ask: Ask) -> answers.Spans:
     """Return the timeline of a run."""
-    return timeline(handle, check_run_id(ask.path["run"]))
+    return timeline(handle, desk.storage.events(check_run_id(ask.path["run"])))
 
 
 def touched(desk: Desk, handle: Handle, ask: Ask) -> answers.Touched:
@@ -228,13 +228,14 @@ def touched(desk: Desk, handle: Handle, ask: Ask) -> answers.Touched:
     return {"run": name, "touched": counted}
 
 
-def events(_desk: Desk, handle: Handle, ask: Ask) -> answers.EventPage:
+def events(desk: Desk, handle: Handle, ask: Ask) -> answers.EventPage:
     """Return what happened in a run, newest first, a page at a time."""
     name = check_run_id(ask.path["run"])
     offset, limit = ask.number("offset", 0, most=1 << 31), ask.number("limit", 100, most=500)
-    everything = handle.hf.events(name)
-    shown = everything[::-1][offset : offset + limit]
-    return {"run": name, "total": len(everything), "offset": offset, "events": handle.clean(shown, "events")}
+    index = desk.storage.events(name)
+    everything = index.of(handle)[1]
+    shown = handle.clean(everything[::-1][offset : offset + limit], "events")
+    return {"run": name, "total": len(everything), "offset": offset, "is_cut": index.is_cut, "events": shown}
 
 
 def checkpoint(desk: Desk, handle: Handle, ask: Ask) -> answers.CheckpointDetail:

@@ -32,6 +32,7 @@ _NEVER = {*SECTION_TYPES, WORKSPACE} - {_BETWEEN_AGENTS, "context"}  # sections 
 _RECORDED = ("items", "entries", "transcript:")  # where sessions of the adapters keep theirs in the journal
 _POPPED, _CLEARED = "openai.popped", "openai.cleared"
 _MOST_CHARS = 4000
+_LARGE = 1 << 20
 _SPEAKERS = {"human": "user", "request": "user", "ai": "assistant", "response": "assistant"}
 _ENDINGS = ("messagechunk", "message", "_call_output", "_call")
 _CONTENT = ("content", "parts", "message", "body", "output", "contents", "result")
@@ -88,11 +89,17 @@ def _said(site: Site, handle: Handle, point: Checkpoint) -> Iterator[Said]:
         if name in _NEVER:
             continue
         with suppress(HoldfastError):
-            value = site.section(handle, point, name)
+            value = _section(site, handle, point, name)
             if name == _BETWEEN_AGENTS and isinstance(value, dict):
                 yield from _between_agents(value)
             else:
                 yield from _listed(name, value)
+
+
+def _section(site: Site, handle: Handle, point: Checkpoint, name: str) -> Any:
+    """Return a section as plain data; a large one is not kept: two of them would take the room of all others."""
+    size = next((one.size for one in point.record.envelope.sections if one.name == name), 0)
+    return site.section(handle, point, name) if size < _LARGE else handle.clean(point.plain_section(name), name)
 
 
 def _recorded(handle: Handle, point: Checkpoint) -> Iterator[Said]:
