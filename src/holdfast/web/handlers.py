@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _MOST_ROWS = 200
 _MOST_LOOKED = 60
 _MOST_DELETED = 5000
+_MOST_EDITED = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,9 +303,11 @@ def section(desk: Desk, handle: Handle, ask: Ask) -> answers.SectionPage:
     name = ask.path["name"]
     if name not in one.sections or name == WORKSPACE:
         raise NotFound("section", name)
-    value = values.at(desk.site.section(handle, one, name), values.steps_of(ask.text("path")))
+    steps = values.steps_of(ask.text("path"))
     offset, limit = ask.number("offset", 0, most=1 << 40), ask.number("limit", 50, most=values.MOST_ITEMS)
-    return {**values.page(value, offset=offset, limit=limit), "id": one.id, "seq": one.seq, "section": name}
+    value = values.at(desk.site.section(one, name), steps)
+    shown = values.excerpt(handle, name, value, steps, offset=offset, limit=limit)
+    return {**values.page(value, shown, offset=offset), "id": one.id, "seq": one.seq, "section": name}
 
 
 def whole_section(desk: Desk, handle: Handle, ask: Ask) -> answers.WholeSection:
@@ -313,7 +316,9 @@ def whole_section(desk: Desk, handle: Handle, ask: Ask) -> answers.WholeSection:
     name = ask.path["name"]
     if name not in one.sections or name == WORKSPACE:
         raise NotFound("section", name)
-    return {"name": name, "value": desk.site.section(handle, one, name)}
+    if next((part.size for part in one.record.envelope.sections if part.name == name), 0) > _MOST_EDITED:
+        raise Refused(413, "TooLarge", "this section is more than a megabyte: edit it with `holdfast fork --section`")
+    return {"name": name, "value": handle.clean(desk.site.section(one, name), name)}
 
 
 def directory(desk: Desk, handle: Handle, ask: Ask) -> answers.DirectoryPage:
