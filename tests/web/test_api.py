@@ -8,14 +8,17 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import get_args
+from urllib.parse import quote
 
 import msgspec
 import pytest
 
 import holdfast
 from holdfast.cli.graph import Graph
-from holdfast.web import answers
+from holdfast.web import answers, values
+from holdfast.web.events import EventIndex
 from holdfast.web.history import LaneIndex
+from holdfast.web.site import Handle
 from holdfast.web.typescript import answer_types, typescript
 from web.ui_kit import CANARY, WAITING, damage_state, files_below, leaky, page, sealed, start_program, story, until
 
@@ -309,6 +312,41 @@ def test_what_was_said_is_shown_at_any_point_and_compared(folder):
         assert ui.request("GET", "/api/runs/nothing/messages").status == 404
 
 
+def test_a_page_of_a_huge_section_cleans_what_it_shows_and_no_more(folder, monkeypatch):
+    """A million keys, a text that compresses to nothing, and nesting: pages are small, secrets go by their names."""
+    deep = {"password": "hunter2-hunter2", "list": [{"api_key": "hunter3-hunter3"}]}
+    for _ in range(40):
+        deep = {"more": deep}
+    keys = {str(number): number for number in range(1_000_000)}
+    (folder / "holdfast.yaml").write_text("redaction:\n  enabled: false\n")
+    hf = holdfast.open(folder / ".holdfast", settings=folder / "holdfast.yaml")
+    (folder / "holdfast.yaml").unlink()
+    hf.run("huge").checkpoint(state={"keys": keys, "text": "x" * 30_000_000, "deep": deep})
+    hf.close()
+    hf = holdfast.open(folder / ".holdfast", read_only=True)
+    handle, cleaned = Handle(hf), []
+    monkeypatch.setattr(Handle, "clean", lambda _self, value, _where="": cleaned.append(value) or value)
+    state = hf.latest("huge").plain_section("state")
+    shown = values.excerpt(handle, "state", state["keys"], ["keys"], offset=500_000, limit=50)
+    assert values.page(state["keys"], shown, offset=500_000)["items"][0]["key"] == "500000"
+    values.excerpt(handle, "state", state, [], offset=0, limit=50)
+    assert max(len(msgspec.json.encode({**one, "text": ""})) for one in cleaned) < 2000
+    monkeypatch.undo()
+    hf.close()
+    with page(folder) as ui:
+        steps = ["deep", *["more"] * 40]
+        place = "/api/c/huge/section/state?path="
+        told = ui.get(place + quote(json.dumps(steps)), timeout=120)
+        assert (told["total"], [one["key"] for one in told["items"]]) == (2, ["password", "list"])
+        for path in ([*steps, "password"], [*steps, "list", 0], [*steps, "list", 0, "api_key"], ["keys"], ["text"]):
+            answer = ui.request("GET", place + quote(json.dumps(path)), timeout=120)
+            assert answer.status == 200, path
+            assert b"hunter" not in answer.body, path
+            assert len(answer.body) < 100_000
+        assert b"hunter" not in json.dumps(told).encode()
+        assert ui.request("GET", "/api/c/huge/whole/state").status == 413
+
+
 LEAVING = (
     "/api/runs",
     "/api/runs/leaky",
@@ -424,6 +462,39 @@ def test_lanes_lead_to_the_parent_however_often_the_run_went_back(folder, seed):
                 below |= dict(zip(row, [*row[1:], chain.joins], strict=True))
             assert below.keys() == parents.keys()
             assert {seq: below[seq] for seq in parents if parents[seq]} == {k: v for k, v in parents.items() if v}
+    hf.close()
+
+
+def test_events_are_read_once_and_are_those_of_the_run(folder, monkeypatch):
+    """Of a journal that grows only what came is read, of a long one the newest part; going back begins again."""
+    hf = holdfast.open(folder / ".holdfast")
+    handle, index = Handle(hf), EventIndex("r")
+
+    def work(*names):
+        with hf.run("r") as run:
+            for name in names:
+                run.step(name, lambda: 1)
+
+    work("one", "two")
+    assert index.of(handle)[1] == hf.events("r")
+    asked = []
+    records = hf.store.journal.records
+    monkeypatch.setattr(hf.store.journal, "records", lambda *a, **k: asked.append(f := records(*a, **k)) or f)
+    index.of(handle)
+    assert asked == []
+    number = hf.store.line("r").number
+    work("three")
+    asked.clear()
+    found = index.of(handle)[1]
+    assert min(one.number for page in asked for one in page) == number + 1
+    assert found == hf.events("r")
+    hf.recover(hf.checkpoints("r")[-1].id)
+    assert index.of(handle)[1] == hf.events("r")
+    assert not index.is_cut
+    monkeypatch.setattr("holdfast.web.events._MOST_RECORDS", 3)
+    short = EventIndex("r")
+    assert short.of(handle)[1] == hf.events("r")[-len(short.of(handle)[1]) :]
+    assert short.is_cut
     hf.close()
 
 

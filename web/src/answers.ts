@@ -340,6 +340,7 @@ export interface Spans {
   bars_left_out: number;
   marks: Mark[];
   idle: [string, string][];
+  is_cut: boolean;
 }
 
 /** How many files each of some checkpoints created, modified, deleted: by number, by what became of them. */
@@ -364,6 +365,7 @@ export interface EventPage {
   run: string;
   total: number;
   offset: number;
+  is_cut: boolean;
   events: RunEvent[];
 }
 

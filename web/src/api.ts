@@ -166,10 +166,16 @@ export function follow(): void {
   });
 }
 
+const SILENT = 45_000; // the server says something every 15 s; after a sleep the connection may be dead without a word
+
 async function stream(give: Listener): Promise<void> {
   for (;;) {
     try {
-      const answer = await fetch(`${base}/api/live${query({ after: cursor })}`, { headers: token ? { Authorization: `Holdfast ${token}` } : {} });
+      const abort = new AbortController();
+      let silence = 0;
+      const heard = () => { clearTimeout(silence); silence = window.setTimeout(() => abort.abort(), SILENT); };
+      heard();
+      const answer = await fetch(`${base}/api/live${query({ after: cursor })}`, { signal: abort.signal, headers: token ? { Authorization: `Holdfast ${token}` } : {} });
       if (answer.status === 401) { connection.value = "locked"; return; }
       if (!answer.ok || !answer.body) throw new Error(String(answer.status));
       connection.value = "live";
@@ -178,6 +184,7 @@ async function stream(give: Listener): Promise<void> {
       for (;;) {
         const { value, done } = await reader.read();
         if (done) break;
+        heard();
         const lines = (rest + value).split("\n");
         rest = lines.pop() ?? "";
         for (const line of lines) if (line.startsWith("data: ")) give(JSON.parse(line.slice(6)));

@@ -146,6 +146,7 @@ export function Events({ run, moves }: { run: string; moves: number }) {
       {data.total > offset + 100 && <button type="button" onClick={() => setOffset(offset + 100)}>older</button>}
       {offset > 0 && <button type="button" onClick={() => setOffset(Math.max(0, offset - 100))}>newer</button>}
       {data.total === 0 && <p class="dim">Nothing is recorded.</p>}
+      {data.is_cut && <p class="dim">The newest part of a long journal; <code>holdfast events</code> has all.</p>}
     </div>
   );
 }

@@ -93,6 +93,7 @@ export function Timeline({ spans, samples, budget, moving, at, select }: Props) 
         {chosen && <line x1={LEFT + axis.x(Date.parse(chosen.at))} x2={LEFT + axis.x(Date.parse(chosen.at))} y1={16} y2={height} class="here" />}
         {drag && <rect x={LEFT + Math.min(...drag)} width={Math.abs(drag[1] - drag[0])} y={16} height={height} class="brush" />}
       </svg>
+      {spans.is_cut && <p class="dim more">from the newest records of a long journal; <code>holdfast events</code> has all</p>}
       {lanes.length > shown.length && <p class="dim more">{plural(lanes.length - shown.length, "more lane")}: see the list</p>}
       {(from > 0 || to > 0) && <button type="button" class="quiet" onClick={() => setParams({ from: null, to: null })}>whole time</button>}
       {spans.bars.length > 0 && (

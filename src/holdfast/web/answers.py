@@ -299,6 +299,8 @@ class Spans(TypedDict):
     bars_left_out: int
     marks: list[Mark]
     idle: list[tuple[str, str]]
+    is_cut: bool
+    """Whether its journal is so long that only the newest part was read."""
 
 
 class Touched(TypedDict):
@@ -326,6 +328,7 @@ class EventPage(TypedDict):
     run: str
     total: int
     offset: int
+    is_cut: bool
     events: list[RunEvent]
 
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _MOST_ROWS = 200
 _MOST_LOOKED = 60
 _MOST_DELETED = 5000
+_MOST_EDITED = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,9 +202,9 @@ def samples(_desk: Desk, handle: Handle, ask: Ask) -> answers.Samples:
     return history.samples(handle.hf, ask.path["run"], ask.number("n", 300, most=1000))
 
 
-def spans(_desk: Desk, handle: Handle, ask: Ask) -> answers.Spans:
+def spans(desk: Desk, handle: Handle, ask: Ask) -> answers.Spans:
     """Return the timeline of a run."""
-    return timeline(handle, check_run_id(ask.path["run"]))
+    return timeline(handle, desk.storage.events(check_run_id(ask.path["run"])))
 
 
 def touched(desk: Desk, handle: Handle, ask: Ask) -> answers.Touched:
@@ -228,13 +229,14 @@ def touched(desk: Desk, handle: Handle, ask: Ask) -> answers.Touched:
     return {"run": name, "touched": counted}
 
 
-def events(_desk: Desk, handle: Handle, ask: Ask) -> answers.EventPage:
+def events(desk: Desk, handle: Handle, ask: Ask) -> answers.EventPage:
     """Return what happened in a run, newest first, a page at a time."""
     name = check_run_id(ask.path["run"])
     offset, limit = ask.number("offset", 0, most=1 << 31), ask.number("limit", 100, most=500)
-    everything = handle.hf.events(name)
-    shown = everything[::-1][offset : offset + limit]
-    return {"run": name, "total": len(everything), "offset": offset, "events": handle.clean(shown, "events")}
+    index = desk.storage.events(name)
+    everything = index.of(handle)[1]
+    shown = handle.clean(everything[::-1][offset : offset + limit], "events")
+    return {"run": name, "total": len(everything), "offset": offset, "is_cut": index.is_cut, "events": shown}
 
 
 def checkpoint(desk: Desk, handle: Handle, ask: Ask) -> answers.CheckpointDetail:
@@ -301,9 +303,11 @@ def section(desk: Desk, handle: Handle, ask: Ask) -> answers.SectionPage:
     name = ask.path["name"]
     if name not in one.sections or name == WORKSPACE:
         raise NotFound("section", name)
-    value = values.at(desk.site.section(handle, one, name), values.steps_of(ask.text("path")))
+    steps = values.steps_of(ask.text("path"))
     offset, limit = ask.number("offset", 0, most=1 << 40), ask.number("limit", 50, most=values.MOST_ITEMS)
-    return {**values.page(value, offset=offset, limit=limit), "id": one.id, "seq": one.seq, "section": name}
+    value = values.at(desk.site.section(one, name), steps)
+    shown = values.excerpt(handle, name, value, steps, offset=offset, limit=limit)
+    return {**values.page(value, shown, offset=offset), "id": one.id, "seq": one.seq, "section": name}
 
 
 def whole_section(desk: Desk, handle: Handle, ask: Ask) -> answers.WholeSection:
@@ -312,7 +316,9 @@ def whole_section(desk: Desk, handle: Handle, ask: Ask) -> answers.WholeSection:
     name = ask.path["name"]
     if name not in one.sections or name == WORKSPACE:
         raise NotFound("section", name)
-    return {"name": name, "value": desk.site.section(handle, one, name)}
+    if next((part.size for part in one.record.envelope.sections if part.name == name), 0) > _MOST_EDITED:
+        raise Refused(413, "TooLarge", "this section is more than a megabyte: edit it with `holdfast fork --section`")
+    return {"name": name, "value": handle.clean(desk.site.section(one, name), name)}
 
 
 def directory(desk: Desk, handle: Handle, ask: Ask) -> answers.DirectoryPage:

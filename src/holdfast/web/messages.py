@@ -32,6 +32,7 @@ _NEVER = {*SECTION_TYPES, WORKSPACE} - {_BETWEEN_AGENTS, "context"}  # sections 
 _RECORDED = ("items", "entries", "transcript:")  # where sessions of the adapters keep theirs in the journal
 _POPPED, _CLEARED = "openai.popped", "openai.cleared"
 _MOST_CHARS = 4000
+_encode = msgspec.json.Encoder(enc_hook=repr).encode
 _SPEAKERS = {"human": "user", "request": "user", "ai": "assistant", "response": "assistant"}
 _ENDINGS = ("messagechunk", "message", "_call_output", "_call")
 _CONTENT = ("content", "parts", "message", "body", "output", "contents", "result")
@@ -88,7 +89,7 @@ def _said(site: Site, handle: Handle, point: Checkpoint) -> Iterator[Said]:
         if name in _NEVER:
             continue
         with suppress(HoldfastError):
-            value = site.section(handle, point, name)
+            value = site.section(point, name)
             if name == _BETWEEN_AGENTS and isinstance(value, dict):
                 yield from _between_agents(value)
             else:
@@ -112,7 +113,7 @@ def _recorded(handle: Handle, point: Checkpoint) -> Iterator[Said]:
                 del kept[-1:]
             else:
                 with suppress(HoldfastError):
-                    value = handle.clean(packer.unpack(body_of(record, store), path), path)
+                    value = packer.unpack(body_of(record, store), path)
                     kept.append(Said(f"{path.rstrip(':')} #{record.number}", value))
         yield from (one for one in kept if _is_message(one.value))
 
@@ -165,7 +166,7 @@ def _by_name(said: Iterable[Said]) -> dict[str, Said]:
     """Return messages by their ids, or else by what they say; the same words a second time are another message."""
     found: dict[str, Said] = {}
     for one in said:
-        name = str(one.value.get("id") or one.value.get("uuid") or blake3(msgspec.json.encode(one.value)).hexdigest(8))
+        name = str(one.value.get("id") or one.value.get("uuid") or blake3(_encode(one.value)).hexdigest(8))
         while name in found:
             name += "+"
         found[name] = one
@@ -173,11 +174,12 @@ def _by_name(said: Iterable[Said]) -> dict[str, Said]:
 
 
 def _document(handle: Handle, one: Said) -> answers.Message:
-    text = handle.clean_text(_text(one.value))
+    value = handle.clean(one.value, one.place)
+    text = handle.clean_text(_text(value))
     return {
         "place": one.place,
-        "by": _speaker(one.value)[:100],
-        "to": str(one.value["to"])[:100] if one.value.get("to") else None,
+        "by": _speaker(value)[:100],
+        "to": str(value["to"])[:100] if value.get("to") else None,
         "note": one.note,
         "text": text[:_MOST_CHARS],
         "cut": len(text) > _MOST_CHARS,

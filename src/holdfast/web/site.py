@@ -160,10 +160,10 @@ class Site:
     values: Kept = field(default_factory=lambda: Kept(_KEPT_VALUES))
     looks: Kept = field(default_factory=lambda: Kept(32))
 
-    def section(self, handle: Handle, checkpoint: Checkpoint, name: str) -> Any:
-        """Return a section as plain data, redacted; the last few are kept decoded."""
+    def section(self, checkpoint: Checkpoint, name: str) -> Any:
+        """Return a section as it is stored, not yet redacted: what leaves is cleaned first. The last few are kept."""
         key = ("section", checkpoint.id, checkpoint.number, name)
-        return self.values.of(key, lambda: handle.clean(checkpoint.plain_section(name), name))
+        return self.values.of(key, lambda: checkpoint.plain_section(name))
 
 
 def short_place(place: str) -> str:

@@ -12,6 +12,7 @@ from blake3 import blake3
 from holdfast.documents import plain
 from holdfast.errors import HoldfastError
 from holdfast.web import answers
+from holdfast.web.events import EventIndex
 from holdfast.web.history import LaneIndex, RunIndex
 from holdfast.web.site import Refused, short_place
 
@@ -34,6 +35,7 @@ class Storage:
         self._lock = threading.Lock()
         self._indexes: dict[str, RunIndex] = {}
         self._lanes: dict[str, LaneIndex] = {}
+        self._events: dict[str, EventIndex] = {}
         self._verified: answers.Verified | None = None
         self._verifying = False
         self._shown: dict[str, str | None] = {}
@@ -47,6 +49,11 @@ class Storage:
         """Return the lanes of a run, as far as they are known."""
         with self._lock:
             return self._lanes.setdefault(run, LaneIndex(run))
+
+    def events(self, run: str) -> EventIndex:
+        """Return what happened in a run, as far as it is known."""
+        with self._lock:
+            return self._events.setdefault(run, EventIndex(run))
 
     def document(self, handle: Handle, overview: Overview) -> answers.StorageAnswer:
         """Return what takes room; runs that could not be counted in time are named as such and counted next time."""

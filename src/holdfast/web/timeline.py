@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from holdfast.runtime.audit import Event
     from holdfast.web import answers
+    from holdfast.web.events import EventIndex
     from holdfast.web.site import Handle
 
 _MOST_BARS = 4000
@@ -22,10 +23,10 @@ _IDLE_LEAST_S = 2.0
 _LOOKED_AT = 200
 
 
-def timeline(handle: Handle, run: str) -> answers.Spans:
+def timeline(handle: Handle, index: EventIndex) -> answers.Spans:
     """Return the lanes of a run as it stands now; what is under way has no end."""
-    hf = handle.hf
-    present = hf.latest(run, required=True)
+    hf, run = handle.hf, index.run
+    present, happened = index.of(handle)
     sections = {
         name: handle.clean(present.plain_section(name), name)
         for name in ("phases", "agents", "graph", "waits")
@@ -56,6 +57,7 @@ def timeline(handle: Handle, run: str) -> answers.Spans:
         "bars_left_out": max(0, len(bars) - _MOST_BARS),
         "marks": [one for one in events if not one["kind"].startswith("step ")][-_MOST_MARKS:],
         "idle": idle(times),
+        "is_cut": index.is_cut,
     }
 
 
