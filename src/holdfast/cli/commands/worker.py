@@ -76,6 +76,7 @@ def execute(arguments: Namespace, session: Session) -> int:
         stop=stop,
     )
     engine = engine_of(session)
+    session.handle().close()  # a store that cannot be reached is noticed now, not at the first run
     session.out.note(f"Serving queue {arguments.queue} with {arguments.slots} slots in {arguments.root}.")
     session.out.flush()
     try:
