@@ -83,6 +83,8 @@ def test_a_worker_killed_anywhere_leaves_a_run_that_ends_as_if_unbroken(fleet, s
 
 def test_a_machine_that_is_cut_off_stops_before_another_one_begins(fleet):
     """A frozen proxy: no tick of the old machine after the new one's first (gap G3)."""
+    if fleet.engine == "temporal":
+        pytest.skip("its claim is held by Temporal, which the proxy does not cut off: see docs/SCALE.md")
     real = parse_qs(urlsplit(fleet.url).query)["host"][0]
     between = tempfile.mkdtemp(prefix="hf-px-", dir="/tmp")
     proxy = subprocess.Popen(

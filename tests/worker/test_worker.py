@@ -302,3 +302,23 @@ def test_an_artifact_that_git_ignores_travels_and_its_task_is_not_run_again(flee
     fleet.until_status("made", "completed")
     assert fleet.said() == ["one", "two", "two", "made"]
     assert not (fleet.folder / "two" / "made" / "build" / "scrap").exists()
+
+
+def test_a_run_for_later_is_asleep_until_then(fleet):
+    fleet.submit(flow(fleet, "late", one=say(fleet, "late")), "--at", "2099-01-01T00:00")
+    fleet.drain("one")
+    shown = json.loads(fleet.cli("queue", "show", "late", "--json"))["runs"][0]
+    assert shown["state"] == "asleep"
+    assert fleet.said() == []
+
+
+def test_lines_that_no_worker_could_follow_are_refused_at_once(fleet):
+    (fleet.project / "flow.yaml").write_text("flow: x\nphases: {one: 'true'}\n")
+    fleet.cli("submit", "flow.yaml", "--queue", "a'b", code=2)
+    fleet.cli("submit", "jobs:count", code=2)
+    fleet.cli("submit", "flow.yaml", "--at", "tomorrow", code=2)
+    fleet.cli("worker", "--root", "/proc/nowhere", "--drain", code=2)
+    fleet.cli("worker", "--root", fleet.folder / "w", "--limit", "0", code=2)
+    fleet.cli("worker", "--drain", code=2)
+    fleet.cli("advance", "nothing", "--root", fleet.folder / "w", code=3)
+    assert fleet.status("x") is None

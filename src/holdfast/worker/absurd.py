@@ -38,7 +38,7 @@ _PAUSE_S = 1.0  # after an error of the database, before it is asked again
 _FOR_EVER = 9999  # the year of a time that the driver shows for infinity
 _SCHEMA_LOCK = 0x486F6C64  # an advisory lock of the database, so that two workers do not install at once
 _STATES = {
-    "pending": "due", "running": "running", "sleeping": "asleep", "completed": "done", "cancelled": "cancelled",
+    "pending": "due", "running": "running", "sleeping": "due", "completed": "done", "cancelled": "cancelled",
     "failed": "failed",
 }  # fmt: skip
 
@@ -89,7 +89,8 @@ class AbsurdEngine:
         self._prepare(queue)
         rows = self._ask(
             SQL(
-                "SELECT t.params->>'run', t.state, t.attempts, r.claimed_by, r.started_at, r.available_at "
+                "SELECT t.params->>'run', t.state, t.attempts, r.claimed_by, r.started_at, r.available_at, "
+                "t.state IN ('pending', 'sleeping') AND r.available_at > absurd.current_time() "
                 "FROM {} t JOIN {} r ON r.run_id = t.last_attempt_run WHERE starts_with(t.idempotency_key, %s) "
                 "AND (%s::text IS NULL OR t.idempotency_key = %s) ORDER BY t.task_id DESC LIMIT %s"
             ).format(Identifier("absurd", f"t_{queue}"), Identifier("absurd", f"r_{queue}")),
@@ -98,13 +99,13 @@ class AbsurdEngine:
         return [
             Entry(
                 run=name,
-                state=_STATES[state],
+                state="asleep" if is_later else _STATES[state],
                 attempt=attempt,
                 worker=worker if state == "running" else None,
                 since=started if state == "running" else None,
-                until=available if state == "sleeping" and available.year < _FOR_EVER else None,
+                until=available if is_later and available.year < _FOR_EVER else None,
             )
-            for name, state, attempt, worker, started, available in rows
+            for name, state, attempt, worker, started, available, is_later in rows
         ]
 
     def close(self) -> None:
@@ -216,7 +217,7 @@ class AbsurdEngine:
             try:
                 if self._connection is None or self._connection.closed:
                     self._connection = TimedConnection.connect(
-                        self._place.conninfo, autocommit=True, connect_timeout=10
+                        self._place.conninfo, autocommit=True, connect_timeout=10, target_session_attrs="read-write"
                     )
                 self._connection.extend(_ANSWER_S)
                 yield self._connection

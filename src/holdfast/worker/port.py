@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
+
+from holdfast.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,6 +21,16 @@ prepares a directory for it, and what the submitter's settings say of it."""
 EngineKind = Literal["absurd", "temporal"]
 LONGEST_WAIT_S = 600.0
 """A wait that nobody ends is looked at this often, so that a lost wake-up is made up for."""
+
+
+_QUEUE = re.compile(r"[A-Za-z0-9_-]{1,48}\Z")  # it becomes part of tables' names, and of queries
+
+
+def check_queue(name: str) -> str:
+    """Return the name of a queue; UsageError if no engine could have it."""
+    if not _QUEUE.match(name):
+        raise UsageError(f"{name!r:.80} is not a valid name for a queue: use up to 48 letters, digits, _ and -")
+    return name
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from holdfast.flow.model import Flow
 from holdfast.flow.runner import run_name, store_flow
 from holdfast.settings.carried import carried_by
 from holdfast.store.commit import Commit
-from holdfast.worker.port import ENGINE, ENTRY, QUEUE, SETTINGS, SETUP
+from holdfast.worker.port import ENGINE, ENTRY, QUEUE, SETTINGS, SETUP, check_queue
 from holdfast.worker.wake import engine_of
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _engine(hf: Holdfast) -> Engine:
 
 def _stored(hf: Holdfast, work: Flow | str | os.PathLike[str], order: Order, engine: Engine) -> str:
     """Store the run, with its queue noted before that is told: who dies in between can submit it again."""
-    about = {QUEUE: order.get("queue", "default"), ENGINE: engine.kind, SETUP: order.get("setup")}
+    about = {QUEUE: check_queue(order.get("queue", "default")), ENGINE: engine.kind, SETUP: order.get("setup")}
     carried = carried_by(hf.settings)
     about[SETTINGS] = json.dumps(carried) if carried else None
     workspace, run_id = order.get("workspace"), order.get("run_id")
@@ -94,7 +94,7 @@ def _program(
     hf: Holdfast, entry: str, run: str | None, workspace: str | os.PathLike[str] | None, about: dict[str, Any]
 ) -> str:
     if run is None:
-        raise UsageError(f"{entry}: name its run with run_id")
+        raise UsageError(f"{entry}: name its run with --run-id RUN (in Python run_id=)")
     _check_place(hf, run, about)
     opened = hf.run(run, workspace=workspace)
     try:

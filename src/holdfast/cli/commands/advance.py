@@ -40,6 +40,7 @@ def execute(arguments: Namespace, session: Session) -> int:
     from holdfast.worker.delivery import Worker  # noqa: PLC0415 - help does without
     from holdfast.worker.port import Delivery, Done  # noqa: PLC0415
 
+    session.run_id(arguments.run)
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda _number, _frame: stop.set())
     worker = Worker(

@@ -50,7 +50,9 @@ def execute(arguments: Namespace, session: Session) -> int:
 
 
 def _show(arguments: Namespace, session: Session, hf: Holdfast) -> None:
-    out, queue, only = session.out, arguments.queue, arguments.run
+    from holdfast.worker.port import check_queue  # noqa: PLC0415 - help does without
+
+    out, queue, only = session.out, check_queue(arguments.queue), arguments.run
     if only is not None:
         queue = str(hf.store.row_of(only).attributes.get("queue", queue))
     with closing(engine_of(session)) as engine:

@@ -55,11 +55,17 @@ def execute(arguments: Namespace, session: Session) -> int:
         run_trial(tell)
         return 0
     from holdfast.worker.delivery import Worker  # noqa: PLC0415 - help does without
+    from holdfast.worker.port import check_queue  # noqa: PLC0415
 
     if arguments.root is None:
         raise UsageError("name the folder for the runs' directories with --root DIR")
-    if arguments.slots < 1 or not arguments.lease >= 1 or (arguments.limit or 1) < 1:
+    if min(arguments.slots, arguments.lease, 1 if arguments.limit is None else arguments.limit) < 1:
         raise UsageError("--slots, --lease and --limit: give 1 or more")
+    check_queue(arguments.queue)
+    try:
+        Path(arguments.root).mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--root {arguments.root}: {error.strerror}") from error
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda _number, _frame: stop.set())
@@ -70,6 +76,7 @@ def execute(arguments: Namespace, session: Session) -> int:
         stop=stop,
     )
     engine = engine_of(session)
+    session.handle().close()  # a store that cannot be reached is noticed now, not at the first run
     session.out.note(f"Serving queue {arguments.queue} with {arguments.slots} slots in {arguments.root}.")
     session.out.flush()
     try:
