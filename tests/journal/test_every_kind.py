@@ -63,7 +63,7 @@ def timer(run, _work):
 def decision(run, work):
     run.phases.phase("one")
     if not run.phases.replans.count("one"):
-        run.replan("one", "no good")
+        run.phases.replan("one", "no good")
         work()
 
 
@@ -143,7 +143,7 @@ class Place:
         if kind == "question":
             assert self.process(kind, settings=settings) == ["approval"]
             with self.opened() as hf:
-                hf.answer("r", "approve")
+                hf.control.answer("r", "approve")
         self.process(kind, dies="after", settings=settings)
 
 
@@ -245,5 +245,9 @@ def test_what_kills_its_process_again_and_again_leaves_a_trace(place, kind):
         place.process(kind, dies="inside")
     with place.opened() as hf:
         last = [one for one in hf.latest("r").calls if one["step"] == KINDS[kind].path][-1]
-        died = [one for one in hf.run("r").journal() if one["kind"] == "resumed" and one["what"] == "it was running"]
+        died = [
+            one
+            for one in hf.run("r").recorder.journal()
+            if one["kind"] == "resumed" and one["what"] == "it was running"
+        ]
     assert (last["event"], last["attempts"], len(died)) == ("started", 4, 4)
