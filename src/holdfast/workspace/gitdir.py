@@ -314,7 +314,8 @@ def _held(own: int, made: bytes, parent: int, lock: bytes) -> Iterator[None]:
         finally:
             os.unlink(lock, dir_fd=parent)
     finally:
-        os.unlink(made, dir_fd=own)
+        with suppress(FileNotFoundError):
+            os.unlink(made, dir_fd=own)
         os.close(handle)
 
 
@@ -327,7 +328,7 @@ def _place_lock(own: int, made: bytes, parent: int, lock: bytes) -> None:
         os.close(os.open(lock, _CREATE, 0o666, dir_fd=parent))
 
 
-def _remove_left(parent: int, lock: bytes) -> bool:
+def _remove_left(parent: int, lock: bytes, marks: tuple[bytes, ...] = (_LOCK_MARK,)) -> bool:
     """Remove a lock that a killed process of ours left; False if it is git's, or its process is at work."""
     try:
         handle = os.open(lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=parent)
@@ -337,7 +338,7 @@ def _remove_left(parent: int, lock: bytes) -> bool:
         return False
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        is_ours = os.read(handle, len(_LOCK_MARK) + 1) == _LOCK_MARK
+        is_ours = os.read(handle, len(_LOCK_MARK) + 1) in marks
         status = stat_below(parent, lock)
         if not is_ours or status is None or not os.path.samestat(status, os.fstat(handle)):
             return False
@@ -352,7 +353,8 @@ def _remove_left(parent: int, lock: bytes) -> bool:
 def _remove_leftovers(own: int) -> None:
     """Remove what killed processes left beside their locks; what belongs to one at work stays."""
     for name in map(os.fsencode, os.listdir(own)):
-        if _LEFTOVER.fullmatch(name) and _remove_left(own, name):
+        # An empty one is of a process that was killed before it wrote its mark.
+        if _LEFTOVER.fullmatch(name) and _remove_left(own, name, (_LOCK_MARK, b"")):
             with suppress(FileNotFoundError):
                 os.unlink(name.removesuffix(b".lock"), dir_fd=own)
 
