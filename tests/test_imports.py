@@ -54,7 +54,7 @@ MAY_IMPORT = {
     "control": ENGINE,
     "internals": ENGINE,
     "recovery": ENGINE,
-    "engine": ENGINE | {"worker.wake"},
+    "engine": ENGINE | {"worker.wake", "worker.submit"},
     "documents": ENGINE,
     "flow": FLOW,
     "runtime": STORE | {"runtime", "capture", "journal"},
@@ -70,13 +70,20 @@ MAY_IMPORT = {
     "__main__": {"cli"},
 }
 OUTSIDE = {"cli"}  # the one part that reads the environment and prints
-NAMED = {"settings.environment": {"os.environ"}}  # reads only what the caller names, for a key or a refill
+NAMED = {  # they read only what the caller names: for a key or a refill, and what a flow says that it needs
+    "settings.environment": {"os.environ"},
+    "flow.runner": {"os.environ"},
+}
 CACHE = {
     "capture.compiled": {"os.environ"},  # where the user's cache is: what is there changes no answer
     "flow.task_output": {"os.environ"},  # where the user's state directory is: for looking, no decision rests on it
 }
-PASSED_ON = NAMED | CACHE | {"workspace.git": {"os.environ"}, "runtime.command": {"os.environb"}}
-# They hand it to git and to a user's own commands, and decide nothing by it.
+PASSED_ON = (
+    NAMED
+    | CACHE
+    | {"workspace.git": {"os.environ"}, "runtime.command": {"os.environb"}, "worker.trial": {"os.environ"}}
+)
+# They hand it to git, to a user's own commands and to the workers of a trial, and decide nothing by it.
 
 
 def dotted(path):

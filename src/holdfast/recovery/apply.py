@@ -109,7 +109,7 @@ def recover(
         enforce(plan.run, plan.checkpoint, plan.findings)
     with handle_for(hf, plan, run, workspace_options) as handle, handle.lock:
         try:
-            return Recovery(hf, handle, plan, record, workspace_options, progress).carry_out()
+            return PlanApplication(hf, handle, plan, record, workspace_options, progress).carry_out()
         finally:
             hf.internals.last_look = None  # what it saw is no longer so
 
@@ -204,7 +204,7 @@ def _refused(plan: RecoveryPlan, *errors: str) -> RecoveryResult:
 
 
 @dataclass
-class Recovery:
+class PlanApplication:
     """One recovery under way."""
 
     hf: Holdfast

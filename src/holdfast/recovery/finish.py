@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from holdfast.errors import IntegrityError, LeaseHeld, NotFound, PlanOutdated
-from holdfast.recovery.apply import Recovery, checked, handle_for
+from holdfast.recovery.apply import PlanApplication, checked, handle_for
 from holdfast.recovery.gather import are_files_changed, intent_of
 from holdfast.recovery.record import SECTION, read_record
 
@@ -49,7 +49,7 @@ def finish_interrupted(hf: Holdfast, run: Run) -> RecoveryResult | None:
             _log.warning("run %s: a recovery from %s was interrupted and is finished now", run.id, plan.checkpoint)
             for warning in plan.warnings:
                 _log.warning("run %s: %s", run.id, warning)
-            return Recovery(hf, run, plan, record, None, None).finish(head)
+            return PlanApplication(hf, run, plan, record, None, None).finish(head)
     except LeaseHeld:
         return None  # its process is at it
 

@@ -48,7 +48,7 @@ class TrialFailed(HoldfastError):
 def run_trial(tell: Callable[[str], object]) -> None:
     """Let two workers advance a run, kill the one that has it, and tell what happens; TrialFailed if it is not so."""
     programs = _programs()
-    before = signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(128 + signal.SIGTERM))
+    before = signal.signal(signal.SIGTERM, _ended)
     try:
         with ExitStack() as stack:
             folder = Path(tempfile.mkdtemp(prefix="holdfast-trial-"))
@@ -62,6 +62,11 @@ def run_trial(tell: Callable[[str], object]) -> None:
         tell("Server, workers and folder are gone again.")
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _ended(_number: int, _frame: object) -> None:
+    """End as the signal asks, by way of what is to be cleaned up."""
+    raise SystemExit(128 + signal.SIGTERM)
 
 
 class _Trial:
