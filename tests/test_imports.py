@@ -54,7 +54,7 @@ MAY_IMPORT = {
     "control": ENGINE,
     "internals": ENGINE,
     "recovery": ENGINE,
-    "engine": ENGINE | {"worker.wake", "worker.submit"},
+    "engine": ENGINE | {"worker.wake", "worker.submit", "flow.model"},
     "documents": ENGINE,
     "flow": FLOW,
     "runtime": STORE | {"runtime", "capture", "journal"},

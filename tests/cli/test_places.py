@@ -89,9 +89,9 @@ def test_an_undo_of_ones_own_recovery_puts_links_back_that_lead_out(hf, project,
 _KILLED_AFTER_FILES = """
 import os, signal, sys
 from holdfast.cli.main import main
-from holdfast.recovery.apply import Recovery
+from holdfast.recovery.apply import PlanApplication
 
-Recovery.commit = lambda *given: os.kill(os.getpid(), signal.SIGKILL)
+PlanApplication.commit = lambda *given: os.kill(os.getpid(), signal.SIGKILL)
 main(sys.argv[1:])
 """
 
