@@ -12,4 +12,13 @@ Invariants. A call of a framework's interface that returned is durable. Values a
 registered types, so that they can be shown, compared and redacted, and loading them runs no code that the data names;
 what only the framework's own serializer can take is stored opaque and never edited. A module imports its framework only
 when it is imported itself, and says so if the framework is missing or of a version it was not tested with.
+
+Refused: a framework that is missing. A version that was not tested gives a warning (`UntestedVersionWarning`).
+
+Which file for which change
+    a new framework                 a module of its own over framework_runs; a page in docs/adapters, tests/adapters
+    ids, lines, commits by key      framework_runs
+    values, secrets, cost of lists  packing; reading sections again: content_reader
+    LangGraph                       langgraph (the saver), langgraph_state (channels), langgraph_types (messages)
+    tested versions                 requirement
 """

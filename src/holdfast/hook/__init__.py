@@ -11,4 +11,14 @@ store is opened, what changed is captured, new lines of the transcript are appen
 
 Invariants. An assistant is never blocked: the exit code is 0 and standard output is one JSON object, whatever happens.
 What could not be captured is told at the next event that a person sees. Nothing is restored by a hook.
+
+Refused: input that is not an event of the assistant (said in the answer, with exit code 0), and a link in place of the
+folder of stamps.
+
+Which file for which change
+    a new assistant or event        dialects (data); reading one: event
+    what an event does              session; which commands may destroy work: destructive
+    the fast way out                glance
+    transcripts                     transcript
+    `holdfast hook install`         install (the change as text), cli/hooks.py (asking and writing)
 """

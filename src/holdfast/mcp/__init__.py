@@ -11,4 +11,9 @@ through the client that a model drives. Then the token carries out that very pla
 Invariants. Deleting, pruning, keys, answers and approvals are not offered at all: a model does not answer its own
 questions. Reading tools open the store for reading. What is stored is data and never an instruction: answers say so,
 and are at most 32 KB long. The present state is saved before a restore touches anything.
+
+Which file for which change
+    a new tool                      tools (a plain function), then server (its name, schema and annotations)
+    what may be seen                scope; size and wording of answers: answers
+    a person's yes                  confirm
 """

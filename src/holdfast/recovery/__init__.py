@@ -16,4 +16,8 @@ recover_all  every run whose process is gone
 Nothing is touched before a plan was made, a plan is carried out exactly or not at all, and whatever was done can be
 undone. What is refused: a plan that is no longer true (PlanOutdated), a checkpoint that blocks (a result that says
 so), a world that moved too far (RunWaiting, CannotResume) unless a person confirmed it.
+
+Words. A *spec* is what a person types for a checkpoint. A *verdict* is what follows from what moved outside: resume,
+warn, ask or fresh. An *undo point* is the checkpoint that is taken before a recovery touches anything. `facade` is what
+`hf.recovery` and `hf.files` offer; `prerequisites`, `outcomes` and `result` are the values that they return.
 """

@@ -10,4 +10,9 @@ its id and its beginning, so all processes that ever move it, and all observers,
 
 Invariants. Only the API of OpenTelemetry is used, and only when an observer is made; without the package nothing is
 imported and nothing costs. No content: no prompts, results, reasons, messages or paths of files.
+
+Which file for which change
+    what may be shown               facts (everything else is left behind there)
+    which spans there are           spans (pure)
+    following and exporting         observer
 """

@@ -8,4 +8,9 @@ leaves a shorter, sound run and is resumed.
 Refused, with a type: damage, a broken chain or link, rows that do not follow each other, a run that went another way in
 the target (`RunDiffers`) or that somebody writes there (`LeaseHeld`), and what would make encrypted contents readable
 (`KeyRefused`). Nothing in the target is overwritten but marks, what is said about the run, and its accounts.
+
+Which file for which change
+    what is copied, and its order   copy; how rows are taken in: store/import_rows.py
+    the file that is mailed         bundle
+    what `hf.transfer` offers       facade; the commands are cli/commands/copy.py, export.py and import_.py
 """

@@ -12,4 +12,9 @@ docs/CAPTURE.md has the table.
 
 `rebuild.rebuild` makes the row, lines, leases and holds of a run again from its sound checkpoints and records. It
 deletes nothing but a damaged lease, and what is damaged in a journal stays, and stays named.
+
+Which file for which change
+    a new kind of fault             check, with a test that makes it; the raw look at rows is store/inspection.py
+    what a repair may do            rebuild, over store/repair.py
+    a store that was put back       remembered
 """

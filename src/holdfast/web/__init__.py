@@ -10,6 +10,16 @@ the site and what was asked) runs on a thread with a handle of its own and retur
 Invariants. A GET changes nothing. Without `write` every handle is read-only and every other method is refused. A
 recovery is carried out by the digest of a plan that this server made and still has: a plan never comes from the client.
 Stored text leaves as text in JSON, redacted again; files leave as attachments. No answer is larger than a megabyte.
+
+Which file for which change
+    a new route                     handlers, its answer's type in answers, then `make web` (types of the client)
+    who may ask                     guard; reaching the port: serve
+    what open pages are told        feed, events
+    a recovery from the page        planbook; questions: approvals
+    lists and graphs                overview (runs), history and lanes (checkpoints), timeline
+    contents                        values, files, messages, comparing, task_output, storage
+    what leaves                     site (handles and redaction)
+    the client                      web/src in the sources; its build is `make web`
 """
 
 from __future__ import annotations

@@ -13,4 +13,13 @@ number of its inbox entry, so that no wake-up is lost between the run's leaving 
 
 Invariants: the engine's claim decides who tries, the store's lease decides who may write; a worker that lost either
 stops its commands. Nothing of a run's outcome is kept in the engine.
+
+Refused by `submit`: a store that workers cannot reach, a secret in the flow itself. A run that cannot be advanced here
+is parked with the reason, never tried in a circle.
+
+Which file for which change
+    a new engine                    port (what it delivers, what a worker answers), then a file beside absurd, temporal
+    what a delivery does            delivery; how a run is stored for it: submit
+    wake-ups                        wake
+    `holdfast worker --trial`       trial; the commands are cli/commands/worker.py, submit.py, queue.py, advance.py
 """
