@@ -21,7 +21,9 @@ Which file for which change
     which store and project         place; which run or checkpoint is meant: locate, script (the last run), ids
     tables, colours, JSON           output, describe; a pager: pager; a progress bar: progress
     the words of an error           errors here for advice, holdfast/errors.py for the message
-    plans shown and agreed to       recovering, plan_file
+    recovery plans, agreed to       recovering
+    scripts: plan, phases, state    plan_file (plans in Markdown), phase_book (pure), script
+    amounts, times, paths, JSON     amounts, times, paths, json_values
     what `guard` protects           guard_rules, shims (programs that may destroy work)
     filters of `ls` and `log`       filters
     generated references            reference (docs/CLI.md), error_reference (docs/reference/errors.md)

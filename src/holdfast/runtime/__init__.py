@@ -25,6 +25,8 @@ Which file for which change
     phases and replans              phases, phase, replans; the state machine: machine
     questions, signals, timers      waits, inbox, wait_limit
     budgets and cost                budget, ledger, amounts, cost, audit
+    what a run is about             context, subject, artifacts, status
+    what parts see of their run     host
     leases                          lease (renewing here; rows and fencing are store/lease.py)
     threads and coroutines          threads, parallel, coroutines
 """

@@ -21,8 +21,8 @@ file that somebody else could write to, a format that is too new.
 
 Which file for which change
     a rule about runs, checkpoints  store, commit; reading a line: line_reader, journal, lineage; lists: queries
-    a table or column               tables, codec; a migration for PostgreSQL: postgres_schema and its .sql files
-    a new medium                    medium (the port), memory (the model); testing.StoreContract must pass; then open
+    a table or column               tables, codec; its SQL: sql/ (PostgreSQL's migrations, too)
+    a new medium                    medium (the port), memory (the model); testing/contract.py must pass; then open
     SQLite                          sqlite, sqlite_file, heads (its witness)
     PostgreSQL                      postgres, postgres_rows, _pool, _errors, _notify, _schema, _role
     large chunks elsewhere          objects
