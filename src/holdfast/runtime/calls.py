@@ -386,7 +386,8 @@ class Calls:
             call = call._replace(key=self._make_key())
         with self._host.lock:
             options.view.begun(call)
-            if not is_needed and not self.is_after_death:
+            # That a question was asked is its start: another record would make it another question, of another id.
+            if not is_needed and (not self.is_after_death or call.kind in _ASKED):
                 return call
             attempts = call.before.attempts + 1 if call.is_unknown and call.before is not None else 1
             started = self._made(call, version=self._make_key(), attempts=attempts)
