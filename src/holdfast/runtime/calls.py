@@ -450,6 +450,12 @@ class Calls:
         ticket = self._add("progress", call.path, made)
         self._store(call, "progress", ticket, Trigger.STEP_COMPLETE, files=False)
 
+    def begin_retry(self, call: Call, number: int, error: Exception, pause_s: float) -> None:
+        """Reserve another attempt in the run's budgets, after this one failed."""
+        self._host.begin_retry()
+        told = f"{type(error).__name__}: {error}"
+        self._host.note("retry", call.path, attempt=number, error=told, pause_s=pause_s)
+
     def finish(self, call: Call, result: Any, *, attempts: int, duration_s: float) -> Any:
         """Keep a call's result; what is returned is the result itself, not what is stored of it."""
         options = call.options
@@ -725,10 +731,7 @@ class _Attempts:
 
     def failed(self, number: int, error: Exception, pause_s: float | None) -> None:
         if pause_s is not None:
-            host = self._calls._host  # noqa: SLF001
-            host.begin_retry()
-            told = f"{type(error).__name__}: {error}"
-            host.note("retry", self._call.path, attempt=number, error=told, pause_s=pause_s)
+            self._calls.begin_retry(self._call, number, error, pause_s)
 
 
 @contextmanager
