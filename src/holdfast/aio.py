@@ -337,7 +337,8 @@ class AsyncRun(_Block, RunMethods):
             with suppress(RuntimeError):  # the loop is closed: nobody waits there any more
                 loop.call_soon_threadsafe(rung.set)
 
-        steps = await settled(self.sync.host.wait_steps, question)
+        begun: list[Call] = []
+        steps = await settled(self.sync.host.wait_steps, question, begun.append)
         try:
             while True:
                 pause = await settled(_next_pause, steps)
@@ -350,6 +351,10 @@ class AsyncRun(_Block, RunMethods):
                         await rung.wait()
                 pause.wakeup.call(None)
                 pause.wakeup.take()
+        except asyncio.CancelledError:
+            for call in begun:  # it may have its answer: asked for again, that is what is heard
+                self.sync.calls.release(call)
+            raise
         finally:
             await settled(steps.close)
 
@@ -357,28 +362,27 @@ class AsyncRun(_Block, RunMethods):
         run, calls, options = self.sync, self.sync.calls, call.options
         started = run.host.monotonic()
         number = 0
-        while True:
-            number += 1
-            try:
-                with calls.inside(call, number):
-                    result = await _within(work, options.timeout_s, call.path)
-            except BaseException as error:
-                took = run.host.monotonic() - started
-                if not isinstance(error, Exception):
-                    calls.fail(call, error, attempts=number, duration_s=took)
-                    raise
-                pause = options.retry.pause_s(number, error, run.host.now())
-                if pause is None:
-                    await settled(calls.fail, call, error, attempts=number, duration_s=took)
-                    raise
-                told = f"{type(error).__name__}: {error}"
-                run.host.note("retry", call.path, attempt=number, error=told, pause_s=pause)
-            else:
-                took = run.host.monotonic() - started
-                with _released(calls, call):
-                    return await settled(calls.finish, call, result, attempts=number, duration_s=took)
-            with _released(calls, call):
+        try:
+            while True:
+                number += 1
+                try:
+                    with calls.inside(call, number):
+                        result = await _within(work, options.timeout_s, call.path)
+                    break
+                except Exception as error:
+                    pause = options.retry.pause_s(number, error, run.host.now())
+                    if pause is None:
+                        raise
+                    await settled(calls.begin_retry, call, number, error, pause)
                 await settled(run.host.sleep, pause)
+        except Exception as error:
+            await settled(calls.fail, call, error, attempts=number, duration_s=run.host.monotonic() - started)
+            raise
+        except BaseException as error:
+            calls.fail(call, error, attempts=number, duration_s=run.host.monotonic() - started)
+            raise
+        with _released(calls, call):
+            return await settled(calls.finish, call, result, attempts=number, duration_s=run.host.monotonic() - started)
 
     async def parallel(
         self, calls: Mapping[str, Callable[[], Any]], *, limit: int = 8, **options: Any

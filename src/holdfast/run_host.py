@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from holdfast.model.runtime_sections import Reply
     from holdfast.run_recorder import Recorder, Services
     from holdfast.runtime.budget import Budget
-    from holdfast.runtime.calls import Calls, OnInterrupt
+    from holdfast.runtime.calls import Call, Calls, OnInterrupt
     from holdfast.runtime.status import RunStatus
     from holdfast.runtime.waits import Question, Steps, Waiting, Waits
 
@@ -282,10 +282,10 @@ class RunHost:
         """Wait for what a program asks for; what was answered about the same work returns at once."""
         return waits_module.sit_out(self.wait_steps(question), self.monotonic)
 
-    def wait_steps(self, question: Question) -> Steps:
-        """Return the same wait as a generator, for who does not want a thread to wait."""
+    def wait_steps(self, question: Question, begun_as: Callable[[Call], object] = lambda _call: None) -> Steps:
+        """Return the same wait as a generator, for who does not want a thread to wait; `begun_as` hears of its call."""
         self.check_open(f"{question.wait.question or question.wait.id!r} cannot be waited for")
-        return self.waits.steps(question)
+        return self.waits.steps(question, begun_as)
 
     def is_waiting_for(self, wait: str) -> bool:
         """Tell whether something is waited for, in this process or since an earlier one."""

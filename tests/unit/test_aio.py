@@ -123,6 +123,51 @@ def test_cancelled_while_its_result_is_stored_a_step_is_kept(place):
     assert len(calls) == 1
 
 
+def test_cancelled_while_its_answer_is_stored_a_question_is_not_asked_again(place):
+    asked = []
+
+    async def life():
+        async with await AsyncHoldfast.open(place) as hf, await hf.run("r") as run:
+
+            def told(wait, reply):
+                if reply is None:
+                    asked.append(wait.id)
+                    hf.sync.control.answer("r", "approve", wait=wait.id, by="ann")
+                else:
+                    loop.call_soon_threadsafe(task.cancel)
+                    cancelled.wait(10)
+
+            cancelled, loop = threading.Event(), asyncio.get_running_loop()
+            run.sync.host.on_wait = told
+            task = asyncio.ensure_future(run.approve("Ship it?", name="ship"))
+            while not task.cancelling():  # noqa: ASYNC110 - what is looked at tells nobody
+                await asyncio.sleep(0.01)
+            cancelled.set()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            return (await run.approve("Ship it?", name="ship")).by
+
+    assert asyncio.run(life()) == "ann"
+    assert asked == ["ship"]
+
+
+def test_a_retry_is_reserved_in_the_budgets(place):
+    attempts = []
+
+    async def flaky():
+        attempts.append(1)
+        raise ConnectionError("again")
+
+    async def life():
+        async with await AsyncHoldfast.open(place) as hf, await hf.run("r", waiting="leave") as run:
+            run.budget.limit(retries=2)
+            await run.step("a", flaky, retries=5, backoff=0)
+
+    with pytest.raises(holdfast.RunWaiting):
+        asyncio.run(life())
+    assert len(attempts) == 3
+
+
 def test_transient_errors_are_retried_and_a_slow_step_is_given_up(place):
     tries = []
 

@@ -66,6 +66,8 @@ class CallRecord(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """Whether parts of its result are those of calls inside it, and stand in their records."""
     again: str = ""
     """What made it due again, whatever came of it: what is called inside it from then on is other work."""
+    last_end: str = ""
+    """Of a start, progress or a failure: what tells the last result before it from others."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -125,6 +127,7 @@ def call_line(
         "version": call.version,
         "spent": call.spent,
         "again": call.again,
+        "last_end": call.last_end,
     }
     line: dict[str, Any] = {
         "step": path,
@@ -183,6 +186,7 @@ def call_of_line(line: Mapping[str, Any], packer: CallPacker) -> tuple[str, str,
         duration_s=float(line.get("duration_s", 0.0)),
         spent=dict(line.get("spent", {})),
         again=str(line.get("again", "")),
+        last_end=str(line.get("last_end", "")),
         result=packer.pack(line["result"], f"call {path}") if "result" in line else None,
         error=packer.pack(line["error"], f"call {path}") if "error" in line else None,
     )

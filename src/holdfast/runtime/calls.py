@@ -51,6 +51,7 @@ OnInterrupt = Literal["keep", "roll_back", "ask"]
 
 _LONGEST_NAME = 200
 _SETTLED = frozenset({"done", "skipped"})
+_NO_END = frozenset({"started", "progress", "failed", "withdrawn"})
 _ASKED = frozenset({"question", "timer"})
 """Kinds that are named by what is asked."""
 _running: ContextVar[_Frame | None] = ContextVar("holdfast_call", default=None)
@@ -217,10 +218,10 @@ class Calls:
     def last_end(self, path: str) -> str:
         """Return what tells the last result of a call from others, whatever failed since; empty if it has none."""
         found = self._newest(path)
-        if found is None or found[0] == "started":
+        if found is None:
             return ""
         event, record = found
-        return record.version if event == "failed" else f"{record.version}@{record.at}"
+        return record.last_end if event in _NO_END else f"{record.version}@{record.at}"
 
     def kept(self, path: str) -> CallRecord | None:
         """Return the newest record of a call if that is an end with a result."""
@@ -386,10 +387,12 @@ class Calls:
             call = call._replace(key=self._make_key())
         with self._host.lock:
             options.view.begun(call)
-            if not is_needed and not self.is_after_death:
+            # That a question was asked is its start: another record would make it another question, of another id.
+            if not is_needed and (not self.is_after_death or call.kind in _ASKED):
                 return call
             attempts = call.before.attempts + 1 if call.is_unknown and call.before is not None else 1
-            started = self._made(call, version=self._make_key(), attempts=attempts)
+            last_end = self.last_end(call.path)
+            started = self._made(call, version=self._make_key(), attempts=attempts, last_end=last_end)
             ticket = self._add("started", call.path, started)
         try:
             self._store(call, "started", ticket, Trigger.STEP_COMPLETE, files=False, required=is_needed)
@@ -443,9 +446,15 @@ class Calls:
 
     def progress(self, call: Call, value: Any) -> None:
         """Keep what a long call has come to so far; its end takes the place of it."""
-        made = self._made(call, result=self._packed(call, value))
+        made = self._made(call, result=self._packed(call, value), last_end=self.last_end(call.path))
         ticket = self._add("progress", call.path, made)
         self._store(call, "progress", ticket, Trigger.STEP_COMPLETE, files=False)
+
+    def begin_retry(self, call: Call, number: int, error: Exception, pause_s: float) -> None:
+        """Reserve another attempt in the run's budgets, after this one failed."""
+        self._host.begin_retry()
+        told = f"{type(error).__name__}: {error}"
+        self._host.note("retry", call.path, attempt=number, error=told, pause_s=pause_s)
 
     def finish(self, call: Call, result: Any, *, attempts: int, duration_s: float) -> Any:
         """Keep a call's result; what is returned is the result itself, not what is stored of it."""
@@ -494,8 +503,8 @@ class Calls:
         options = call.options
         self.is_after_death = False
         told = self._told(error, call.path)
-        version = self.last_end(call.path)  # this is none
-        made = self._made(call, error=told, version=version, attempts=attempts, duration_s=duration_s)
+        last_end = self.last_end(call.path)  # this is none
+        made = self._made(call, error=told, last_end=last_end, attempts=attempts, duration_s=duration_s)
         with self._host.lock:
             options.view.failed(error)
             ticket = self._add("failed", call.path, made)
@@ -590,9 +599,9 @@ class Calls:
             choice = reply.choice
         self._host.note("unknown outcome", call.path, choice=choice, by=reply.by if reply else "")
         if choice == "stop":
-            again = self._made(
-                call._replace(key=last.key), on_unknown="ask", effect=last.effect, version=self._make_key()
-            )
+            call = call._replace(key=last.key)
+            version = self._make_key()
+            again = self._made(call, on_unknown="ask", effect=last.effect, version=version, last_end=last.last_end)
             self._store(call, "started", self._add("started", call.path, again), Trigger.STEP_COMPLETE, files=False)
             raise EffectUncertain(self._host.id, call.path, effect)
         if choice == "skip":
@@ -722,10 +731,7 @@ class _Attempts:
 
     def failed(self, number: int, error: Exception, pause_s: float | None) -> None:
         if pause_s is not None:
-            host = self._calls._host  # noqa: SLF001
-            host.begin_retry()
-            told = f"{type(error).__name__}: {error}"
-            host.note("retry", self._call.path, attempt=number, error=told, pause_s=pause_s)
+            self._calls.begin_retry(self._call, number, error, pause_s)
 
 
 @contextmanager

@@ -141,8 +141,11 @@ class Waits:
         """Wait; an answer from an earlier process of the run is returned at once."""
         return sit_out(self.steps(question), self._host.monotonic)
 
-    def steps(self, question: Question) -> Steps:
-        """Wait as a generator: between two of its pauses it works, and whoever drives it sleeps for them."""
+    def steps(self, question: Question, begun_as: Callable[[Call], object] = lambda _call: None) -> Steps:
+        """Wait as a generator: between two of its pauses it works, and whoever drives it sleeps for them.
+
+        `begun_as` hears of the call: who is cancelled before it has heard the answer releases it.
+        """
         calls, wait = self._host.calls, question.wait
         begun = calls.begin(
             "timer" if wait.kind in _TIMERS else "question",
@@ -153,6 +156,7 @@ class Waits:
             is_numbered=question.is_numbered,
             is_shared=not question.is_numbered,
         )
+        begun_as(begun.call if isinstance(begun, Kept) else begun)
         if isinstance(begun, Kept):
             reply = Reply(**begun.result)
             told = self._untold.pop(begun.call.path, None)

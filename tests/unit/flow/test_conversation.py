@@ -1,9 +1,11 @@
 """Messages, conflicts, knowledge and team as a flow file declares them, and what agents report of them."""
 
 import json
+import signal
 
 import pytest
 
+from crash.children import Child
 from holdfast import FlowInvalid
 from holdfast.flow.load import flow_from
 
@@ -206,6 +208,21 @@ def test_what_decides_a_message_or_a_conflict_runs_it_again_and_its_rounds_do_no
     for number in (4, 5):
         bench.run(flow(question="another", more="; true"), redo=["p/lock"])
         assert len(bench.said) == 2 * number
+
+
+def test_killed_while_it_runs_again_a_task_takes_no_answer_of_the_time_before(bench):
+    """Proves F1."""
+    deadly = bench.folder / "deadly"
+    coder = f"if test -e '{deadly}'; then kill -9 $PPID; sleep 9; fi; {reporting(bench.log, result='15 minutes')}"
+    flow = flow_of({"coder": coder}, {"life": {"message": {"to": "coder", "text": "How long?", "answer": True}}})
+    bench.run(flow)
+    deadly.touch()
+    for _ in range(2):  # the second time its start is stored
+        assert Child(lambda _report: bench.run(flow, redo=["p/life"])).join().signal == signal.SIGKILL
+    deadly.unlink()
+    for _ in range(2):
+        assert bench.run(flow).status == "completed"
+        assert len(bench.said) == 2
 
 
 @pytest.mark.parametrize(
