@@ -113,7 +113,7 @@ def execute(arguments: Namespace, session: Session) -> int:
     if arguments.run_id is None and session.place.is_there:
         run = options["run_id"] = _own_run(session, run, options["file"])
     if arguments.dry_run:
-        return _tell_changes(flow, run, params, workspace, session)
+        return _tell_changes(flow, arguments, session, run_id=run, params=params, root=workspace)
     hf = session.open()
     options |= {"from_phase": arguments.from_phase, "redo": arguments.redo}
     if not arguments.workspace and not arguments.no_files:  # a fork works in its own
@@ -140,13 +140,13 @@ def _own_run(session: Session, run: str, file: str) -> str:
     return script.own_run(session, run, session.root / file, project, is_other=path not in (None, file))
 
 
-def _tell_changes(flow: Flow, run: str, params: dict[str, Any], root: Path, session: Session) -> int:
+def _tell_changes(flow: Flow, arguments: Namespace, session: Session, *, run_id: str, **known: Any) -> int:
     """Say what running the flow would keep and do, by what its run has on record; no store is made for it."""
     from holdfast.flow.runner import preview  # noqa: PLC0415
 
     hf = session.open() if session.place.is_there else None
-    changes = preview(hf, flow, run_id=run, params=params, root=root)
-    session.out.document({"run": run, "phases": msgspec.to_builtins(changes.phases)})
+    changes = preview(hf, flow, run_id=run_id, from_phase=arguments.from_phase, redo=arguments.redo, **known)
+    session.out.document({"run": run_id, "phases": msgspec.to_builtins(changes.phases)})
     for line in changes.lines():
         session.out.line(line)
     return 0
