@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.cli.amounts import parse_amount
+from holdfast.cli.ask import YES_AND_NO
 from holdfast.cli.errors import CommandInvalid
 from holdfast.cli.json_values import value_or_text
 from holdfast.cli.output import Paint
@@ -44,7 +45,6 @@ _CODES = {"completed": 0, "elsewhere": 4, "failed": 8, "waiting": 9, "cancelled"
 _COLOURS = {"completed": "green", "failed": "red", "cancelled": "red"}
 _DONE = ("completed", "skipped")
 _LATER = "later"
-_YES_AND_NO = {"y": "approve", "yes": "approve", "n": "reject", "no": "reject"}
 _PLANS = (".md", ".markdown")
 
 
@@ -286,7 +286,7 @@ def _answered(hf: Holdfast, result: FlowResult, session: Session) -> bool | None
     if wait is None or not wait.options:
         return None
     choices = [*((option, "") for option in wait.options), (_LATER, "leave the run waiting")]
-    choice = session.ask.choose(wait.question, choices, safe=_LATER, aliases=_YES_AND_NO)
+    choice = session.ask.choose(wait.question, choices, safe=_LATER, aliases=YES_AND_NO)
     if choice == _LATER:
         return False
     value = None
