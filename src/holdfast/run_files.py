@@ -141,7 +141,8 @@ def directory_of(store: Store, run: str) -> str | None:
     home = store.folder
     if home is None:
         return None
-    return last_directory(_cache_folder(store, str(home)), run, unlock=side_lock(store).unlock)
+    folder, unlock = _cache_folder(store, str(home)), side_lock(store).unlock
+    return last_directory(folder, run, project=home.resolve().parent, unlock=unlock)
 
 
 def link_fork(store: Store, run: str, root: str) -> None:

@@ -460,6 +460,15 @@ def test_answer_gives_any_of_the_options(hf, project):
     store.close()
 
 
+@pytest.mark.parametrize(("word", "choice"), [("y", "approve"), ("YES", "approve"), ("no", "reject")])
+def test_a_question_of_yes_and_no_is_answered_by_these_words(hf, project, word, choice):
+    with holdfast.open() as store, pytest.raises(holdfast.RunWaiting), store.run("r", waiting="leave") as run:
+        run.approve("Ship it?")
+    assert hf("answer", word, "r", "--json").json["choice"] == choice
+    with holdfast.open() as store, store.run("r", waiting="leave") as run:
+        assert run.approve("Ship it?").choice == choice
+
+
 @pytest.mark.parametrize(
     "words",
     [

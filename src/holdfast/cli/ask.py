@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+YES_AND_NO = {"y": "approve", "yes": "approve", "n": "reject", "no": "reject"}
+"""What people type, and the answer that they mean where a question has it."""
+
 
 class Ask:
     """Asks on standard error and reads standard input."""

@@ -70,7 +70,7 @@ def tell_found(checkpoint: Checkpoint, session: Session) -> None:
     done = [number(summary.steps, "step") + " recorded" if summary.steps else ""]
     words = [word for word in (*stood, *done) if word]
     if words:
-        out.note(f"It stood in {', '.join(words)}.")
+        out.note(f"Where it stood: {', '.join(words)}.")
 
 
 def check_can_resume(plan: RecoveryPlan) -> None:

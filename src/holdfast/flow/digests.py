@@ -64,6 +64,8 @@ class PhaseChange(msgspec.Struct, frozen=True):
     task_wills: dict[str, Will] = {}
     reason: str = ""
     """Why it runs again although the flow did not change."""
+    effects: dict[str, str] = {}
+    """Outside effects that have happened, by task; they happen again if it runs again."""
 
     @property
     def is_changed(self) -> bool:
@@ -73,7 +75,11 @@ class PhaseChange(msgspec.Struct, frozen=True):
     def line(self) -> str:
         """Say it for people."""
         why = f" ({self.reason})" if self.reason else ""
-        return f"{self.phase}: {_said(self.change, self.will)}{why}"
+        effects = [
+            effect for task, effect in self.effects.items() if self.task_wills.get(task, self.will) in ("runs", "again")
+        ]
+        again = f"; this has happened, and happens again: {', '.join(effects)}" if effects else ""
+        return f"{self.phase}: {_said(self.change, self.will)}{why}{again}"
 
 
 class FlowChanges(msgspec.Struct, frozen=True):

@@ -52,6 +52,7 @@ class _Preview:
     def phase(self, one: PhaseChange) -> PhaseChange:
         """Return a change with what will be done."""
         state = self._states.get(one.phase, PhaseState())
+        one = msgspec.structs.replace(one, effects=self._effects(one.phase))
         is_begun = state.attempt > 0
         if one.change == "new":
             return msgspec.structs.replace(one, will="runs")
@@ -62,6 +63,16 @@ class _Preview:
         tasks = {task: self._task(one.phase, task, change) for task, change in one.tasks.items()}
         will: Will = _of_all(one.tasks, tasks) if is_begun else "runs"
         return msgspec.structs.replace(one, will=will, task_wills=tasks)
+
+    def _effects(self, phase: str) -> dict[str, str]:
+        """Return the outside effects of a phase's tasks that have happened."""
+        number = self._position.rounds.get(phase, 1)
+        work = self._flow.phases[phase].work(phase) if phase in self._flow.phases else {}
+        return {
+            task: one.effect
+            for task, one in work.items()
+            if one.effect is not None and self._steps.get(place_name(phase, number, task)) == "done"
+        }
 
     def _unchanged(self, name: str, state: PhaseState) -> Will:
         value = self._position
@@ -103,23 +114,27 @@ def is_edited_since(head: Checkpoint, root: Path, path: str) -> bool:
         return False
 
 
-def with_lost_artifacts(changes: FlowChanges, lost: Mapping[tuple[str, str], str], root: Path) -> FlowChanges:
-    """Return a preview with what runs again because files of kept tasks are gone or changed, and what follows it."""
-    if not lost:
+def lost_reasons(lost: Mapping[tuple[str, str], str], root: Path) -> dict[tuple[str, str], str]:
+    """Return why tasks run again whose files are gone or changed."""
+    return {
+        task: f"its file {name} {'was changed' if (root / name).is_file() else 'is gone'}"
+        for task, name in lost.items()
+    }
+
+
+def with_runs_again(changes: FlowChanges, reasons: Mapping[tuple[str, str], str]) -> FlowChanges:
+    """Return a preview with kept tasks that run again all the same, each for its reason, and what follows them."""
+    if not reasons:
         return changes
     phases: list[PhaseChange] = []
     first = ""
     for one in changes.phases:
-        files = {task: name for (phase, task), name in lost.items() if phase == one.phase}
-        if one.will not in _STAYS or not (files or first):
+        why = {task: reason for (phase, task), reason in reasons.items() if phase == one.phase}
+        if one.will not in _STAYS or not (why or first):
             phases.append(one)
             continue
-        if files:
-            states = {name: "was changed" if (root / name).is_file() else "is gone" for name in files.values()}
-            reason = ", ".join(f"its file {name} {state}" for name, state in states.items())
-        else:
-            reason = f"{first} runs again before it"
-        stays = set() if first else one.tasks.keys() - files.keys()
+        reason = ", ".join(dict.fromkeys(why.values())) or f"{first} runs again before it"
+        stays = set() if first else one.tasks.keys() - why.keys()
         wills: dict[str, Will] = {task: "kept" if task in stays else "again" for task in one.tasks}
         phases.append(msgspec.structs.replace(one, will="again", task_wills=wills, reason=reason))
         first = first or one.phase

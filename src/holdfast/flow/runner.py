@@ -47,7 +47,7 @@ from holdfast.flow.position import (
     rows_of,
     start_mark,
 )
-from holdfast.flow.preview import is_edited_since, preview_changes, with_lost_artifacts
+from holdfast.flow.preview import is_edited_since, lost_reasons, preview_changes, with_runs_again
 from holdfast.flow.reporter import Reporter
 from holdfast.flow.result import FlowResult
 from holdfast.flow.resume import lost_artifacts, run_again, take_changes
@@ -227,9 +227,12 @@ def preview(
     run_id: str | None = None,
     params: dict[str, Any] | None = None,
     root: Path | None = None,
+    from_phase: str | None = None,
+    redo: Sequence[str] = (),
 ) -> FlowChanges:
     """Return what became of a flow since its run was last resumed, and what resuming it will do."""
     flow, name, known, values = _met(hf, flow, run_id, params)
+    wanted = dict.fromkeys(_wanted_again(flow, from_phase, redo), _ASKED_FOR)
     new = flow_digests(flow, values, root)
     if hf is None or known is None:
         return preview_changes(None, flow, FlowDigests(), new)
@@ -242,7 +245,7 @@ def preview(
         hf.run(name), flow, position, folder, new,
         is_edited=lambda path: not is_over and is_edited_since(head, folder, path),
     )  # fmt: skip
-    return with_lost_artifacts(changes, lost, folder)
+    return with_runs_again(changes, wanted | lost_reasons(lost, folder))
 
 
 class KeptBefore(NamedTuple):
@@ -370,12 +373,14 @@ class Runner:
         """Let tasks run again that somebody names, and those whose files are lost."""
         run, flow, position = self._run, self._flow, self._position
         if not self._is_new:
-            run_again(run, flow, position, again, "it was asked for")
+            run_again(run, flow, position, again, _ASKED_FOR)
             lost = lost_artifacts(run, flow, position, self._root, digests)
             told = "; ".join(f"{phase}/{task} made {name}" for (phase, task), name in lost.items())
             run_again(run, flow, position, lost, f"files are gone or changed: {told}")
             if lost:
                 self._report("flow_changed", text=f"files are gone or changed, so their tasks run again: {told}")
+            reasons = dict.fromkeys(again, _ASKED_FOR) | lost_reasons(lost, self._root)
+            self.changes = with_runs_again(self.changes, reasons)
 
     def _set_up_budget(self, limits: Limits | None) -> None:
         budget = self._run.budget
@@ -434,6 +439,7 @@ class Runner:
 
 _SUBJECT_FIELDS = ("title", "body", "labels", "assignees", "branch")
 _READ = Action(run="read")
+_ASKED_FOR = "it was asked for"
 _OVER = {"completed": "kept", "skipped": "skipped"}  # as whoever watches sees a phase of an earlier process
 _BLANK = {FRESH, WORKSPACE, "status", "waits", "journal", "error"}  # what a run has that did nothing yet
 

@@ -174,10 +174,15 @@ class Tasks:
         path = self.step_name(phase, task)
         return self._run.calls.is_valid("step", path, inputs=digest, after=self.seen(phase, task))
 
-    def tell_begun(self, place: Place, definition: Task) -> None:
-        """Say that a task begins."""
+    def tell_begun(self, place: Place, definition: Task, *, has_happened: bool) -> None:
+        """Say that a task begins, and that its effect has happened before."""
         told = {"agent": definition.agent} if definition.agent else {}
-        self._emit("task_started", phase=place.phase, task=place.task, data=told)
+        text = f"this has happened, and happens again: {definition.effect}" if has_happened else ""
+        self._emit("task_started", phase=place.phase, task=place.task, text=text, data=told)
+
+    def _has_ended(self, place: Place) -> bool:
+        """Tell whether a task came to its end before, whether or not that still counts."""
+        return (self._run.calls.record(place.name) or {}).get("event") in ("done", "voided")
 
     def _keep(self, place: Place, definition: Task, facts: Facts) -> dict[str, Any]:
         done = self._step(place, definition, facts)
@@ -194,7 +199,8 @@ class Tasks:
                 self._emit("task_retry", phase=place.phase, task=place.task, text=str(error))
             return again
 
-        work = _Work(self, place, definition, facts)
+        has_happened = definition.effect is not None and self._has_ended(place)
+        work = _Work(self, place, definition, facts, has_happened=has_happened)
         has_key = definition.effect is not None
         step = prepared(self._run.host, place.name, work.gated if gated else work.plain, (), {}, has_key=has_key)
         options = step_options(
@@ -381,9 +387,10 @@ def _last_write(run: Run) -> float:
 class _Work:
     """The two forms of a task as functions of one name each, so that a step knows them again in the next process."""
 
-    def __init__(self, tasks: Tasks, place: Place, definition: Task, facts: Facts) -> None:
+    def __init__(self, tasks: Tasks, place: Place, definition: Task, facts: Facts, *, has_happened: bool) -> None:
         self._tasks = tasks
         self._given = (place, definition, facts)
+        self._has_happened = has_happened
         self._is_begun = False
         self._inner: tuple[str, str] | None = None
         self._version: str | None = None
@@ -415,7 +422,7 @@ class _Work:
         place, definition, _ = self._given
         if not self._is_begun:
             self._is_begun = True
-            self._tasks.tell_begun(place, definition)
+            self._tasks.tell_begun(place, definition, has_happened=self._has_happened)
 
 
 class _Gated:

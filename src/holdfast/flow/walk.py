@@ -264,7 +264,7 @@ class Walk:
 
     def _choice(self, name: str, failure: str) -> Literal["retry", "skip", "abort"]:
         number = self._run.phases.state(name).attempt
-        text = f"Phase {name} failed: {first_line(failure)}"[:1000]
+        text = f"Phase {name} failed: {first_line(failure).removeprefix(f'phase {name}: ')}"[:1000]
         question = Question(f"failed:{name}:{number}", text, name, options=("retry", "skip", "abort"))
         choice = self._tasks.asker.reply(question).choice
         if choice == "abort":

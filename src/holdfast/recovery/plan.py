@@ -246,7 +246,8 @@ class RecoveryPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         if self.request.reset_to is not None:
             told.append(f"  resets the workflow to {self.request.reset_to}")
         if self.steps_done:
-            told.append(f"  keeps {self.steps_done:,} steps that are done")
+            steps = "step that is" if self.steps_done == 1 else "steps that are"
+            told.append(f"  keeps {self.steps_done:,} {steps} done")
         told += _listed("runs again", tuple(f"step {step}" for step in self.rerun))
         told += [_outcome(each) for each in self.unknown]
         told += _listed("were open there, and are done again", self.closed)

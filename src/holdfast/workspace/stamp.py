@@ -62,12 +62,19 @@ def read_stamp(folder: Path, run: str, directory: str, *, unlock: Callable[[byte
     return stamp if stamp is not None and (stamp.run, stamp.directory) == (run, directory) else None
 
 
-def last_directory(folder: Path, run: str, *, unlock: Callable[[bytes], bytes] = bytes) -> str | None:
-    """Return the directory that this user let a run work in last, also one that is gone; None if it is not known."""
+def last_directory(folder: Path, run: str, *, project: Path, unlock: Callable[[bytes], bytes] = bytes) -> str | None:
+    """Return the directory that this user let a run work in last, also one that is gone; None if it is not known.
+
+    A gone one that is the project's folder under its new name was moved, and is that folder.
+    """
     with suppress(OSError):
         found = [(file, stamp) for file in folder.glob(f"*{_SUFFIX}") if (stamp := _decoded(file, unlock))]
-        ours = [(file.lstat().st_mtime_ns, stamp.directory) for file, stamp in found if _is_own(stamp, run)]
-        return max(ours, default=(0, None))[1]
+        ours = [
+            (file.lstat().st_mtime_ns, stamp.directory, stamp.inode) for file, stamp in found if _is_own(stamp, run)
+        ]
+        _, directory, inode = max(ours, default=(0, None, None))
+        is_moved = directory is not None and not Path(directory).exists() and inode == _inode(str(project))
+        return str(project) if is_moved else directory
     return None
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from holdfast.errors import UsageError
 from holdfast.flow.load import flow_from
 from holdfast.flow.runner import preview
 
@@ -130,3 +131,41 @@ def test_steps_of_every_process_are_known(bench):
         hf.control.answer("p", "approve")
     assert bench.run(flow(gates=["true"])).status == "completed"
     assert foretold(bench, flow(gates=["test 1 = 1"]))[2] == "two: changed, only its gates run again"
+
+
+def effects(word="a"):
+    """Return a flow whose second phase takes effect outside."""
+    ship = {"run": "echo shipped >> shipped.log", "effect": "ships it"}
+    make = {"run": f"echo {word} > made.txt", "artifacts": "made.txt"}
+    return {"flow": "p", "phases": {"make": make, "ship": ship, "tell": "true"}}
+
+
+def test_an_effect_that_happens_again_is_said_before_and_when_it_does(bench):
+    bench.run(effects())
+    said = foretold(bench, effects("b"))
+    assert [("ships it" in line) for line in said] == [False, True, False]
+    (begun,) = [event for event in bench.events if event.kind == "task_started" and event.task == "ship"]
+    assert "ships it" in begun.text
+
+
+def test_work_that_runs_again_because_its_file_is_gone_is_not_called_kept(bench):
+    bench.run(effects())
+    (bench.workspace / "made.txt").unlink()
+    with bench.open() as hf:
+        wills = [one.will for one in preview(hf, flow_from(effects()), root=bench.workspace).phases]
+    assert wills == ["again"] * 3
+    changed = effects()
+    changed["phases"]["tell"] = "true again"
+    bench.run(changed)
+    (last,) = [event for event in bench.events if event.kind == "flow_changed" and event.data]
+    assert [one["will"] for one in last.data["phases"]] == ["again"] * 3
+
+
+def test_a_preview_says_what_somebody_wants_to_run_again(bench):
+    bench.run(effects())
+    with bench.open() as hf:
+        changes = preview(hf, flow_from(effects()), root=bench.workspace, from_phase="ship")
+        assert [one.will for one in changes.phases] == ["kept", "again", "again"]
+        assert "ships it" in changes.phases[1].line()
+        with pytest.raises(UsageError, match="nowhere"):
+            preview(hf, flow_from(effects()), redo=["nowhere"])

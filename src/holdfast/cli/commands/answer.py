@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli import script
+from holdfast.cli.ask import YES_AND_NO
 from holdfast.cli.json_values import read_value
 from holdfast.cli.people import me
 
@@ -41,6 +42,12 @@ def give_answer(choice: str, arguments: Namespace, session: Session) -> int:
     out = session.out
     run = script.meant_run(session, arguments, or_only=True)
     value = parse_value(getattr(arguments, "value", None))
+    options = {
+        one for wait in session.hf.control.waiting(run) if arguments.wait in (None, wait.id) for one in wait.options
+    }
+    meant = YES_AND_NO.get(choice.lower())
+    if choice not in options and meant in options:
+        choice = meant
     wait = session.hf.control.answer(
         run, choice, wait=arguments.wait, by=me(out.environment), note=arguments.note, value=value
     )

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.cli.amounts import parse_amount
+from holdfast.cli.ask import YES_AND_NO
 from holdfast.cli.errors import CommandInvalid
 from holdfast.cli.json_values import value_or_text
 from holdfast.cli.output import Paint
@@ -44,7 +45,6 @@ _CODES = {"completed": 0, "elsewhere": 4, "failed": 8, "waiting": 9, "cancelled"
 _COLOURS = {"completed": "green", "failed": "red", "cancelled": "red"}
 _DONE = ("completed", "skipped")
 _LATER = "later"
-_YES_AND_NO = {"y": "approve", "yes": "approve", "n": "reject", "no": "reject"}
 _PLANS = (".md", ".markdown")
 
 
@@ -113,7 +113,7 @@ def execute(arguments: Namespace, session: Session) -> int:
     if arguments.run_id is None and session.place.is_there:
         run = options["run_id"] = _own_run(session, run, options["file"])
     if arguments.dry_run:
-        return _tell_changes(flow, run, params, workspace, session)
+        return _tell_changes(flow, arguments, session, run_id=run, params=params, root=workspace)
     hf = session.open()
     options |= {"from_phase": arguments.from_phase, "redo": arguments.redo}
     if not arguments.workspace and not arguments.no_files:  # a fork works in its own
@@ -140,13 +140,13 @@ def _own_run(session: Session, run: str, file: str) -> str:
     return script.own_run(session, run, session.root / file, project, is_other=path not in (None, file))
 
 
-def _tell_changes(flow: Flow, run: str, params: dict[str, Any], root: Path, session: Session) -> int:
+def _tell_changes(flow: Flow, arguments: Namespace, session: Session, *, run_id: str, **known: Any) -> int:
     """Say what running the flow would keep and do, by what its run has on record; no store is made for it."""
     from holdfast.flow.runner import preview  # noqa: PLC0415
 
     hf = session.open() if session.place.is_there else None
-    changes = preview(hf, flow, run_id=run, params=params, root=root)
-    session.out.document({"run": run, "phases": msgspec.to_builtins(changes.phases)})
+    changes = preview(hf, flow, run_id=run_id, from_phase=arguments.from_phase, redo=arguments.redo, **known)
+    session.out.document({"run": run_id, "phases": msgspec.to_builtins(changes.phases)})
     for line in changes.lines():
         session.out.line(line)
     return 0
@@ -286,7 +286,7 @@ def _answered(hf: Holdfast, result: FlowResult, session: Session) -> bool | None
     if wait is None or not wait.options:
         return None
     choices = [*((option, "") for option in wait.options), (_LATER, "leave the run waiting")]
-    choice = session.ask.choose(wait.question, choices, safe=_LATER, aliases=_YES_AND_NO)
+    choice = session.ask.choose(wait.question, choices, safe=_LATER, aliases=YES_AND_NO)
     if choice == _LATER:
         return False
     value = None
