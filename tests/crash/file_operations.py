@@ -81,3 +81,23 @@ def moments(total: int, *, sample: int | None) -> Iterable[int]:
     if sample is None or total <= sample:
         return range(1, total + 1)
     return sorted({1 + point * (total - 1) // (sample - 1) for point in range(sample)})
+
+
+def killed_before(act: Callable[[], object], name: bytes) -> None:
+    """Do something in a child that is killed before it first replaces or removes a file of this name."""
+
+    def work(report: Callable[[Any], None]) -> None:
+        def watched(real: Callable[..., Any], place: int) -> Callable[..., Any]:
+            def operation(*given: Any, **named: Any) -> Any:
+                if given[place] == name:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return real(*given, **named)
+
+            return operation
+
+        os.rename, os.unlink = watched(os.rename, 1), watched(os.unlink, 0)
+        act()
+        report("not killed")
+
+    ended = Child(work).join()
+    assert ended.signal == signal.SIGKILL, ended

@@ -13,10 +13,12 @@ import pytest
 
 import holdfast
 from crash.children import TORTURE, Child
-from crash.file_operations import moments, operations
+from crash.file_operations import killed_before, moments, operations
+from holdfast.cli.main import main
 from holdfast.errors import HoldfastError
 from holdfast.recovery.fork import fork_files
 from holdfast.workspace import git_create
+from holdfast.workspace.position import STATE_FILES
 from recovery.odd_repositories import picture, plain
 from recovery.recovery_kit import tree
 from unit.workspace.kit import git, write
@@ -151,6 +153,113 @@ def test_git_that_is_put_back_is_whole_after_a_kill_at_any_operation(moved):
         assert stands(target) == before, at
         assert not left_in(target / "work/.git"), at
     assert ends == {True, False}
+
+
+def opened(folder):
+    with holdfast.open(folder / "store") as hf:
+        hf.run("r", workspace=folder / "work").close()
+
+
+def restored(folder):
+    line = ["--store", str(folder / "store"), "restore", "r@1", "--git", "--take", "--yes", "--workspace"]
+    assert main([*line, str(folder / "work")]) == 0
+
+
+def undone(folder):
+    with holdfast.open(folder / "store") as hf:
+        result = hf.undo("r", workspace=folder / "work")
+        assert result.success, result.errors
+
+
+MOVES = [b"HEAD", b"HEAD.lock", b"index", b"index.lock"]
+
+
+@pytest.mark.parametrize("name", [*MOVES, b"holdfast-checkout"])
+@pytest.mark.parametrize("act", [put_back, restored, undone])
+def test_git_ends_as_planned_after_a_kill_between_head_and_index(moved, act, name):
+    """Proves X1, issue 15: opening the run ends what was begun: HEAD, index and files, and no lock is left."""
+    folder, before, after = moved
+    if act is undone:
+        put_back(folder)
+        before, after = after, before
+    killed_before(lambda: act(folder), name)
+    opened(folder)
+    found = stands(folder)
+    if name == b"holdfast-checkout":  # not noted yet, or all done
+        found, before = found[2], before[2]
+    assert found == before
+    assert not left_in(folder / "work/.git")
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_a_recovery_that_moves_git_alone_is_finished_with_its_state(tmp_path, name):
+    """Proves X1: where no file differs, git says how far a killed recovery came."""
+    root = tmp_path / "work"
+    plain(root)
+    write(root, {"a": "later\n"})
+    with holdfast.open(tmp_path / "store") as hf:
+        run = hf.run("r", workspace=root)
+        run.checkpoint(state=1)
+        before = stands(tmp_path)
+        git(root, "checkout", "-q", "-b", "another")
+        git(root, "add", "a")
+        run.checkpoint(state=2)
+    killed_before(lambda: put_back(tmp_path), name)
+    opened(tmp_path)
+    assert stands(tmp_path) == before
+    with holdfast.open(tmp_path / "store") as hf:
+        assert hf.latest("r").section("state") == 1
+    undone(tmp_path)
+    assert git(root, "branch", "--show-current").strip() == "another"
+
+
+@pytest.mark.parametrize("name", [b"index", b"MERGE_HEAD", b"MERGE_MSG", b"AUTO_MERGE"])
+@pytest.mark.parametrize("is_begun", [True, False])
+def test_a_merge_in_progress_is_put_back_or_ended_whole(tmp_path, name, *, is_begun):
+    """Proves X1: the files of what is in progress end with the index, at a kill between any of them."""
+    root = tmp_path / "work"
+    plain(root)
+    git(root, "checkout", "-q", "-b", "theirs")
+    write(root, {"a": "theirs\n"})
+    git(root, "commit", "-q", "-a", "-m", "theirs")
+    git(root, "checkout", "-q", "-")
+    write(root, {"a": "ours\n"})
+    git(root, "commit", "-q", "-a", "-m", "ours")
+    steps = [lambda: git(root, "merge", "theirs", check=False), lambda: git(root, "reset", "-q", "--hard")]
+    with holdfast.open(tmp_path / "store") as hf:
+        run = hf.run("r", workspace=root)
+        if is_begun:
+            steps[0]()
+        run.checkpoint(state=1)
+        before = stands(tmp_path), in_progress(root)
+        steps[int(is_begun)]()
+        run.checkpoint(state=2)
+    act = put_back if is_begun else exactly_restored  # only --exact ends a merge
+    killed_before(lambda: act(tmp_path), name)
+    opened(tmp_path)
+    assert (stands(tmp_path), in_progress(root)) == before
+
+
+def in_progress(root):
+    return {name: (root / ".git" / name).read_bytes() for name in STATE_FILES if (root / ".git" / name).exists()}
+
+
+def exactly_restored(folder):
+    line = ["--store", str(folder / "store"), "restore", "r@1", "--git", "--exact", "--yes", "--workspace"]
+    assert main([*line, str(folder / "work")]) == 0
+
+
+def test_what_is_staged_after_the_kill_is_not_lost(moved, caplog):
+    """Proves X4: a checkout that was killed is not finished over somebody's work, and says so."""
+    folder, _, _ = moved
+    killed_before(lambda: restored(folder), b"index")
+    (folder / "work/.git/index.lock").unlink()
+    write(folder / "work", {"mine": "1\n"})
+    git(folder / "work", "add", "mine")
+    staged = git(folder / "work", "ls-files", "--stage")
+    opened(folder)
+    assert git(folder / "work", "ls-files", "--stage") == staged
+    assert "git was interrupted and is not finished" in caplog.text
 
 
 def test_a_lock_that_git_holds_keeps_head_where_it_is(moved):

@@ -34,7 +34,7 @@ def finish_interrupted(hf: Holdfast, run: Run) -> RecoveryResult | None:
     if plan is None or head is None:
         return None
     plan = _in_place(plan, str(run.workspace.path) if run.host.has_workspace else None)
-    if not are_files_changed(plan):
+    if not are_files_changed(hf, plan):
         _warn_if_gone(plan)
         return None  # nothing was touched: all is as it was before
     try:
@@ -118,7 +118,7 @@ def unfinished_runs(
         for run in hf.store.runs(limit=limit)
         if (plan := _intent_at_head(hf, run.id, place)) is not None
         and plan.files is not None
-        and (_is_left(plan.files.target) or are_files_changed(plan))
+        and (_is_left(plan.files.target) or are_files_changed(hf, plan))
     }
 
 
@@ -189,7 +189,7 @@ def _ended(
     if plan is not None and plan.files is not None:
         recover_interrupted(plan.files.target)
         plan = _in_place(plan, place)
-    if plan is None or not are_files_changed(plan):
+    if plan is None or not are_files_changed(hf, plan):
         return None
     with handle_for(hf, plan, None, options) as handle:
         result = finish_interrupted(hf, handle)

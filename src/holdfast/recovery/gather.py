@@ -417,14 +417,16 @@ def intent_of(
     return msgspec.structs.replace(plan, git=(), request=request)
 
 
-def are_files_changed(plan: RecoveryPlan) -> bool:
-    """Tell whether a plan that was being carried out had come as far as its files."""
-    if plan.files is None or not plan.files.changes or plan.request.into is not None:
+def are_files_changed(hf: Holdfast, plan: RecoveryPlan) -> bool:
+    """Tell whether a plan that was being carried out had come as far as its files, or git where it changes no file."""
+    if plan.files is None or not (plan.files.changes or plan.git) or plan.request.into is not None:
         return False
     from holdfast.recovery.files import is_interrupted, progress_of  # noqa: PLC0415
 
     is_there = os.path.isdir(plan.files.target)  # noqa: PTH112 - one that is gone would pass for one that was emptied
-    return is_there and not is_interrupted(plan.files.target) and progress_of(plan.files) == "done"
+    if not is_there or is_interrupted(plan.files.target):
+        return False
+    return progress_of(plan.files) == "done" if plan.files.changes else not _git_now(hf, plan, plan.files.target)
 
 
 def _intended(
@@ -440,7 +442,7 @@ def _intended(
         plan = intent_of(hf, record, place)
         if plan is None:
             break
-        is_begun = is_passed or are_files_changed(plan)
+        is_begun = is_passed or are_files_changed(hf, plan)
         target = plan.checkpoint if is_begun else record.envelope.parent
         try:
             if target is None or target == record.envelope.id:
@@ -526,7 +528,7 @@ def world_moved(hf: Holdfast, plan: RecoveryPlan, options: WorkspaceOptions | No
         from holdfast.recovery.files import moved_paths  # noqa: PLC0415
 
         moved = [f"file {path!r} is not as it was" for path in moved_paths(plan.files)]
-        is_same_git = not plan.git or _git_now(hf, plan, look) == plan.git
+        is_same_git = not plan.git or _git_now(hf, plan, look.target, look.safe_git) == plan.git
         return moved if is_same_git else [*moved, "the git position is not as it was"]
     look = look_at_files(hf, hf.store.checkpoint(plan.checkpoint), plan.head, plan.request, options)
     if look.plan is None:
@@ -541,13 +543,15 @@ def world_moved(hf: Holdfast, plan: RecoveryPlan, options: WorkspaceOptions | No
     return moved
 
 
-def _git_now(hf: Holdfast, plan: RecoveryPlan, look: Look) -> tuple[str, ...]:
+def _git_now(
+    hf: Holdfast, plan: RecoveryPlan, target: str, safe: GitPosition | Literal["saved first"] | None = "saved first"
+) -> tuple[str, ...]:
     """Return what putting git back would do now."""
     from holdfast.workspace.git_create import Asked, plan_git  # noqa: PLC0415
 
-    wanted = hf.internals.opened(hf.store.checkpoint(plan.checkpoint)).workspace
     try:
-        return plan_git(look.target, wanted, Asked(plan.request.git, plan.request.clone), safe=look.safe_git).words
+        wanted = hf.internals.opened(hf.store.checkpoint(plan.checkpoint)).workspace
+        return plan_git(target, wanted, Asked(plan.request.git, plan.request.clone), safe=safe).words
     except RestoreRefused as error:
         return (str(error),)
 

@@ -6,12 +6,15 @@ Git is not run: what is written goes through descriptors, under the lock files t
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import time
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import msgspec
 
 from holdfast.errors import RestoreFailed, RestoreRefused
 from holdfast.workspace import index as indexes
@@ -23,13 +26,19 @@ from holdfast.workspace.objects import Objects
 from holdfast.workspace.paths import raw
 from holdfast.workspace.position import GitPosition
 from holdfast.workspace.sink import Sink
+from holdfast.workspace.snapshot import position_in, position_out
 from holdfast.workspace.tree import Scratch, pieces
+from holdfast.workspace.user_key import is_user_mark, user_mark
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from holdfast.encode.chunks import ChunkReader
 
+_log = logging.getLogger("holdfast")
+_NOTE = b"holdfast-checkout"
+_MAX_NOTE_BYTES = 256 * 1024 * 1024
+_WAIT_S = 5.0
 _BRANCHES = b"refs/heads/"
 _HEX = re.compile("[0-9a-f]+")
 _MODES = (0o100644, 0o100755, 0o120000, 0o160000)
@@ -75,7 +84,7 @@ def plan_checkout(
     `keep_commits`, those that no branch would reach get one of their own instead of being a reason to refuse.
     """
     with _repository(worktree) as (directory, objects):
-        return _plan(directory, objects, wanted, safe, keep_commits=keep_commits)
+        return _plan(directory, objects, wanted, _now(directory), safe, keep_commits=keep_commits)
 
 
 def checkout(
@@ -86,22 +95,107 @@ def checkout(
     safe: GitPosition | None = None,
     keep_commits: bool = False,
 ) -> None:
-    """Put branch, commit and index back; the files are not touched. Refuses as `plan_checkout` does.
+    """Put branch, commit, index and what was in progress back; files are not touched. Refuses as `plan_checkout` does.
 
-    Not one atomic step: killed in the middle, HEAD may have moved while the index is still the old one; doing it again
-    completes it.
+    The index is locked all the while, and what is to be is noted in the git directory before the first of them moves:
+    killed in the middle, `finish_checkout` brings it to its end.
     """
-    with _repository(worktree) as (directory, objects):
-        if not _plan(directory, objects, wanted, safe, keep_commits=keep_commits):
+    with _repository(worktree) as (directory, objects), _told(worktree), directory.locked(b"index") as put:
+        before = _now(directory)
+        if not _plan(directory, objects, wanted, before, safe, keep_commits=keep_commits):
             return
-        try:
-            for tip in _lost_commits(directory, objects, wanted) if keep_commits else ():
-                directory.write(_kept_branch(tip), tip.encode() + b"\n", shared=True, old="")
-            put_position(directory, objects, wanted, reader)
-        except GitFailed as error:
-            raise RestoreFailed(worktree, f"git stays half-way: {error}. Do it again when that is settled") from error
-        except OSError as error:
-            raise RestoreFailed(worktree, f"{os.strerror(error.errno or 0)} in its .git. Do it again") from error
+        _put_blobs(objects, wanted, reader)
+        for tip in _lost_commits(directory, objects, wanted) if keep_commits else ():
+            directory.write(_kept_branch(tip), tip.encode() + b"\n", shared=True, old="")
+        put(_note(before, wanted), _NOTE)
+        _put_all(directory, objects, wanted, NO_FLAGS, put)
+        directory.remove(_NOTE)
+
+
+def finish_checkout(worktree: str) -> None:
+    """Bring a checkout to its end that was killed; cheap when there is none.
+
+    Where somebody moved HEAD or staged something since, git stays as it is now, and that is logged.
+    """
+    try:
+        directory = GitDirectory.open(worktree)
+    except GitFailed:
+        return
+    with directory, _told(worktree):
+        if not directory.is_left():
+            return
+        until = time.monotonic() + _WAIT_S
+        while True:
+            try:
+                with directory.locked(b"index") as put:
+                    _finish(directory, put, worktree)
+                    return
+            except GitFailed:  # held by a process at work, which may be about to end this very checkout
+                if directory.stat(_NOTE) is None:
+                    return
+                if time.monotonic() > until:
+                    raise
+            time.sleep(_WAIT_S / 100)
+
+
+def _finish(directory: GitDirectory, put: Callable[..., None], worktree: str) -> None:
+    noted = _noted_positions(directory)
+    if noted is None:
+        return
+    before, wanted = noted
+    with Objects(directory) as objects:
+        now = _now(directory)
+        if _stands(now) not in (_stands(before), _stands(wanted)):
+            reason: str | None = "HEAD was moved since"
+        else:  # what is in progress may be half written: by that very checkout
+            now = replace(now, operation=wanted.operation)
+            reason = _reason(directory, objects, wanted, now, before, keep_commits=False)
+            if reason is None and _lost_commits(directory, objects, wanted):
+                reason = "commits were made since that would be on no branch"
+        if reason is None:
+            _put_all(directory, objects, wanted, NO_FLAGS, put)
+        else:
+            _log.warning("%s: a restore of git was interrupted and is not finished: %s", worktree, reason)
+    directory.remove(_NOTE)
+
+
+def _now(directory: GitDirectory) -> GitPosition:
+    return position.read(directory, "", Sink(Scratch()))
+
+
+def _stands(at: GitPosition) -> tuple[str, str | None, str | None]:
+    return at.head, at.branch, at.commit
+
+
+def _note(before: GitPosition, wanted: GitPosition) -> bytes:
+    """Return what is noted of a checkout, under a mark of this user: one that came with a repository is not obeyed."""
+    # What staged contents could not be kept was no reason to refuse then, so it is none when this is finished.
+    plain = [position_out(replace(one, blobs=(), history=None, problem=None)) for one in (before, wanted)]
+    data = msgspec.msgpack.encode(plain)
+    return user_mark("checkout", data.hex()).encode() + b"\n" + data
+
+
+def _noted_positions(directory: GitDirectory) -> tuple[GitPosition, GitPosition] | None:
+    """Return where a killed checkout began and where it was going; None if there is none of this user."""
+    mark, _, data = (directory.read_whole(_NOTE, _MAX_NOTE_BYTES) or b"").partition(b"\n")
+    if not data or not is_user_mark(mark.decode("ascii", "replace"), "checkout", data.hex()):
+        return None
+    try:
+        before, wanted = map(position_in, msgspec.msgpack.decode(data))
+    except (ValueError, msgspec.DecodeError) as error:
+        raise GitFailed("what is noted of an interrupted restore of git cannot be read") from error
+    return before, wanted
+
+
+@contextmanager
+def _told(worktree: str) -> Iterator[None]:
+    """Give what stops a checkout as a typed error; what is noted by then is finished later."""
+    try:
+        yield
+    except GitFailed as error:
+        raise RestoreFailed(worktree, f"git is not put back: {error}. Do it again when that is settled") from error
+    except OSError as error:
+        raise RestoreFailed(worktree, f"{os.strerror(error.errno or 0)} in its .git. Do it again") from error
 
 
 @contextmanager
@@ -118,12 +212,12 @@ def _plan(
     directory: GitDirectory,
     objects: Objects,
     wanted: GitPosition,
+    now: GitPosition,
     safe: GitPosition | Literal["saved first"] | None,
     *,
     keep_commits: bool,
 ) -> list[str]:
     try:
-        now = position.read(directory, wanted.path, Sink(Scratch()))
         reason = _reason(directory, objects, wanted, now, safe, keep_commits=keep_commits)
         lost = _lost_commits(directory, objects, wanted) if reason is None else []
         branch = _branch(wanted)
@@ -186,12 +280,39 @@ def _reason(
     missing = next((one.path for one in wanted.index if one.mode and not _is_kept(objects, one, kept)), None)
     if missing is not None:
         return f"the staged content of {missing!r} was not kept"
-    is_saved = safe == "saved first" or (safe is not None and safe.index == now.index and not safe.problem)
-    if now.index and now.index != wanted.index and not is_saved:
+    if now.index and not _is_index_kept(objects, wanted, now, safe):
         return "what is staged now would be lost: commit it or checkpoint first"
     if wanted.head == "branch" and now.branch != wanted.branch and _branch(wanted) in directory.other_heads():
         return f"branch {wanted.branch} is checked out in another work tree"
     return None
+
+
+def _is_index_kept(
+    objects: Objects, wanted: GitPosition, now: GitPosition, safe: GitPosition | Literal["saved first"] | None
+) -> bool:
+    """Tell whether all that is staged is in what is put back, or in the checkpoint taken before.
+
+    Whole indexes are compared, since a killed checkout may have moved HEAD and not the index: what is staged over HEAD
+    is then something else, while nothing was staged.
+    """
+    if safe == "saved first":
+        return True
+    kept = [wanted] if safe is None or safe.problem else [wanted, safe]
+    if any((one.commit, one.index) == (now.commit, now.index) for one in kept):
+        return True
+    staged = _listed(objects, now)
+    return any(_listed(objects, one) == staged for one in kept)
+
+
+def _listed(objects: Objects, at: GitPosition) -> list[Indexed]:
+    """Return the whole index of a position: its commit's tree with what was staged over it."""
+    found = objects.commit(at.commit) if at.commit is not None else None
+    committed = status.flat(found.tree, objects) if found is not None else {}
+    for entry in at.index:
+        committed.pop(raw(entry.path), None)
+    entries = [Indexed(path, 0, mode, name) for path, (mode, name) in committed.items()]
+    entries += [Indexed(raw(entry.path), entry.stage, entry.mode, entry.object) for entry in at.index if entry.mode]
+    return sorted(entries)
 
 
 def _is_kept(objects: Objects, entry: position.IndexEntry, kept: set[str]) -> bool:
@@ -222,20 +343,28 @@ def put_position(
     *,
     flags: Flags = NO_FLAGS,
 ) -> None:
-    """Write objects, then refs, then HEAD, then the index: each step leaves a repository that git can read.
+    """Put the position of a repository that is not in its place yet."""
+    _put_blobs(objects, wanted, reader)
+    with directory.locked(b"index") as put:
+        _put_all(directory, objects, wanted, flags, put)
 
-    The index is locked before HEAD moves: if another git holds it, nothing has happened.
-    """
+
+def _put_blobs(objects: Objects, wanted: GitPosition, reader: ChunkReader) -> None:
     for name, ref in wanted.blobs:
         if not objects.has(name):
             content = b"".join(pieces(reader, ref))
             if objects.name("blob", content) != name:
                 raise GitFailed(f"the kept content of staged object {name} is another")
             objects.put_blob(content)
-    with directory.locked(b"index") as put:
-        entries = _wanted_index(directory, objects, wanted, flags)
-        _put_head(directory, wanted)
-        put(indexes.dump(entries, objects.width))
+
+
+def _put_all(
+    directory: GitDirectory, objects: Objects, wanted: GitPosition, flags: Flags, put: Callable[..., None]
+) -> None:
+    """Write refs, then HEAD, then the index, then what was in progress; done again after a kill, it ends the same."""
+    entries = _wanted_index(directory, objects, wanted, flags)
+    _put_head(directory, wanted)
+    put(indexes.dump(entries, objects.width))
     kept = dict(wanted.state_files) if wanted.operation else {}
     below = [
         f"{folder}/{os.fsdecode(name)}"
@@ -281,6 +410,9 @@ def _put_head(directory: GitDirectory, wanted: GitPosition) -> None:
         if commit is not None and tip != commit:
             directory.write(branch, commit.encode() + b"\n", shared=True, old=tip or "")
             directory.append(b"logs/" + branch, _log_line(tip, commit), shared=True)
+        else:
+            with directory.locked(branch, shared=True):
+                pass  # a lock that a kill left on it is removed
         directory.write(b"HEAD", b"ref: " + branch + b"\n")
     if commit is not None:
         directory.append(b"logs/HEAD", _log_line(before, commit))
@@ -293,15 +425,9 @@ def _log_line(old: str | None, new: str, why: str = "restore") -> bytes:
 
 def _wanted_index(directory: GitDirectory, objects: Objects, wanted: GitPosition, flags: Flags) -> list[Indexed]:
     """Return the commit's tree with what was staged over it; files that are as staged are noted as git would."""
-    found = objects.commit(wanted.commit) if wanted.commit is not None else None
-    committed = status.flat(found.tree, objects) if found is not None else {}
-    for entry in wanted.index:
-        committed.pop(raw(entry.path), None)
-    entries = [Indexed(path, 0, mode, name) for path, (mode, name) in committed.items()]
-    entries += [Indexed(raw(entry.path), entry.stage, entry.mode, entry.object) for entry in wanted.index if entry.mode]
     present = status.load_index(directory, objects)
     known = {entry[:4]: entry for entry in present.entries}
-    entries = flags.on([known.get(entry[:4], entry) for entry in sorted(entries)], objects)
+    entries = flags.on([known.get(entry[:4], entry) for entry in _listed(objects, wanted)], objects)
     with status.WorkTree(directory.worktree) as tree:
         return [_noted(tree, directory, present, entry, objects) for entry in entries]
 

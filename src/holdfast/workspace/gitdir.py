@@ -206,11 +206,12 @@ class GitDirectory:
             put(content)
 
     @contextmanager
-    def locked(self, name: bytes, *, shared: bool = False) -> Iterator[Callable[[bytes], None]]:
+    def locked(self, name: bytes, *, shared: bool = False) -> Iterator[Callable[..., None]]:
         """Hold the lock file that git uses; what is given replaces the file, which stays as it is if not called.
 
-        The lock says that it is ours, and its process holds it open: one that a killed process of ours left is removed
-        by the next that needs it. One that git made never is.
+        A second argument names another file beside it, which only those who hold this lock write. The lock says that it
+        is ours, and its process holds it open: one that a killed process of ours left is removed by the next that needs
+        it. One that git made never is.
         """
         directory = self.common if shared else self.own
         make_above(directory, name)
@@ -219,14 +220,14 @@ class GitDirectory:
         try:
             with _held(self.own, new + b".lock", parent, leaf + b".lock"):
 
-                def put(content: bytes) -> None:
+                def put(content: bytes, beside: bytes = leaf) -> None:
                     handle = os.open(new, _CREATE, 0o666, dir_fd=self.own)
                     try:
                         write_all(handle, content)
                         os.fsync(handle)
                     finally:
                         os.close(handle)
-                    os.rename(new, leaf, src_dir_fd=self.own, dst_dir_fd=parent)
+                    os.rename(new, beside, src_dir_fd=self.own, dst_dir_fd=parent)
                     os.fsync(parent)
 
                 yield put
@@ -234,13 +235,14 @@ class GitDirectory:
             os.close(parent)
 
     def remove(self, name: bytes) -> None:
-        """Remove a file of this work tree's own directory, if it is there."""
+        """Remove a file of this work tree's own directory, if it is there; a power loss does not undo that."""
         try:
             parent, leaf = open_parent_below(self.own, name)
         except FileNotFoundError:
             return
         try:
             os.unlink(leaf, dir_fd=parent)
+            os.fsync(parent)
         except FileNotFoundError:
             return
         finally:
@@ -257,6 +259,10 @@ class GitDirectory:
                 return sorted(os.fsencode(item.name) for item in items if item.is_file(follow_symlinks=False))
         finally:
             os.close(handle)
+
+    def is_left(self) -> bool:
+        """Tell whether a file of ours is in this work tree's own directory: of a process at work, or killed."""
+        return any(name.startswith("holdfast-") for name in os.listdir(self.own))  # noqa: PTH208 - a descriptor
 
     def append(self, name: bytes, line: bytes, *, shared: bool = False) -> None:
         """Add a line to a log, if there is one."""

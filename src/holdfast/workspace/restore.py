@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 from holdfast.errors import RestoreConflict, RestoreFailed, RestoreRefused
 from holdfast.workspace import journal, paths
+from holdfast.workspace.checkout import finish_checkout
 from holdfast.workspace.descriptors import OPEN_DIRECTORY, open_below, open_parent
 from holdfast.workspace.ops import FileOps
 from holdfast.workspace.plan import check
@@ -93,21 +94,22 @@ def apply(
 
 
 def recover_interrupted(target: str | os.PathLike[str], *, ops: FileOps | None = None) -> list[Outcome]:
-    """Finish each interrupted restore in this directory, or undo it where files were changed since.
+    """Finish each interrupted restore in this directory, or undo it where files were changed since; then that of git.
 
     To be called at every start before the directory is used; cheap when there is nothing to do. Safe to be killed and
     called again.
     """
     root = os.path.realpath(os.fspath(target))
     with _translated(root):
-        found = _left_behind(root)
+        found, outcomes = _left_behind(root), []
         if found == "lock":  # killed before it did anything: the lock is removed unless somebody has it by now
             with suppress(RestoreRefused), _Place(root, ops or FileOps()):
-                return []
-        if found != "restore":
-            return []
-        with _Place(root, ops or FileOps(), wait_s=_WAIT_S) as place:
-            return [place.recover(name) for name in place.interrupted()]
+                pass
+        elif found == "restore":
+            with _Place(root, ops or FileOps(), wait_s=_WAIT_S) as place:
+                outcomes = [place.recover(name) for name in place.interrupted()]
+        finish_checkout(root)
+    return outcomes
 
 
 @contextmanager

@@ -76,7 +76,7 @@ class Snapshot:
                 "size_bytes": self.size_bytes,
                 "skipped": [[skip.path, skip.reason] for skip in self.skips.listed],
                 "skipped_counts": self.skips.counts,
-                "git": [_position_out(position) for position in self.positions],
+                "git": [position_out(position) for position in self.positions],
             }
         )
 
@@ -183,7 +183,8 @@ def _snapshot(meta: _Meta, refs: list[Ref]) -> Snapshot:
     return Snapshot(refs[0], meta.files, meta.directories, meta.size_bytes, skips, positions)
 
 
-def _position_out(position: GitPosition) -> dict[str, Any]:
+def position_out(position: GitPosition) -> dict[str, Any]:
+    """Return a position as plain values; what it refers to is stored by its writer."""
     return {
         "path": raw(position.path),
         "head": position.head,
@@ -198,6 +199,11 @@ def _position_out(position: GitPosition) -> dict[str, Any]:
         "problem": None if position.problem is None else ascii(position.problem)[1:-1],
         **({} if position.history is None else {"history": _history_out(position.history)}),
     }
+
+
+def position_in(plain: object) -> GitPosition:
+    """Return a position that refers to nothing from its plain values; ValueError if they are not one."""
+    return _position_in(msgspec.convert(plain, _PositionOut), [], None)
 
 
 def _history_out(history: GitHistory) -> dict[str, Any]:
