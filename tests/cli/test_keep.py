@@ -43,7 +43,7 @@ def test_checkpoint_takes_other_sections_and_the_workspace(hf, project):
     ("words", "code", "said"),
     [
         (["--state", "none.json"], 3, "none.json"),
-        (["--state", "bad.json"], 2, "is not JSON"),
+        (["--state", "bad.json"], 2, "is not valid JSON"),
         (["--section", "x"], 2, "NAME=FILE"),
         (["--state", "-", "--section", "y=-"], 2, "one section only"),
         (["--trigger", "nonsense"], 2, "choose from"),

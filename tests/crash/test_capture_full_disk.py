@@ -109,6 +109,7 @@ CHILD = """
         for step in range(40):
             run.maybe_checkpoint("step_complete", state=[os.urandom(2_000) for _ in range(50)])
         print("worked", step + 1, "unprotected", run.protection.since is not None, flush=True)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1, 200_000))  # not even the small last one fits
 """
 
 

@@ -95,7 +95,11 @@ def test_a_disk_that_refuses_at_any_call_is_named_and_the_same_object_goes_on(co
                 go_on(store, folder / "s")
                 with closing(open_files(folder / "s")) as again:
                     assert wrong(again) == []
-                    assert picture(again) == picture(store)
+                    left = picture(again)
+                    if store.leases.running("leased") is None:  # given back, which only this object knows for certain
+                        assert left["leased"] in (None, ("me", 1))
+                        left["leased"] = None
+                    assert left == picture(store)
         return told
 
     found = spread(list(range(len(calls))), check)

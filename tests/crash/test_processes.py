@@ -151,7 +151,7 @@ def test_a_stale_writer_gets_head_moved_and_changes_nothing(path: Path) -> None:
             slow.checkpoint(state=2)
         assert (caught.value.expected, caught.value.actual) == (None, first.id)
         assert [cp.section("state") for cp in hf.checkpoints("a")] == [1]
-        slow.reload()
+        slow.recorder.reload()
         slow.checkpoint(state=3)
         assert [cp.section("state") for cp in hf.checkpoints("a")] == [3, 1]
         assert hf.verify().sound

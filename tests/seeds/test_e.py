@@ -225,10 +225,10 @@ def test_an_interval_is_due_again_when_its_time_is_over(store):
 def test_a_run_knows_its_last_checkpoint_restores_it_shows_its_history_and_begins_anew(store):
     """Proves E4."""
     with store.run("ep") as run:
-        begun = run.last_checkpoint_at
+        begun = run.head.created_at
         first = run.maybe_checkpoint("phase_complete", phase="plan", state={"loop": 1})
         assert first is not None
-        assert run.last_checkpoint_at == first.created_at >= begun
+        assert run.head.created_at == first.created_at >= begun
         run.maybe_checkpoint("loop_complete", state={"loop": 2})
     assert store.latest("ep").section("state") == {"loop": 2}
     triggers = [one.trigger for one in store.checkpoints("ep")]

@@ -52,12 +52,13 @@ def test_a_store_with_a_key_leaves_a_folder_that_trust_can_rest_on(home, tmp_pat
     assert is_trusted(WISHES, tmp_path / "holdfast.yaml")
 
 
-def test_trust_names_the_folder_that_others_may_write_to(home, tmp_path):
-    (home / ".config" / "holdfast").mkdir(parents=True)
-    with pytest.raises(SettingsInvalid, match="writable by others") as refused:
-        trust(WISHES, tmp_path / "holdfast.yaml")
-    assert f"{home}/.config/holdfast" in str(refused.value)
-    assert f"{home}/.config/holdfast/" not in str(refused.value)
+def test_trust_closes_a_folder_that_others_may_write_to(home, tmp_path):
+    folder = home / ".config" / "holdfast"
+    folder.mkdir(parents=True)
+    assert stat.S_IMODE(folder.stat().st_mode) & 0o022
+    trust(WISHES, tmp_path / "holdfast.yaml")
+    assert not stat.S_IMODE(folder.stat().st_mode) & 0o022
+    assert is_trusted(WISHES, tmp_path / "holdfast.yaml")
 
 
 def test_output_of_tasks_leaves_a_folder_that_the_users_key_is_kept_in(home, tmp_path):

@@ -57,7 +57,7 @@ def position(checkpoint: Checkpoint | Envelope) -> str:
     summary = checkpoint.summary
     words = [word for word in (summary.phase, summary.state) if word]
     if summary.steps:
-        words.append(number(summary.steps, "step"))
+        words.append(number(summary.steps, "record"))
     return ", ".join(words)
 
 

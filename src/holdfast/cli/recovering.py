@@ -67,7 +67,7 @@ def tell_found(checkpoint: Checkpoint, session: Session) -> None:
     if checkpoint.capture_note:
         out.note(f"{checkpoint.place}: {checkpoint.capture_note}.")
     stood = [f"phase {summary.phase}" if summary.phase else "", f"state {summary.state}" if summary.state else ""]
-    done = [number(summary.steps, "step") + " recorded" if summary.steps else ""]
+    done = [number(summary.steps, "record") + " of calls" if summary.steps else ""]
     words = [word for word in (*stood, *done) if word]
     if words:
         out.note(f"Where it stood: {', '.join(words)}.")

@@ -35,6 +35,7 @@ from holdfast.errors import (
     UsageError,
 )
 from holdfast.flow.advance import advance
+from holdfast.journal.call_record import is_work
 from holdfast.model.runtime_sections import Wait
 from holdfast.runtime.command import Command
 from holdfast.runtime.inbox import read_inbox
@@ -222,13 +223,14 @@ def _set_up(command: object, run: Run) -> None:
 def _count_crashes(hf: Holdfast, delivery: Delivery) -> int:
     """Return how often in a row a worker died with this run before any call of it ended; counted in the store."""
     head = hf.latest(delivery.run)
-    steps = head.summary.steps if head is not None else 0
+    # Ends, not records: a call that kills its worker leaves one more start each time.
+    ended = sum(one["event"] in ("done", "failed", "skipped") and is_work(one) for one in head.calls) if head else 0
     before = str(hf.store.row_of(delivery.run).attributes.get(_DELIVERED, "1:0:0")).split(":")
     attempt, known, crashes = (int(part) for part in before)
-    if delivery.attempt <= attempt and known == steps:
+    if delivery.attempt <= attempt and known == ended:
         return crashes
-    crashes = 0 if delivery.attempt <= attempt else crashes + 1 if known == steps else 1
-    note(hf, delivery.run, {_DELIVERED: f"{delivery.attempt}:{steps}:{crashes}"})
+    crashes = 0 if delivery.attempt <= attempt else crashes + 1 if known == ended else 1
+    note(hf, delivery.run, {_DELIVERED: f"{delivery.attempt}:{ended}:{crashes}"})
     return crashes
 
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.journal.call_record import is_work
+
 
 class Scene:
     """A flow with commands that write down their process, and somebody who acts when some of them have begun."""
@@ -39,9 +41,9 @@ class Scene:
 
     @property
     def steps(self):
-        """How each step ended that is recorded."""
+        """How each call ended that does something by itself."""
         with self._bench.open() as hf:
-            return {line["step"]: line["event"] for line in hf.latest("p").calls}
+            return {line["step"]: line["event"] for line in hf.latest("p").calls if is_work(line)}
 
 
 @pytest.fixture

@@ -461,7 +461,8 @@ def test_a_row_that_was_deleted_is_noticed(place, sign, filled, table):
         if one is table:
             drop(place, table, row[: len(table.key)])
     with opened(place, OWNER, sign) as hf:
-        assert {fault.kind for fault in hf.verify().faults} == {table.name}
+        kinds = {fault.kind for fault in hf.verify().faults}
+    assert kinds - {"store"} == {table.name}  # what keeps numbers outside the log misses it, too
 
 
 def test_a_lease_put_back_lets_nobody_write_beside_its_owner(place, sign):

@@ -75,7 +75,7 @@ def _facts(checkpoint: Checkpoint, session: Session) -> None:
         if value:
             out.fact(name, value)
     if summary.steps:
-        out.fact("steps", f"{summary.steps} recorded")
+        out.fact("calls", number(summary.steps, "record"))
     if summary.agents:
         out.fact("agents", ", ".join(f"{count} {name}" for name, count in summary.agents.items()))
     if summary.budget_used:

@@ -5,8 +5,6 @@ The store must be one that the workers reach: postgresql://... The same run subm
 
 from __future__ import annotations
 
-import os
-import subprocess
 from contextlib import ExitStack, closing
 from datetime import datetime
 from pathlib import Path
@@ -16,12 +14,17 @@ from typing import TYPE_CHECKING
 from holdfast.cli.commands.run import params_of
 from holdfast.cli.queue_engine import engine_of
 from holdfast.errors import UsageError
+from holdfast.workspace import git
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
     from holdfast.cli.parser import CommandParser
     from holdfast.cli.session import Session
+
+
+_ALLOWED = {"GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh"}  # what a person would clone from
+_CLONE_TIMEOUT_S = 600
 
 
 def configure(parser: CommandParser) -> None:
@@ -77,13 +80,9 @@ def _cloned(source: str, folder: Path) -> Path:
     if ref:
         lines.append(["-C", str(folder), "checkout", "--quiet", ref])
     for line in lines:
-        done = subprocess.run(  # noqa: S603 - a repository that the caller names
-            ["git", "-c", "protocol.ext.allow=never", *line],  # noqa: S607
-            capture_output=True, text=True, errors="replace", check=False,
-            env={**os.environ, "GIT_TERMINAL_PROMPT": "0"},
-        )  # fmt: skip
-        if done.returncode:
-            raise UsageError(f"--git {source}: {done.stderr.strip() or 'git failed'}")
+        done = git.finish(line, str(folder.parent), git.users_environment() | _ALLOWED, timeout_s=_CLONE_TIMEOUT_S)
+        if done.code:
+            raise UsageError(f"--git {source}: {done.said or 'git failed'}")
     return folder
 
 
