@@ -191,9 +191,11 @@ class Conversation:
         text = _field(said, "text")
         mailbox = self._run.mailbox
         if (asked := said.get("answer_to")) is not None:
-            sender = mailbox.sender_of(str(asked))
-            if mailbox.answer(str(asked), text) and sender in self._flow.agents:
-                mailbox.send(agent, sender, text, key=f"answer:{asked}", answer_to=str(asked))
+            with self._run.lock:  # sent before it is answered: a commit in between must not lose it
+                sender = mailbox.sender_of(str(asked))
+                if sender in self._flow.agents and not mailbox.has_answer(str(asked)):
+                    mailbox.send(agent, sender, text, key=f"answer:{asked}", answer_to=str(asked))
+                mailbox.answer(str(asked), text)
             return
         to = self._member(_field(said, "to"))
         key = f"{place.name}:{agent}:{digest_of([to, text])}"
