@@ -56,6 +56,19 @@ def test_resume_continues_the_flow_with_what_it_was_started_with(project):
     assert "nothing to resume" in cli(project, "resume", "r").stdout
 
 
+@pytest.mark.parametrize(("prompt", "code"), [("brief", 0), ("long", 12)], ids=["same", "edited"])
+def test_resume_asks_about_a_flow_only_if_it_or_its_inputs_changed(project, prompt, code):
+    """Proves F1 and F5: declared input files count as the run has them, in its own directory."""
+    (project / "f.yaml").write_text(FLOW.replace("one.txt'}", "one.txt', inputs: [prompt.md]}"))
+    (project / "prompt.md").write_text("brief")
+    assert cli(project, "run", "f.yaml", "--run-id", "r").returncode == 8
+    (project / "go").write_text("")
+    (project / "prompt.md").write_text(prompt)
+    done = cli(project, "resume", "r")
+    assert done.returncode == code, done.stderr + done.stdout
+    assert (project / "two.txt").exists() == (code == 0)
+
+
 def test_modules_are_imported_again(project):
     (project / "f.yaml").write_text(
         "flow: f\nphases:\n  one: {run: 'test -e go', on_failure: abort}\n  two: {call: 'mine:third'}\n"

@@ -130,7 +130,7 @@ def _said(change: Change, will: Will | None) -> str:
     return _CHANGES[change] + (f", {_WILLS[will]}" if will is not None else "")
 
 
-def flow_digests(flow: Flow, params: Mapping[str, Any], root: Path | None = None) -> FlowDigests:
+def flow_digests(flow: Flow, params: Mapping[str, Any], root: Path | None) -> FlowDigests:
     """Return the digests of a flow with these parameters, and the files below `root` that it declares as inputs."""
     names = Variables(known_names(flow))
     own = {

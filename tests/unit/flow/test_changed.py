@@ -10,7 +10,7 @@ from holdfast.flow.runner import preview
 
 def digests(data, **params):
     flow = flow_from(data)
-    return flow_digests(flow, bind_params(flow, params))
+    return flow_digests(flow, bind_params(flow, params), None)
 
 
 def changes(old, new, *, before=None, after=None):

@@ -35,6 +35,7 @@ from holdfast.recovery.result import RecoveryResult
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from pathlib import Path
 
     from holdfast.checkpoint import Checkpoint
     from holdfast.cli.parser import CommandParser
@@ -321,13 +322,17 @@ def _plan(
     }
     options |= {name: more[name] for name in ("decisions", "interrupted") if name in more}
     if _FLOW in checkpoint.sections:
-        options["freshness"] = _flow_freshness(checkpoint, session)
+        root = session.directory_of(checkpoint.run, arguments.workspace, reads_only=True)
+        options["freshness"] = _flow_freshness(checkpoint, session, root)
     spec = arguments.checkpoint or checkpoint.run
     return plan_recovery(session.hf, spec, cast("PlanOptions", options), found=located)
 
 
-def _flow_freshness(checkpoint: Checkpoint, session: Session) -> Freshness:
-    """Return whether the flow's file says the same as when the checkpoint was taken; one that is gone says nothing."""
+def _flow_freshness(checkpoint: Checkpoint, session: Session, root: Path) -> Freshness:
+    """Return whether the flow's file, and its inputs below `root`, are as when the checkpoint was taken.
+
+    A file that is gone says nothing.
+    """
     import msgspec  # noqa: PLC0415 - only for runs that follow a flow
 
     from holdfast.flow.digests import flow_digests  # noqa: PLC0415
@@ -341,7 +346,7 @@ def _flow_freshness(checkpoint: Checkpoint, session: Session) -> Freshness:
         is_inside = file.resolve().is_relative_to(session.root.resolve())  # a store may name any file
         if file.suffix not in (".yaml", ".yml", ".json") or not is_inside or not file.is_file():
             return Freshness()
-        now = rows_of(flow_digests(load_flow(file), record.params))
+        now = rows_of(flow_digests(load_flow(file), record.params, root))
     except (FlowInvalid, msgspec.ValidationError):
         return Freshness(flow="a file that cannot be followed", flow_then="one that could")
     then, seen = (msgspec.json.encode(rows).decode() for rows in (record.digests, now))
