@@ -82,7 +82,7 @@ if TYPE_CHECKING:
     from holdfast.recovery.result import RecoveryResult
     from holdfast.recovery.subject import SubjectProvider
     from holdfast.retain.policy import RetentionPolicy
-    from holdfast.retain.prune import Pruned
+    from holdfast.retain.prune import Pruned, RunPlan
     from holdfast.run import Run
     from holdfast.runtime.audit import Event
     from holdfast.runtime.cost import RunCost
@@ -529,16 +529,25 @@ class Holdfast:
         runs = self.runs() if run is None else [self.store.run(run)]
         pruned = prune.Pruned(prune.plan_all(self.store, chosen, now, runs))
         for one in () if dry_run else pruned.plans:
-            if not one.is_whole and not by_hand:
-                compact_module.compact(self.store, one.run.id, chosen, now)
-            if self.store.leases.running(one.run.id) is None:
-                sweep_captures(self.store, one.run.id, now)
-            if one.is_whole or one.changes:
-                prune.carry_out(self.store, one, now=now)
-                if any(gone.id == one.run.head for gone in one.changes):
-                    self.internals.reload(one.run.id)
-                self.internals.tidy_mirror(one.run.id)
+            try:
+                self._prune_run(one, chosen, now, compacts=not by_hand)
+            except NotFound:
+                if self.internals.is_stored(one.run.id):
+                    raise  # else somebody deleted the run since it was listed: nothing is left to prune
         return pruned
+
+    def _prune_run(self, plan: RunPlan, policy: RetentionPolicy, now: datetime, *, compacts: bool) -> None:
+        """Carry out what retention says of one run."""
+        run = plan.run
+        if compacts and not plan.is_whole:
+            compact_module.compact(self.store, run.id, policy, now)
+        if self.store.leases.running(run.id) is None:
+            sweep_captures(self.store, run.id, now)
+        if plan.is_whole or plan.changes:
+            prune.carry_out(self.store, plan, now=now)
+            if any(gone.id == run.head for gone in plan.changes):
+                self.internals.reload(run.id)
+            self.internals.tidy_mirror(run.id)
 
     def verify(
         self,

@@ -9,6 +9,7 @@ from holdfast import Holdfast, RetentionPolicy, UsageError
 from holdfast.errors import StoreUnavailable
 from holdfast.model.checkpoint import Marks
 from holdfast.model.rules import RULES
+from holdfast.retain import compact as compact_module
 from holdfast.retain.prune import carry_out, plan, read_rows
 from holdfast.retain.worker import RetentionWorker
 from holdfast.settings.file import make_settings
@@ -68,6 +69,25 @@ def test_pruning_shows_first_and_then_does_exactly_that(still):
     assert [cp.id for cp in left] == [one.id for one in shown.decisions if one.action != "delete"]
     assert still.verify().sound
     assert still.prune("r") == []
+
+
+def test_a_run_deleted_while_all_runs_are_pruned_is_passed_over(still, monkeypatch):
+    for name in ("deleted", "kept"):
+        run = still.run(name)
+        for n in range(8):
+            run.checkpoint(state=n, trigger="batch_complete")
+    compact = compact_module.compact
+
+    def another_deletes_first(store, run, policy, now):
+        if run == "deleted":
+            store.delete_run(run)
+        return compact(store, run, policy, now)
+
+    monkeypatch.setattr(compact_module, "compact", another_deletes_first)
+    still.prune()
+    assert [one.id for one in still.runs()] == ["kept"]
+    assert len(still.checkpoints("kept", archived=True)) < 8
+    assert still.verify().sound
 
 
 def test_archived_checkpoints_leave_the_daily_list_but_can_be_read(still):
