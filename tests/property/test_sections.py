@@ -361,7 +361,7 @@ def test_a_section_over_the_limit_is_neither_saved_nor_read():
     tape = Tape()
     tape.save("x" * 2000)
     tape.max_bytes = 1000
-    with pytest.raises(LimitExceeded, match="max_section_bytes"):
+    with pytest.raises(LimitExceeded, match="max_section_mb"):
         tape.read()
 
 

@@ -96,7 +96,7 @@ class StoreAgainstModel(RuleBasedStateMachine):
     def take(self, run, writer, **arguments):
         found = self.both(lambda side: row(side.writers[run, writer].checkpoint(**copy.deepcopy(arguments))))
         if found[0] is HeadMoved:
-            self.both(lambda side: side.writers[run, writer].reload())
+            self.both(lambda side: side.writers[run, writer].recorder.reload())
             return None
         return found[0].envelope.id
 

@@ -32,6 +32,10 @@ def note(what):
     return what
 
 
+def done(hf):
+    return [record["step"] for record in hf.latest("r").log("steps") if record["event"] == "done"]
+
+
 def push(log):
     with log.open("a") as file:
         file.write(current_step().key + "\n")
@@ -104,7 +108,7 @@ def test_steps_behind_the_checkpoint_run_again_and_the_plan_names_them(hf):
         for number in range(4):
             run.step(f"s{number}", note, number)
     assert CALLS == [2, 3]
-    assert [record["step"] for record in hf.latest("r").log("steps")] == ["s0", "s1", "s2", "s3"]
+    assert done(hf) == ["s0", "s1", "s2", "s3"]
 
 
 def test_an_open_run_goes_back_with_its_parts(hf):
@@ -145,4 +149,4 @@ def test_calls_go_back_with_the_run(hf):
     with hf.run("r") as run:
         for number in range(12):
             run.step(f"s{number}", note, number)
-    assert [record["step"] for record in hf.latest("r").log("steps")] == [f"s{number}" for number in range(12)]
+    assert done(hf) == [f"s{number}" for number in range(12)]
