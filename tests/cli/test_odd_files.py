@@ -35,10 +35,16 @@ def as_huge(path):
         file.truncate(3 << 40)
 
 
+def as_deep(path):
+    """Below the limits of size, and deeper than any reader may follow."""
+    path.unlink(missing_ok=True)
+    path.write_bytes(b'{"a": ' + b"[" * 30_000)
+
+
 ODD = [as_pipe, as_link_to_a_device, as_huge]
 
 
-@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("odd", [*ODD, as_deep])
 @pytest.mark.parametrize("suffix", [".at", ".alive", ".cache"])
 def test_what_lies_beside_the_store_is_not_waited_for(story, odd, suffix):
     """Proves D11."""

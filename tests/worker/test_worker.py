@@ -194,6 +194,17 @@ def test_a_set_up_command_runs_once_in_each_directory(fleet):
         assert "modules/here" not in [file.path for file in hf.latest("needs").files()]
 
 
+def test_a_set_up_command_that_brings_a_link_writes_nothing_outside(fleet):
+    """What it clones may hold a link in the place of the mark that it has run."""
+    outside = fleet.folder / "outside"
+    outside.write_text("not yours")
+    link = f"mkdir -p .holdfast; ln -sf {outside} .holdfast/setup"
+    fleet.submit(flow(fleet, "linked", one=say(fleet, "one")), "--setup", link)
+    fleet.drain("one")
+    assert fleet.said() == ["one"]
+    assert outside.read_text() == "not yours"
+
+
 def test_a_set_up_command_that_fails_parks_the_run_and_a_retry_runs_it_again(fleet):
     fleet.submit(flow(fleet, "broken", one=say(fleet, "one")), "--setup", f"cat {fleet.folder}/wheels")
     fleet.drain("one")

@@ -8,17 +8,19 @@ in the same call) the run is parked: it asks a person, and is not tried again un
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import threading
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from holdfast.encode.documents import parse_json, read_own
 from holdfast.errors import (
     CannotResume,
+    DocumentInvalid,
     HeadMoved,
     IntegrityError,
     LeaseHeld,
@@ -53,6 +55,7 @@ from holdfast.worker.port import (
     Until,
 )
 from holdfast.worker.submit import note
+from holdfast.workspace.stamp import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -98,8 +101,8 @@ class Worker:
                 if carried is None:
                     return self._advanced(hf, delivery)
                 try:
-                    own = self._open(json.loads(str(carried)))
-                except (ValueError, SettingsInvalid) as error:
+                    own = self._open(parse_json(str(carried).encode(), "they"))
+                except (ValueError, DocumentInvalid, SettingsInvalid) as error:
                     return _park(hf, delivery.run, f"the settings that it was submitted with: {error}")
             with own:
                 return self._advanced(own, delivery)
@@ -210,14 +213,17 @@ def _set_up(command: object, run: Run) -> None:
         return
     root = run.workspace.path
     mark = root / FOLDER / _SET_UP
-    done = hashlib.sha256(command.encode()).hexdigest()
-    if mark.is_file() and mark.read_text() == done:
-        return
+    done = hashlib.sha256(command.encode()).hexdigest().encode()
+    with suppress(OSError, DocumentInvalid):
+        if read_own(mark, limit=len(done)).data == done:
+            return
     result = Command(command, cwd=root).run(host=run.host)
     if not result.succeeded:
         raise UsageError(f"its set-up command {command!r:.200} failed: {result.problem}")
+    if mark.parent.is_symlink():  # a repository that it cloned may bring one
+        raise UsageError(f"{mark.parent} is a link, which is not followed: delete it")
     mark.parent.mkdir(mode=0o700, exist_ok=True)
-    mark.write_text(done)  # after it has ended: one that was killed is run again
+    write_whole(mark, done)  # after it has ended: one that was killed is run again
 
 
 def _count_crashes(hf: Holdfast, delivery: Delivery) -> int:

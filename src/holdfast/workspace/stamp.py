@@ -53,7 +53,7 @@ def write_stamp(
         stamp = Stamp(run=run, directory=directory, inode=inode, checkpoint=checkpoint, mark=mark)
         file = _file(folder, run, directory)
         folder.mkdir(mode=0o700, exist_ok=True)
-        _write(file, lock(msgspec.json.encode(stamp)))
+        write_whole(file, lock(msgspec.json.encode(stamp)))
 
 
 def read_stamp(folder: Path, run: str, directory: str, *, unlock: Callable[[bytes], bytes] = bytes) -> Stamp | None:
@@ -101,7 +101,7 @@ def link_directory(folder: Path, run: str, directory: str) -> None:
         for file, place in links:
             inode = _inode(place)
             mark = user_mark("fork", str(file), run, place, inode)
-            _write(file, msgspec.json.encode(_Link(run=run, place=place, inode=inode, mark=mark)))
+            write_whole(file, msgspec.json.encode(_Link(run=run, place=place, inode=inode, mark=mark)))
 
 
 def linked_store(directory: Path) -> tuple[Path, str] | None:
@@ -156,7 +156,7 @@ def _inode(directory: str) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _write(file: Path, data: bytes) -> None:
+def write_whole(file: Path, data: bytes) -> None:
     """Write a file whole under its name, and through no link."""
     beside = file.with_suffix(f".{os.getpid()}")
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

@@ -125,7 +125,10 @@ def read_json(file: str) -> Any:
     if file == "-" and sys.stdin is None:
         raise UsageError("standard input is closed: give a file")
     try:
-        data = sys.stdin.buffer.read() if file == "-" else read_regular(file, limit=MOST_BYTES, follow=True)
+        if file == "-":
+            data = sys.stdin.buffer.read(MOST_BYTES + 1)
+        else:
+            data = read_regular(file, limit=MOST_BYTES, follow=True)
     except FileNotFoundError:
         raise NotFound("file", file) from None
     except DocumentInvalid as error:
