@@ -333,3 +333,10 @@ def test_lines_that_no_worker_could_follow_are_refused_at_once(fleet):
     fleet.cli("worker", "--drain", code=2)
     fleet.cli("advance", "nothing", "--root", fleet.folder / "w", code=3)
     assert fleet.status("x") is None
+
+
+def test_one_worker_serves_several_queues_of_an_engine_that_is_named(fleet):
+    for queue in ("day", "night"):
+        fleet.submit(f"flow: {queue}\nphases:\n  one: 'echo {queue} >> {fleet.log}'\n", "--queue", queue)
+    fleet.drain("one", "--queue", "day", "--queue", "night", "--engine", fleet.engine)
+    assert sorted(fleet.said()) == ["day", "night"]

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from holdfast.worker.port import Engine
 
 
-def engine_of(session: Session) -> Engine:
-    """Return the engine of the store that is meant; UsageError if workers cannot share it."""
+def engine_of(session: Session, kind: str | None = None) -> Engine:
+    """Return the engine of the store that is meant, by default the settings'; UsageError if workers cannot share it."""
     url = session.place.url
     if not url.startswith(("postgresql:", "postgres:")):
         raise UsageError(
@@ -22,4 +22,4 @@ def engine_of(session: Session) -> Engine:
     from holdfast.worker.wake import engine_of as engine_of_kind  # noqa: PLC0415
 
     workers = (session.place.settings or Settings()).workers
-    return engine_of_kind(workers.engine, url, workers.temporal)
+    return engine_of_kind(kind or workers.engine, url, workers.temporal)

@@ -10,6 +10,8 @@ import importlib
 import signal
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,8 +29,9 @@ if TYPE_CHECKING:
 
 def configure(parser: CommandParser) -> None:
     """Say what the command takes."""
-    parser.add_argument("--queue", metavar="NAME", default="default", help="the queue to serve (default)")
-    parser.add_argument("--slots", metavar="N", type=int, default=4, help="runs at once (4)")
+    parser.add_argument("--queue", metavar="NAME", action="append", help="a queue to serve (default); may be repeated")
+    parser.add_argument("--engine", choices=("absurd", "temporal"), help="what delivers runs (workers.engine)")
+    parser.add_argument("--slots", metavar="N", type=int, default=4, help="runs at once, of each queue (4)")
     parser.add_argument("--root", metavar="DIR", help="where the runs' directories are made")
     parser.add_argument("--lease", metavar="SECONDS", type=float, default=10.0, help="how long a claim holds (10)")
     parser.add_argument(
@@ -61,7 +64,7 @@ def execute(arguments: Namespace, session: Session) -> int:
         raise UsageError("name the folder for the runs' directories with --root DIR")
     if min(arguments.slots, arguments.lease, 1 if arguments.limit is None else arguments.limit) < 1:
         raise UsageError("--slots, --lease and --limit: give 1 or more")
-    check_queue(arguments.queue)
+    queues = list(dict.fromkeys(check_queue(name) for name in arguments.queue or ["default"]))
     try:
         Path(arguments.root).mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -75,17 +78,21 @@ def execute(arguments: Namespace, session: Session) -> int:
         functions=functions_of(arguments.functions),
         stop=stop,
     )
-    engine = engine_of(session)
+    engine = engine_of(session, arguments.engine)
     session.handle().close()  # a store that cannot be reached is noticed now, not at the first run
-    session.out.note(f"Serving queue {arguments.queue} with {arguments.slots} slots in {arguments.root}.")
+    session.out.note(f"Serving queue {', '.join(queues)} with {arguments.slots} slots in {arguments.root}.")
     session.out.flush()
-    try:
-        engine.serve(
-            worker.handle, queue=arguments.queue, slots=arguments.slots, lease_s=arguments.lease, stop=stop,
-            drain=arguments.drain, limit=arguments.limit,
-        )  # fmt: skip
-    finally:
-        engine.close()
+    serve = partial(
+        engine.serve, worker.handle, slots=arguments.slots, lease_s=arguments.lease, stop=stop, drain=arguments.drain,
+        limit=arguments.limit,
+    )  # fmt: skip
+    with closing(engine), ThreadPoolExecutor(len(queues)) as threads:
+        serving = [threads.submit(serve, queue=queue) for queue in queues]
+        try:
+            for one in as_completed(serving):
+                one.result()
+        finally:
+            stop.set()  # a queue that cannot be served ends the worker: the others' runs are left in order
     return 0
 
 
