@@ -5,6 +5,10 @@ import shutil
 import signal
 import tempfile
 
+import pytest
+
+pytest.register_assert_rewrite("holdfast.testing.contract")  # before any test has imported it
+
 _CACHE = "TEST_CACHE_OF_HOLDFAST"
 
 

@@ -142,12 +142,8 @@ class SQLiteMedium:
 
     def _refuse_emptied(self) -> None:
         """Refuse to begin a new store in the place of one that was deleted or cut to nothing."""
-        try:
-            is_empty = not self.path.stat().st_size
-        except OSError:
-            is_empty = True
-        lost = sorted(self.heads.all()[0], key=lambda head: head.line != MAIN) if is_empty else []
-        if lost:
+        lost = sorted(self.heads.all()[0], key=lambda head: head.line != MAIN) if self._is_empty() else []
+        if lost and self._is_empty():  # asked again: another process may have begun the store between the two looks
             runs = len({head.run for head in lost})
             raise StoreCorrupt(
                 f"the file was deleted or cut to nothing; it held {runs} runs or more ({lost[0].run!r} had come to "
@@ -155,6 +151,12 @@ class SQLiteMedium:
                 "begin a new store",
                 self.url,
             )
+
+    def _is_empty(self) -> bool:
+        try:
+            return not self.path.stat().st_size
+        except OSError:
+            return True
 
     @contextmanager
     def fresh(self) -> Iterator[_Reader]:

@@ -15,6 +15,7 @@ import holdfast
 from crash.children import scratch
 from holdfast.errors import FormatTooNew, NotFound, StoreCorrupt, StoreUnavailable
 from holdfast.store.commit import Commit, Draft
+from holdfast.store.heads import Heads
 from holdfast.store.inspection import Inspection
 from holdfast.store.repair import Repair
 from holdfast.store.sqlite import SQLiteStore
@@ -407,6 +408,21 @@ def test_heads_lag_where_they_cannot_be_written_and_the_commit_stands(path):
     assert store.line("run").number == 1
     assert list(Inspection(store).check()) == []
     store.close()
+
+
+def test_a_store_that_another_begins_between_two_looks_at_it_is_not_lost(path, monkeypatch):
+    """One process saw no file, and saw what was witnessed after another had made the file and committed to it."""
+    entries = Heads.all
+
+    def all_after_another_began(heads):
+        monkeypatch.undo()
+        with closing(SQLiteStore(path)) as other:
+            append(other)
+        return entries(heads)
+
+    monkeypatch.setattr(Heads, "all", all_after_another_began)
+    with closing(SQLiteStore(path)) as store:
+        assert store.line("run").number == 1
 
 
 def test_heads_of_two_runs_that_share_a_place_witness_the_last_one(path):
