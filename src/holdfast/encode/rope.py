@@ -4,14 +4,16 @@ Items are packed one by one and gathered into groups that end where an item's ow
 groups are gathered into nodes in the same way. The shape follows from the content alone, so an edit or a shift leaves
 the other groups as they were.
 
-Settled groups are not packed again to find out whether they changed: a plain copy of their items is kept and compared
-with ==, which touches no text that is still the same object. So an item in a settled group that was replaced by an
-equal one (True by 1, 0 by 0.0) keeps its first form. Groups with any but plain values are packed every time.
+Nothing is packed again to find out whether it changed: a plain copy of each item is kept. Settled groups are compared
+with ==, which touches no text that is still the same object; so an item in a settled group that was replaced by an
+equal one (True by 1, 0 by 0.0) keeps its first form. Items of the unsettled tail are few and compared to the letter.
+Items with any but plain values are packed every time.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
 from holdfast.encode.cuts import Cut, recut
@@ -27,6 +29,14 @@ _LARGEST_LEAF = 1024 * 1024
 _NODE_FANOUT = 16
 _LARGEST_NODE = 4 * _NODE_FANOUT
 _ATOMS = frozenset({str, int, float, bool, bytes, type(None)})
+_NOT_PLAIN = object()
+
+
+class _Packed(NamedTuple):
+    """An item of the tail: its bytes, and the copy that tells whether they still hold."""
+
+    data: bytes
+    copy: Any
 
 
 class Rope:
@@ -37,43 +47,42 @@ class Rope:
         self.groups: list[Ref] = []
         self.shadow: list[Any] | None = []
         self.tail: list[Cut] = []
-        self._packed: list[bytes] = []  # of a log: the items of the tail
+        self._packed: list[_Packed] = []  # the items of the tail
         self._spine = _Spine()
 
     @property
     def packed(self) -> int:
         """How many items are not packed again."""
-        return sum(self.counts) + len(self._packed)
+        tail = takewhile(lambda packed: packed.copy is not _NOT_PLAIN, self._packed)
+        return sum(self.counts) + len(list(tail))
 
     def update(self, items: list[Any], where: str, packer: Packer, writer: Writer) -> list[Entry]:
         """Bring the rope to these items and return its entries: nodes, groups, then the unsettled tail."""
         known = self._keep(items, writer)
-        self._packed = []
-        self._extend(items, len(items), where, packer, writer, known=known)
-        self._packed = []
+        first = sum(self.counts)
+        for index, packed in enumerate(self._packed):
+            if first + index == len(items) or not _is_same(items[first + index], packed.copy):
+                del self._packed[index:]
+                break
+        self._extend(items, first, where, packer, writer, known=known)
         return [*self._spine.entries(), *(cut.ref for cut in self.tail)]
 
     def _extend(
-        self, items: list[Any], length: int, where: str, packer: Packer, writer: Writer, *, known: dict[bytes, Ref]
+        self, items: list[Any], first: int, where: str, packer: Packer, writer: Writer, *, known: dict[bytes, Ref]
     ) -> None:
-        pending = self._packed
-        pending_bytes = sum(map(len, pending))
-        first = sum(self.counts)
-        for index in range(first + len(pending), length):
+        tail = self._packed
+        tail_bytes = sum(len(packed.data) for packed in tail)
+        for index in range(first + len(tail), len(items)):
             data = packer.pack(items[index], f"{where}[{index}]")
-            if len(data) > _LARGEST_LEAF and pending:  # alone in its group, its pieces do not move with its neighbours
-                self._settle(items[first:index], b"".join(pending), known, writer)
-                pending.clear()
-                pending_bytes = 0
-                first = index
-            pending.append(data)
-            pending_bytes += len(data)
-            if _ends_group(data) or pending_bytes >= _LARGEST_GROUP:
-                self._settle(items[first : index + 1], b"".join(pending), known, writer)
-                pending.clear()
-                pending_bytes = 0
-                first = index + 1
-        self.tail = recut(b"".join(pending), self.tail, writer)
+            if len(data) > _LARGEST_LEAF and tail:  # alone in its group, its pieces do not move with its neighbours
+                self._settle(known, writer)
+                tail_bytes = 0
+            tail.append(_Packed(data, _copy_of(items[index])))
+            tail_bytes += len(data)
+            if _ends_group(data) or tail_bytes >= _LARGEST_GROUP:
+                self._settle(known, writer)
+                tail_bytes = 0
+        self.tail = recut(b"".join(packed.data for packed in tail), self.tail, writer)
 
     def _keep(self, items: list[Any], writer: Writer) -> dict[bytes, Ref]:
         """Drop the groups from the first changed one on; return them by name, in case they come again."""
@@ -87,6 +96,8 @@ class Rope:
                 position += count
                 kept += 1
         dropped = {ref.id: ref for ref in self.groups[kept:]}
+        if dropped:
+            self._packed = []  # what follows a changed group stands elsewhere now
         self.shadow = self.shadow[:position] if self.shadow is not None else []
         del self.counts[kept:], self.groups[kept:]
         self._spine = _Spine()
@@ -94,19 +105,21 @@ class Rope:
             self._spine.push(ref, writer)
         return dropped
 
-    def _settle(self, items: list[Any], data: bytes, known: dict[bytes, Ref], writer: Writer) -> None:
-        ref, *pieces = _write_group(data, writer)
+    def _settle(self, known: dict[bytes, Ref], writer: Writer) -> None:
+        """Make a group of the tail."""
+        ref, *pieces = _write_group(b"".join(packed.data for packed in self._packed), writer)
         if ref.id in known:
             for stored in (ref, *pieces):
                 writer.forget(stored)
-        self.counts.append(len(items))
+        self.counts.append(len(self._packed))
         self.groups.append(ref)
         self._spine.push(ref, writer)
-        if self.shadow is not None:
-            try:
-                self.shadow.extend([plain_copy(item) for item in items])
-            except NotPlainError:
-                self.shadow = None
+        copies = [packed.copy for packed in self._packed]
+        if any(copy is _NOT_PLAIN for copy in copies):
+            self.shadow = None
+        elif self.shadow is not None:
+            self.shadow += copies
+        self._packed.clear()
 
 
 class _Spine:
@@ -160,6 +173,25 @@ def plain_copy(value: Any) -> Any:
     if kind is list:
         return [item if type(item) in _ATOMS else plain_copy(item) for item in value]
     raise NotPlainError
+
+
+def _copy_of(item: Any) -> Any:
+    try:
+        return plain_copy(item)
+    except NotPlainError:
+        return _NOT_PLAIN
+
+
+def _is_same(item: Any, copy: Any) -> bool:
+    """Tell whether an item would be packed as its copy was: the same types and order, unlike ==."""
+    kind = type(item)
+    if kind is not type(copy):
+        return False
+    if kind is dict:
+        return list(item) == list(copy) and all(map(_is_same, item.values(), copy.values()))
+    if kind is list:
+        return len(item) == len(copy) and all(map(_is_same, item, copy))
+    return item is copy or (kind in _ATOMS and item == copy and (kind is not float or item.hex() == copy.hex()))
 
 
 def _ends_group(data: bytes) -> bool:
