@@ -57,7 +57,10 @@ def walk(reader: ChunkReader, root: Ref) -> Iterator[tuple[bytes, Entry]]:
         if not level:
             return
         below: list[tuple[bytes, Ref]] = []
-        for (path, _ref), entries in zip(level, decode([ref for _, ref in level], reader), strict=True):
+        different = list(dict.fromkeys(ref for _, ref in level))  # a directory that is named twice is read once
+        opened = dict(zip(different, decode(different, reader), strict=True))
+        for path, ref in level:
+            entries = opened[ref]
             seen += len(entries)
             if seen > MAX_ENTRIES:
                 break
