@@ -61,7 +61,7 @@ site: $(VENV)/ready
 	$(VENV)/site/bin/python tests/docs_site.py
 
 torture: $(VENV)/ready
-	HOLDFAST_TORTURE=1 $(RUN)/python -m pytest tests/crash tests/recovery tests/seeds tests/unit/flow tests/worker
+	HOLDFAST_TORTURE=1 $(RUN)/python -m pytest tests/crash tests/recovery tests/seeds tests/unit/flow tests/unit/runtime/test_questions.py tests/worker
 
 # Mixed load with retention on: memory, descriptors, threads, log and disk must not grow. SOAK_PLACE: another store.
 SOAK_SECONDS ?= 3600

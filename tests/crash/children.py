@@ -5,6 +5,7 @@ from __future__ import annotations
 import faulthandler
 import json
 import os
+import random
 import shutil
 import signal
 import tempfile
@@ -57,6 +58,11 @@ class Child:
         status = os.waitpid(self.pid, 0)[1]
         died_of = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
         return Ended(died_of, os.waitstatus_to_exitcode(status), [json.loads(line) for line in lines])
+
+
+def sampled(points: Sequence[Any], count: int) -> list[Any]:
+    """Return all points under torture, else so many of them, the same ones every time."""
+    return list(points) if TORTURE else random.Random(count).sample(list(points), min(count, len(points)))
 
 
 def spread(points: Sequence[Any], check: Callable[[Any], Any]) -> list[Any]:

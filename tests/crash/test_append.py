@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from crash.children import TORTURE, Child, scratch, spread
+from crash.children import TORTURE, Child, sampled, scratch, spread
 from holdfast.errors import HeadMoved, HoldfastError, StoreError, StoreFull
 from holdfast.store.commit import CheckpointDraft, Commit, Draft
 from holdfast.store.sqlite import SQLiteStore
@@ -108,18 +108,19 @@ def test_a_kill_at_any_storage_call_of_an_append_loses_and_doubles_nothing() -> 
     """Proves A10, D11, X3."""
     points = [Fault(at=number, kind="kill") for number in range(len(_calls()))]
     assert len(points) > 150
-    assert set(spread(points, _survives)) == {"before", "after"}
+    assert set(spread(sampled(points, 120), _survives)) == {"before", "after"}
 
 
 def test_a_write_of_an_append_torn_by_a_kill_loses_and_doubles_nothing() -> None:
     """Proves D11, X3."""
-    parts = [part / 20 for part in range(20)] if TORTURE else [0.02, 0.5, 0.99]
+    parts = [part / 20 for part in range(20)] if TORTURE else [0.02, 0.99]
     points = [
         Fault(at=number, kind="tear", torn=part)
         for number, call in enumerate(_calls())
         if call.operation == "write"
         for part in parts
     ]
+    points = sampled(points, 120)
     assert len(spread(points, _survives)) == len(points)
 
 
@@ -193,7 +194,7 @@ def test_a_power_cut_after_any_storage_call_loses_no_acknowledged_append() -> No
 
         images = 20 if TORTURE else 2
         cuts = [(point, seed) for point in range(len(calls) + 1) for seed in range(images)]
-        assert all(spread(cuts, check))
+        assert all(spread(sampled(cuts, 150), check))
 
 
 def _fill(store: Store) -> int:

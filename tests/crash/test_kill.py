@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING, Any
 
-from crash.children import TORTURE, Child, scratch, spread
+from crash.children import TORTURE, Child, sampled, scratch, spread
 from crash.workload import STEPS, Play, check_whole, models
 from holdfast.testing.faults import Call, Fault, FaultyDisk
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-_TEARS = [part / 40 for part in range(40)] if TORTURE else [0.001, 0.02, 0.5, 0.99]
+_TEARS = [part / 40 for part in range(40)] if TORTURE else [0.001, 0.5, 0.99]
 
 
 def _store_in(folder: Path) -> Path:
@@ -61,6 +61,7 @@ def test_a_kill_at_any_storage_call_loses_nothing_acknowledged_and_leaves_no_res
     models()
     points = [Fault(at=number, kind="kill") for number in range(len(_calls()))]
     assert len(points) > 300
+    points = sampled(points, 200)
     found = spread(points, _survives)
     assert len(found) == len(points)
     assert {"before", "after"} == set(found), "kills struck on both sides of commits"
@@ -75,7 +76,8 @@ def test_a_write_torn_by_a_kill_is_as_if_it_had_never_begun_or_was_never_acknowl
         if call.operation == "write"
         for part in (_TEARS if len(call.data) > 64 else [0.5])
     ]
-    assert len(points) > 600
+    assert len(points) > 500
+    points = sampled(points, 200)
     assert len(spread(points, _survives)) == len(points)
 
 
