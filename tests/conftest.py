@@ -12,8 +12,14 @@ pytest.register_assert_rewrite("holdfast.testing.contract")  # before any test h
 _CACHE = "TEST_CACHE_OF_HOLDFAST"
 
 
-def pytest_configure():
-    """Keep what is cached and set for a user in a folder of the tests' own, and hear signals as at a terminal."""
+def pytest_configure(config):
+    """Keep what is cached and set for a user in a folder of the tests' own, and hear signals as at a terminal.
+
+    Bytecode is kept there, too: a process that compiles the package again needs six times the CPU, and no folder that a
+    test looks at gets a `__pycache__`.
+    """
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ.setdefault("PYTHONPYCACHEPREFIX", str(config.rootpath / ".pytest_cache" / "bytecode"))
     if _CACHE not in os.environ:
         os.environ[_CACHE] = os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="holdfast-cache-")
         os.environ["XDG_STATE_HOME"] = os.environ[_CACHE]

@@ -176,7 +176,7 @@ def environment(folder: Path) -> dict[str, str]:
         "USER": "ann",
         "LOGNAME": "ann",
         "GIT_CONFIG_NOSYSTEM": "1",
-        "PYTHONDONTWRITEBYTECODE": "1",
+        **{name: os.environ[name] for name in ("PYTHONPYCACHEPREFIX",) if name in os.environ},  # see conftest.py
     }
 
 

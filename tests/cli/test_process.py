@@ -67,7 +67,11 @@ def test_without_any_locale_names_are_still_shown(project):
     done = run(
         "log",
         "r",
-        env={"PATH": os.environ["PATH"], "LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONDONTWRITEBYTECODE": "1"},
+        env={
+            **{name: os.environ[name] for name in ("PATH", "PYTHONPYCACHEPREFIX")},
+            "LC_ALL": "C",
+            "PYTHONIOENCODING": "ascii",
+        },
     )
     assert done.returncode == 0
     assert "gr" in done.stdout

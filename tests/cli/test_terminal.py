@@ -31,7 +31,7 @@ class Terminal:
             "PATH": f"{BIN}:{os.environ['PATH']}",
             "HOME": str(folder.parent),
             "LANG": "C.UTF-8",
-            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONPYCACHEPREFIX": os.environ["PYTHONPYCACHEPREFIX"],
         }
         line = ["bash", "--norc", "--noprofile"]
         self._tmux(

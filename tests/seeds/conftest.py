@@ -99,7 +99,7 @@ class System:
 def environment(more: dict[str, str] | None = None) -> dict[str, str]:
     """Return this process's environment without what would lead a command elsewhere."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
-    return {**kept, "PYTHONDONTWRITEBYTECODE": "1", **(more or {})}
+    return {**kept, **(more or {})}
 
 
 @pytest.fixture(scope="session")
