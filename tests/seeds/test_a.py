@@ -142,13 +142,22 @@ def test_the_system_sets_valid_corrupted_archived_and_expired_by_itself(form, tm
             lost, _ = (hf.run("s").checkpoint(state=text * 9000) for text in "de")
             root = lost.record.envelope.sections[0].root
             later = holdfast.Holdfast(hf.store, settings=holdfast.Settings(), clock=lambda: now[0])
-            old = later.run("t").checkpoint(state="f", trigger="batch_complete")
-            now[0] += 40 * 86_400
             with later.run("t") as run:
-                run.checkpoint(state="g", trigger="batch_complete")
-            expired = {one.id: one.status for one in later.checkpoints("t", archived=True)}
-            assert expired.get(old.id, "expired") == "expired"
+                run.graph().add("build", lambda: 1)
+                run.graph().run()
+            old = next(one for one in later.checkpoints("t") if one.trigger == "batch_complete")
+            assert old.id in [point.checkpoint for point in later.recovery.points("t")]
+            now[0] += 40 * 86_400
+            with later.run("t") as run:  # entered again, long after
+                run.step("next", lambda: 2)
+            assert later.get(old.id).status == "expired"
             assert old.id not in [point.checkpoint for point in later.recovery.points("t")]
+            assert not later.recover(old.id).success
+            now[0] += 2 * 86_400
+            with later.run("t") as run:
+                run.step("last", lambda: 3)
+            with pytest.raises(holdfast.NotFound):
+                later.get(old.id)
         _damage(form, place, url, root)
         with holdfast.open(url, settings=holdfast.Settings()) as hf:
             assert not hf.recover(lost.id).success
