@@ -19,6 +19,7 @@ from holdfast.errors import (
     CheckpointCorrupt,
     IntegrityError,
     NotFound,
+    RecoveryIncomplete,
     UsageError,
 )
 from holdfast.internals import Internals
@@ -215,7 +216,10 @@ class Holdfast:
         self.internals.open_runs.add(opened)
         head = writer.head
         if head is not None and not rewinding and is_undo_point(head):
-            finish.finish_interrupted(self, opened)
+            done = finish.finish_interrupted(self, opened)
+            if done is not None and not done.success:
+                opened.close()
+                raise RecoveryIncomplete(run, str(done.restored_from), done.errors)
         return opened
 
     def _about(self, run: str, key: str | None, attributes: Mapping[str, Any]) -> dict[str, Any]:

@@ -42,6 +42,7 @@ HoldfastError
 │   └── RunStopped
 ├── RecoveryError         a run cannot continue as asked: decide, then ask again
 │   ├── CannotResume      a checkpoint that blocks continuing from it
+│   ├── RecoveryIncomplete  a recovery that was killed could be finished only in part
 │   ├── EffectUncertain   a step may or may not have taken effect
 │   ├── Divergence        the program does another thing than the record says
 │   └── ReplayEnded       the record has no more steps
@@ -601,6 +602,20 @@ class CannotResume(RecoveryError):
         """Give every blocker, and what can be typed against it."""
         advice = f" Try {' or '.join(self.suggestions)}" if self.suggestions else ""
         return f"run {self.run!r} cannot continue from {self.checkpoint}: {'; '.join(self.blockers)}.{advice}"
+
+
+class RecoveryIncomplete(RecoveryError):
+    """A recovery that was killed is finished now but for a part; this is raised once, and stored with the run."""
+
+    checkpoint: str
+    problems: tuple[str, ...]
+
+    def sentence(self) -> str:
+        """Say what is done, what is not, and both ways on."""
+        return (
+            f"run {self.run!r}: the interrupted recovery from {self.checkpoint} is finished, but not all of it: "
+            f"{'; '.join(self.problems)}. Put that right and open the run again, or hf.undo({self.run!r}) goes back"
+        )
 
 
 class EffectUncertain(RecoveryError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import itertools
+import json
 import os
 import signal
 import subprocess
@@ -14,7 +15,8 @@ import pytest
 
 import holdfast
 from crash.children import Child
-from holdfast import ChunkCorrupt, Holdfast, PlanOutdated, StoreFull, StoreUnavailable, UsageError
+from holdfast import ChunkCorrupt, Holdfast, PlanOutdated, RecoveryIncomplete, StoreFull, StoreUnavailable, UsageError
+from holdfast.cli.main import main
 from holdfast.encode.tree import leaf_id
 from holdfast.recovery.gather import Freshness
 from holdfast.recovery.plan import RecoveryPlan
@@ -359,6 +361,67 @@ def test_a_kill_between_files_and_git_is_finished_with_git_when_the_run_is_opene
         assert other.run("r", workspace=project).head.section("state") == 1
     assert git("branch", "--show-current").strip() == "main"
     assert git("status", "--porcelain") == ""
+
+
+@pytest.fixture
+def killed_before_git(hf, project, place):
+    """A recovery that was killed after its files came back and before git did, with git locked by somebody since."""
+    git, first = two_branches(hf, project)
+
+    def work(report):
+        git_create.checkout = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+        with holdfast.open(place) as child:
+            child.recover(first.id, workspace=project, git=True)
+
+    assert Child(work).join().signal == signal.SIGKILL
+    lock = project / ".git" / "index.lock"
+    lock.write_bytes(b"")
+    return git, first, lock
+
+
+def test_a_git_that_cannot_be_put_back_after_a_kill_is_in_the_result(killed_before_git, project, place):
+    """Proves X1: finished without git is no success, and says what was done: state and files, undo included."""
+    git, first, lock = killed_before_git
+    with holdfast.open(place) as other:
+        result = other.recover(first.id, workspace=project, git=True)
+        assert not result.success
+        assert "index.lock" in result.errors[0]
+        assert result.checkpoint.section("state") == 1
+        assert (project / "src" / "main.py").read_text() == "one\n"
+        assert f"recovered from {first.id}, but not all of it" in str(result)
+        lock.unlink()
+        assert other.undo("r").success
+    assert git("branch", "--show-current").strip() == "work"
+    assert (project / "src" / "main.py").read_text() == "two\n"
+
+
+def test_opening_a_run_whose_git_cannot_be_put_back_after_a_kill_says_so_once(killed_before_git, project, place):
+    _, first, lock = killed_before_git
+    with holdfast.open(place) as other:
+        with pytest.raises(RecoveryIncomplete, match=r"index\.lock") as told:
+            other.run("r", workspace=project)
+        assert told.value.checkpoint == first.id
+        lock.unlink()
+        head = other.run("r", workspace=project).head
+        assert head.section("state") == 1
+        assert any("index.lock" in warning for warning in head.section("recovery")["warnings"])
+
+
+@pytest.mark.parametrize("json_flag", [(), ("--json",)])
+def test_resume_does_not_end_as_done_where_git_could_not_be_put_back(
+    killed_before_git, project, place, capsys, json_flag
+):
+    _, first, _ = killed_before_git
+    words = ["--store", str(place), *json_flag, "resume", first.id, "--git", "--workspace", str(project), "--no-run"]
+    assert main(words) == RecoveryIncomplete.exit_code
+    said = capsys.readouterr()
+    if json_flag:
+        document = json.loads(said.out)
+        assert document["result"]["success"] is False
+        assert "index.lock" in document["result"]["errors"][0]
+    else:
+        assert "index.lock" in said.err
+        assert "but not all of it" in said.out
 
 
 def test_a_commit_that_fails_after_git_moved_puts_git_back_too(hf, project, monkeypatch):

@@ -45,6 +45,7 @@ WHAT_TO_DO = {
     "RunStopped": "fix the cause, then open the run again",
     "RecoveryError": "decide, then ask again",
     "CannotResume": "type one of the suggestions",
+    "RecoveryIncomplete": "put right by hand what is named, or `holdfast undo RUN`; then open the run again",
     "EffectUncertain": "look outside, then choose retry or skip",
     "Divergence": "give a changed step a new name, or fork the run before it",
     "ReplayEnded": "continue live with `replay.fork(new_run)`",

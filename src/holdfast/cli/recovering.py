@@ -247,6 +247,9 @@ def tell_result(result: RecoveryResult, session: Session, *, plan: RecoveryPlan 
         done = result.files
         out.line(f"Files: {done.written} written, {done.replaced} replaced, {done.deleted} deleted, {done.kept} kept.")
     place = plan.place if plan is not None else None
-    out.line(Paint("Recovered ", "green"), f"{result.run} from {place or shortened(str(result.restored_from))}.")
+    part = "" if result.success else ", but not all of it"
+    out.line(Paint("Recovered ", "green"), f"{result.run} from {place or shortened(str(result.restored_from))}{part}.")
+    for error in result.errors:
+        out.note(Paint("error: ", "red"), told_text(error))
     if result.undo is not None:
         out.note(f"`holdfast undo {result.run}` goes back to before.")

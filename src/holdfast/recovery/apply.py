@@ -256,15 +256,20 @@ class PlanApplication:
             raise
 
     def finish(self, undo: CheckpointRecord) -> RecoveryResult:
-        """Do what was left when a kill came after the files: git, then the commit; a git that has to stay is told."""
+        """Do what was left when a kill came after the files: git, then the commit.
+
+        Files that somebody may have edited since are not taken back for a git that has to stay: that is an error of the
+        result, and stored with the run.
+        """
+        errors: tuple[str, ...] = ()
         if self.plan.git:
             try:
                 self._restore_files()
             except _HALFWAY as error:
-                _log.warning("run %s: the git position of that recovery is not put back: %s", self.plan.run, error)
-        return self.commit(undo)
+                errors = (f"git is not put back: {error}",)
+        return self.commit(undo, errors)
 
-    def commit(self, undo: CheckpointRecord | None) -> RecoveryResult:
+    def commit(self, undo: CheckpointRecord | None, errors: tuple[str, ...] = ()) -> RecoveryResult:
         """Make the checkpoint's state the head, in one commit, and give it to what is registered."""
         plan, source = self.plan, self.source
         present_head = self.run.head
@@ -278,7 +283,7 @@ class PlanApplication:
             at=at,
             plan=plan.digest,
             kind=plan.kind,
-            warnings=warnings,
+            warnings=(*warnings, *errors),
             skipped_agents=plan.skipped_agents,
             workspace=plan.files.target if plan.files is not None and plan.request.into is None else "",
             git=plan.request.git,
@@ -306,7 +311,7 @@ class PlanApplication:
         with suppress(HoldfastError):  # a mark is for lists; the damage itself is found again
             mark_corrupted(self.hf.store, plan.damage)
         self.run.host.go_back_to(made)
-        return self._result(made, undo=told.undo, warnings=warnings)
+        return self._result(made, undo=told.undo, warnings=warnings, errors=errors)
 
     def _sections(self, source: Checkpoint, at: datetime) -> dict[str, Any]:
         """Return the sections that are restored otherwise than they were stored."""
@@ -569,10 +574,16 @@ class PlanApplication:
         return [f"section {name} is not in the checkpoint and stays as it is" for name in missing]
 
     def _result(
-        self, checkpoint: Checkpoint, *, undo: str | None, warnings: tuple[str, ...] | None = None
+        self,
+        checkpoint: Checkpoint,
+        *,
+        undo: str | None,
+        warnings: tuple[str, ...] | None = None,
+        errors: tuple[str, ...] = (),
     ) -> RecoveryResult:
         return RecoveryResult(
-            success=True,
+            success=not errors,
+            errors=errors,
             run=self.plan.run,
             checkpoint=checkpoint,
             restored_from=self.plan.checkpoint,

@@ -28,7 +28,8 @@ class Readable(Protocol):
 class RecoveryResult:
     """What came of a recovery: without success nothing was touched, or all was put back, and `errors` say why.
 
-    `checkpoint` is the run's new head, `undo` the checkpoint that hf.undo() goes back to.
+    `checkpoint` is the run's new head, `undo` the checkpoint that hf.undo() goes back to. Both are there without
+    success only if a recovery that was killed is finished now, and `errors` say what of it could not be done.
     """
 
     success: bool
@@ -67,11 +68,13 @@ class RecoveryResult:
 
     def lines(self) -> list[str]:
         """Say it in words, a line each."""
-        if not self.success:
+        if self.checkpoint is None and not self.success:
             return [f"run {self.run}: not recovered", *(f"  {error}" for error in self.errors)]
         if self.is_dry and self.plan is not None:
             return self.plan.lines()
-        told = [f"run {self.run}: recovered from {self.restored_from}"]
+        part = "" if self.success else ", but not all of it"
+        told = [f"run {self.run}: recovered from {self.restored_from}{part}"]
+        told += [f"  error: {error}" for error in self.errors]
         if self.files is not None:
             report = self.files
             told.append(f"  files: {report.written} written, {report.replaced} replaced, {report.deleted} deleted")

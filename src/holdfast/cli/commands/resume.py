@@ -26,7 +26,7 @@ from holdfast.cli.recovering import (
     tell_result,
 )
 from holdfast.documents import is_moving, plain
-from holdfast.errors import CannotResume, FlowInvalid, IntegrityError, NotFound, UsageError
+from holdfast.errors import CannotResume, FlowInvalid, IntegrityError, NotFound, RecoveryIncomplete, UsageError
 from holdfast.model.sections import WORKSPACE
 from holdfast.recovery.find import locate, opened
 from holdfast.recovery.finish import end_interrupted
@@ -141,9 +141,14 @@ def execute(arguments: Namespace, session: Session) -> int:
 def _end(
     result: RecoveryResult, plan: RecoveryPlan | None, checkpoint: Checkpoint, arguments: Namespace, session: Session
 ) -> int:
-    """Say what was done, then continue the flow."""
+    """Say what was done, then continue the flow, unless something could not be done."""
     planned = {"plan": plain(plan), "digest": plan.digest} if plan is not None else {}
-    _document({"recovered": True, **planned, "result": result_document(result)}, checkpoint, arguments, session)
+    document = {"recovered": True, **planned, "result": result_document(result)}
+    if not result.success:
+        session.out.document(document)
+        tell_result(result, session, plan=plan)
+        return RecoveryIncomplete.exit_code
+    _document(document, checkpoint, arguments, session)
     tell_result(result, session, plan=plan)
     return _continue(checkpoint, arguments, session)
 
