@@ -55,12 +55,28 @@ def test_resume_says_what_it_found_and_what_it_will_do(hf, crashed):
     assert "keeps 2 steps that are done" in plan.out
     done = hf("resume", "r", "--yes")
     assert done.code == 14
-    assert "Recovered r" in done.out
     assert "Start the program of r again" in done.err
 
 
+def test_nothing_is_called_recovered_that_was_not(hf, crashed):
+    """One word for resume and undo: what `resume` calls recovered can be undone, what it does not cannot."""
+    stood = hf("log", "r", "-a", "--json").json
+    done = hf("resume", "r", "--yes")
+    assert "ecovered" not in done.out + done.err
+    assert "Nothing to recover: r stands at " in done.out
+    assert hf("resume", "r", "--yes", "--json").json["recovered"] is False
+    assert hf("log", "r", "-a", "--json").json == stood, "nothing was written"
+    undo = hf("undo", "r", "--yes")
+    assert undo.code == 2
+    assert "nothing to undo" in undo.err
+    back = hf("resume", first_step(hf)["id"], "--yes")
+    assert "Recovered r" in back.out
+    undone = hf("undo", "r", "--yes", "--json").json
+    assert undone["recovered"] is True
+
+
 def test_ids_are_short_for_people_and_whole_for_programs(hf, crashed):
-    shown = hf("resume", "--yes").out
+    shown = hf("resume", first_step(hf)["id"], "--yes").out
     assert "Recovered " in shown
     assert "cp_" not in shown
     assert "cp_" in hf("ls", "--json").out

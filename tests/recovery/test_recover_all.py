@@ -168,9 +168,10 @@ def test_a_run_that_waits_for_a_person_waits_on(hf, place, tmp_path):
 
 def test_without_a_program_runs_are_put_back_only(hf, place, tmp_path):
     begun(place, tmp_path / "log", "a")
+    stood = hf.latest("a").id
     [found] = hf.recovery.recover_all()
-    assert found.outcome == "recovered"
-    assert hf.latest("a").id == found.checkpoint
+    assert (found.outcome, found.checkpoint) == ("ready", stood), "it stands at its head: nothing had to be put back"
+    assert hf.latest("a").id == stood
 
 
 def test_two_processes_at_once_resume_each_run_once(hf, place, tmp_path):

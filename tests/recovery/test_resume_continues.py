@@ -99,7 +99,7 @@ def test_a_run_of_a_program_says_that_its_program_is_to_be_started(project):
     assert done.returncode == 14
     assert "Start the program of r again" in done.stderr
     shown = cli(project, "resume", "r", "--yes", "--json")
-    assert (shown.returncode, json.loads(shown.stdout)["recovered"]) == (14, True)
+    assert (shown.returncode, json.loads(shown.stdout)["recovered"]) == (14, False)
 
 
 @pytest.mark.parametrize("where", ["original", "fork"])

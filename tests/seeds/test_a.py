@@ -776,7 +776,7 @@ def test_what_was_interrupted_recovers_by_itself_and_what_is_complete_does_not(c
     tester.write_text(script)
     with killed.open() as hf:
         (done,) = hf.recovery.recover_all(workspace=lambda _: killed.folder / "repo")
-        assert (done.run, done.outcome) == (RUN, "recovered")
+        assert (done.run, done.outcome) == (RUN, "ready")
         assert hf.recovery.status(RUN).state == "TESTING"
     assert killed.carry_on().status == "waiting"
     assert [line for line in killed.lines() if line.startswith("coder")] == ["coder 1", "coder 2"]

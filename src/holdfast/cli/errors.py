@@ -32,7 +32,7 @@ EXIT_CODES = (
     (11, "a phase was replanned too often"),
     (12, "nothing was done, because nobody agreed: answer the question, or give --yes"),
     (13, "this phase is done already, so there is nothing to start"),
-    (14, "the run is put back; start its own program, which `resume` cannot do"),
+    (14, "the run can continue: start its own program, which `resume` cannot do"),
     (130, "interrupted by Ctrl+C"),
     (141, "the reader of the output went away"),
 )

@@ -246,9 +246,12 @@ def tell_result(result: RecoveryResult, session: Session, *, plan: RecoveryPlan 
     if result.files is not None:
         done = result.files
         out.line(f"Files: {done.written} written, {done.replaced} replaced, {done.deleted} deleted, {done.kept} kept.")
-    place = plan.place if plan is not None else None
+    place = (plan.place if plan is not None else None) or shortened(str(result.restored_from))
+    if not result.is_recovered:
+        out.line(f"Nothing to recover: {result.run} stands at {place}.")
+        return
     part = "" if result.success else ", but not all of it"
-    out.line(Paint("Recovered ", "green"), f"{result.run} from {place or shortened(str(result.restored_from))}{part}.")
+    out.line(Paint("Recovered ", "green"), f"{result.run} from {place}{part}.")
     for error in result.errors:
         out.note(Paint("error: ", "red"), told_text(error))
     if result.undo is not None:

@@ -94,7 +94,8 @@ def _continue(
     if not result.success or result.checkpoint is None:
         reason = "; ".join(result.errors)
         return Recovered(run=handle.id, outcome="left", checkpoint=plan.checkpoint, reason=reason)
-    done = Recovered(run=handle.id, outcome="recovered", checkpoint=result.checkpoint.id, warnings=result.warnings)
+    outcome: Outcome = "recovered" if result.is_recovered else "ready"
+    done = Recovered(run=handle.id, outcome=outcome, checkpoint=result.checkpoint.id, warnings=result.warnings)
     if resume is None:
         return done
     try:
@@ -115,15 +116,16 @@ def _status(hf: Holdfast, run: str, head: str) -> str | None:
         return locate(hf.store, "latest", run=run).record.envelope.summary.status
 
 
-Outcome = Literal["resumed", "recovered", "waiting", "left", "failed"]
+Outcome = Literal["resumed", "recovered", "ready", "waiting", "left", "failed"]
 _UNDER_WAY = frozenset({"running", "waiting"})
 
 
 class Recovered(msgspec.Struct, frozen=True, kw_only=True):
     """What an automatic recovery did with one run, and why not more.
 
-    resumed: it was put back and `resume` came to its end; recovered: put back only; waiting: it continued, and waits;
-    left: not touched; failed: `resume` raised.
+    resumed: `resume` came to its end; recovered: it was put back, and there is no `resume`; ready: it stands where it
+    continues, so there was nothing to put back; waiting: it continued, and waits; left: it cannot continue, and was not
+    touched; failed: `resume` raised.
     """
 
     run: str

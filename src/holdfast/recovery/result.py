@@ -49,6 +49,11 @@ class RecoveryResult:
     is_dry: bool = False
 
     @property
+    def is_recovered(self) -> bool:
+        """Whether anything was put back; a run that stands where the plan goes needs none, which is a success, too."""
+        return self.checkpoint is not None and self.checkpoint.id != self.restored_from
+
+    @property
     def state(self) -> dict[str, Any]:
         """The restored sections, each read again and yours to change; files are in the checkpoint."""
         if self.checkpoint is None:
@@ -72,6 +77,8 @@ class RecoveryResult:
             return [f"run {self.run}: not recovered", *(f"  {error}" for error in self.errors)]
         if self.is_dry and self.plan is not None:
             return self.plan.lines()
+        if not self.is_recovered:
+            return [f"run {self.run}: nothing to recover, it stands at {self.restored_from}", *self._warned()]
         part = "" if self.success else ", but not all of it"
         told = [f"run {self.run}: recovered from {self.restored_from}{part}"]
         told += [f"  error: {error}" for error in self.errors]
@@ -80,7 +87,10 @@ class RecoveryResult:
             told.append(f"  files: {report.written} written, {report.replaced} replaced, {report.deleted} deleted")
         if self.skipped_agents:
             told.append(f"  skipped: {', '.join(self.skipped_agents)}")
-        told += [f"  warning: {warning}" for warning in self.warnings]
+        told += self._warned()
         if self.undo is not None:
             told.append(f"  hf.undo({self.run!r}) goes back to {self.undo}")
         return told
+
+    def _warned(self) -> list[str]:
+        return [f"  warning: {warning}" for warning in self.warnings]

@@ -143,7 +143,7 @@ def _end(
 ) -> int:
     """Say what was done, then continue the flow, unless something could not be done."""
     planned = {"plan": plain(plan), "digest": plan.digest} if plan is not None else {}
-    document = {"recovered": True, **planned, "result": result_document(result)}
+    document = {"recovered": result.is_recovered, **planned, "result": result_document(result)}
     if not result.success:
         session.out.document(document)
         tell_result(result, session, plan=plan)

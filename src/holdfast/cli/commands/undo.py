@@ -51,6 +51,7 @@ def execute(arguments: Namespace, session: Session) -> int:
     if not session.ask.agreed(f"Undo the last recovery of {run}?"):
         raise Declined
     result = carry_out(plan, session)
-    out.document({"recovered": True, "plan": plain(plan), "digest": plan.digest, "result": result_document(result)})
+    document = {"recovered": result.is_recovered, "plan": plain(plan), "digest": plan.digest}
+    out.document({**document, "result": result_document(result)})
     tell_result(result, session, plan=plan)
     return 0
