@@ -98,6 +98,20 @@ def test_what_an_interrupted_call_had_changed_is_its_own_and_is_warned_about(pro
     assert any("you deleted 'src/one.py'" in warning for warning in result.warnings)
 
 
+@pytest.mark.parametrize("stays", [True, False])
+def test_what_an_interrupted_call_deleted_is_its_own_whatever_happens_in_the_directory_later(project, hf, stays):
+    """Proves F9: a directory has one time of change, and somebody's next file in it moves that."""
+    program(project, "kill")
+    later(project / "mine.txt", "by hand\n")
+    if not stays:
+        (project / "mine.txt").unlink()
+    plan = hf.plan("job", workspace=project)
+    assert next(item.owner for item in plan.files.items if item.path == "b.txt") == "interrupted"
+    assert not any("deleted" in warning for warning in plan.warnings)
+    assert hf.recover("job", workspace=project, interrupted="roll_back").success
+    assert (project / "b.txt").read_text() == "b\n"
+
+
 def test_an_interrupted_call_is_rolled_back_by_policy_and_that_can_be_undone(project, hf):
     program(project, "kill")
     later(project / "docs" / "mine.txt", "by hand\n")
@@ -225,9 +239,9 @@ def test_resume_names_what_is_kept_and_claims_nothing_else(project):
     subprocess.run(["rm", "-r", "src"], cwd=project, check=True)
     said = cli(project, "resume", "job")
     assert said.returncode == 14, said.stderr
-    assert "code was interrupted and had changed 2 files: kept" in said.stdout
-    assert "3 files deleted since the last checkpoint, by whom is not known: kept deleted" in said.stdout
-    assert "you deleted" not in said.stdout, "the run deleted one of the three, and nobody can tell which"
+    assert "code was interrupted and had changed 3 files: kept" in said.stdout
+    assert "2 files deleted since the last checkpoint, by whom is not known: kept deleted" in said.stdout
+    assert "you deleted" not in said.stdout, "it was within a second of the last sign of life"
     assert "--take" in said.stdout
     assert "by others" not in said.stdout + said.stderr
     rolled = cli(project, "--yes", "resume", "job", "--take")

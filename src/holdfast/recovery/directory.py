@@ -61,7 +61,13 @@ class OpenDirectory:
         self._file = heartbeat_file(hf.store, run.id, self._root)
         self._side = side_lock(hf.store)
         self.heartbeat = Heartbeat(
-            self._file, run.id, self._root, calls=calls, policies=run.host.policies_under_way, lock=self._side.lock
+            self._file,
+            run.id,
+            self._root,
+            calls=calls,
+            policies=run.host.policies_under_way,
+            missing=run.workspace.capture.missing,
+            lock=self._side.lock,
         )
         run.calls.told_policy = self.heartbeat.beat
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,12 +19,13 @@ from holdfast.errors import DocumentInvalid
 from holdfast.store.owner import this_process
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
 BEAT_S = 1.0
-_MAX_BYTES = 1024 * 1024
+_MAX_BYTES = 4 * 1024 * 1024
 _MOST_CALLS = 100
+_MOST_GONE_BYTES = 256 * 1024
 
 
 class SignOfLife(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -40,6 +42,8 @@ class SignOfLife(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     has_ended: bool = False
     """Whether it left the run by itself: nothing was interrupted then."""
     last_ns: int = 0
+    gone: tuple[str, ...] = ()
+    """What was captured and had been deleted by then, each byte of a path as one character; not all if it is much."""
 
     @property
     def is_mine(self) -> bool:
@@ -82,6 +86,7 @@ class Heartbeat:
         *,
         calls: Callable[[], Mapping[str, int]],
         policies: Callable[[], Mapping[str, Any]] = dict,
+        missing: Callable[[], Iterable[bytes]] = tuple,
         beat_s: float = BEAT_S,
         lock: Callable[[bytes], bytes] = bytes,
     ) -> None:
@@ -90,6 +95,9 @@ class Heartbeat:
         self._directory = directory
         self._calls = calls
         self._policies = policies
+        self._missing = missing
+        self._gone: tuple[str, ...] = ()
+        self._looks_at = 0.0
         self._beat_s = beat_s
         self._locked = lock
         self._over = threading.Event()
@@ -119,6 +127,7 @@ class Heartbeat:
             calls=calls,
             policies=dict(self._policies()),
             has_ended=has_ended,
+            gone=self._look(),
         )
         with self._lock, suppress(OSError):
             if life == self._written and self._file.exists():
@@ -131,6 +140,20 @@ class Heartbeat:
                 file.write(self._locked(msgspec.json.encode(life)))
             beside.replace(self._file)
             self._written = life
+
+    def _look(self) -> tuple[str, ...]:
+        """Return what is gone: looked at once a beat, and seldom enough that it costs a twentieth of a core at most."""
+        began = time.monotonic()
+        if began >= self._looks_at:
+            left, found = _MOST_GONE_BYTES, []
+            for path in self._missing():
+                left -= len(path)
+                if left < 0:
+                    break
+                found.append(path.decode("latin-1"))
+            self._gone = tuple(found)
+            self._looks_at = began + max(self._beat_s / 2, 20 * (time.monotonic() - began))
+        return self._gone
 
     def stop(self) -> None:
         """End by oneself: what changes from now on is not this process's work."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from holdfast.workspace.contents import KEY
 from holdfast.workspace.directory import DIRECTORY, Entry, decode
 from holdfast.workspace.paths import join
 
@@ -189,6 +192,29 @@ class Known:
         draft = Draft.of(self)
         draft.key = None
         return Known(draft, self.ref, self.nodes, self.skips)
+
+
+def missing(known: Known, place: bytes, path: bytes = b"") -> Iterator[bytes]:
+    """Yield what was captured of a directory and is not there any more: one `lstat` where no name came or went.
+
+    Of a directory that is gone its own path is yielded, and nothing below it.
+    """
+    try:
+        status = os.lstat(place)
+        if not stat.S_ISDIR(status.st_mode):
+            yield path
+            return
+        if KEY(status) != known.key:
+            present = frozenset(os.listdir(place))  # noqa: PTH208 - bytes
+            yield from (join(path, name) for name in known.names if name not in present)
+    except FileNotFoundError:
+        yield path
+        return
+    except OSError:
+        return
+    for name, child in known.children.items():
+        if type(child) is Known:
+            yield from missing(child, os.path.join(place, name), join(path, name))  # noqa: PTH118 - bytes
 
 
 def changed_directories(old: Known, new: Known, path: bytes = b"") -> Iterator[bytes]:

@@ -1,7 +1,8 @@
 """Ownership of file changes: who left a path as it is now.
 
 What was captured while a run's process worked is the run's. What changed between two captures is placed by its time of
-change (ctime: mtime survives `mv`, `cp -p` and tar, so it proves nothing) against the process's last sign of life.
+change (ctime: mtime survives `mv`, `cp -p` and tar, so it proves nothing) against the process's last sign of life. A
+deleted file has no time, and its directory's moves with the next change there: the sign of life names what was gone.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import msgspec
 from holdfast.workspace.heartbeat import BEAT_S, SignOfLife
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from holdfast.workspace.state import State
 
@@ -53,11 +54,15 @@ class Ownership:
             return dict.fromkeys(changed, "unknown")
         top = os.fsencode(root)
         found: dict[bytes, Owner] = {}
+        gone_then = frozenset(path.encode("latin-1", "replace") for path in life.gone)
         gone: dict[bytes, dict[bytes, bytes]] = {}  # by the directory that is left, each path with what went with it
         for path in changed:
             try:
                 changed_ns = os.lstat(os.path.join(top, path)).st_ctime_ns  # noqa: PTH118 - bytes
             except OSError:
+                if any(one in gone_then for one in _with_parents(path)):  # seen to be gone while the process lived
+                    found[path] = "run" if life.has_ended else "interrupted"
+                    continue
                 left, name = _left(top, path)
                 gone.setdefault(left, {})[path] = name
                 continue
@@ -77,6 +82,13 @@ def _placed(life: SignOfLife, changed_ns: int, *, is_sure: bool) -> Owner:
     if life.has_ended:
         return "person"
     return "person" if is_sure and changed_ns > life.last_ns + _UNSURE_NS else "unknown"
+
+
+def _with_parents(path: bytes) -> Iterator[bytes]:
+    """Yield a path and the directories above it."""
+    while path:
+        yield path
+        path = path.rpartition(b"/")[0]
 
 
 def _left(top: bytes, path: bytes) -> tuple[bytes, bytes]:

@@ -11,7 +11,7 @@ from holdfast.errors import UsageError
 from holdfast.workspace import cache
 from holdfast.workspace.contents import NotCaptured
 from holdfast.workspace.descriptors import OPEN_DIRECTORY
-from holdfast.workspace.known_directory import changed_directories, stored_part
+from holdfast.workspace.known_directory import changed_directories, missing, stored_part
 from holdfast.workspace.options import WorkspaceOptions
 from holdfast.workspace.repositories import Remembered, Repositories
 from holdfast.workspace.rules import Rules
@@ -109,6 +109,11 @@ class Workspace:
     def changed_since(self, last: Snapshot) -> frozenset[bytes] | None:
         """Return the directories that the newest look found otherwise than `last` has them; None if it looked not."""
         return self._looked[1] if self._looked is not None and self._looked[0] == last.digest else None
+
+    def missing(self, snapshot: Snapshot) -> list[bytes]:
+        """Return what of a snapshot is not there any more, a directory without what was in it; nothing is read."""
+        memory = self._memory.get(snapshot.digest)
+        return list(missing(memory.known, os.fsencode(self.root))) if memory is not None else []
 
     def is_known(self, snapshot: Snapshot) -> bool:
         """Tell whether this object knows what a snapshot was made from."""
