@@ -38,20 +38,24 @@ FLOW = "flow: f\nphases:\n  one: {run: 'echo 1 > one.txt'}\n  two: {run: 'test -
 
 
 def test_a_run_that_went_elsewhere_and_back_finds_no_stale_files(hf, tmp_path):
-    """Point 7: A, then B, then A again."""
-    a, b = directory(tmp_path / "a", x="1\n", y="1\n"), directory(tmp_path / "b")
+    """Point 7 and G2: A, then B, then A again; what B did is there, what it deleted is not back."""
+    a, b = directory(tmp_path / "a", x="1\n", y="1\n", z="1\n"), directory(tmp_path / "b")
     with hf.run("r", workspace=a) as run:
         run.checkpoint(state=1)
     with hf.run("r", workspace=b):
         assert (b / "x.txt").read_text() == "1\n", "an empty directory gets the files first"
         (b / "x.txt").write_text("2\n")
         (b / "new.txt").write_text("2\n")
+        (b / "z.txt").unlink()
     (a / "y.txt").write_text("edited in a\n")
     with hf.run("r", workspace=a):
         assert (a / "x.txt").read_text() == "2\n"
         assert (a / "new.txt").read_text() == "2\n"
         assert (a / "y.txt").read_text() == "edited in a\n"
-    assert hf.latest("r").read("x.txt") == b"2\n"
+        assert not (a / "z.txt").exists()
+    head = hf.latest("r")
+    held = {record.path: head.read(record.path) for record in head.files() if record.kind == "file"}
+    assert held == {"x.txt": b"2\n", "y.txt": b"edited in a\n", "new.txt": b"2\n"}
 
 
 def test_a_run_whose_files_were_not_brought_whole_does_not_start_in_an_empty_directory(hf, tmp_path):
