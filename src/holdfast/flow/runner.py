@@ -60,6 +60,8 @@ from holdfast.model import sections
 from holdfast.model.ids import check_run_id
 from holdfast.model.redaction import Redacted
 from holdfast.model.sections import WORKSPACE
+from holdfast.recovery import freshness
+from holdfast.recovery.enter import ask_or_refuse
 from holdfast.recovery.record import SECTION as FRESH
 from holdfast.run_files import options_of
 from holdfast.runtime.nearest import hint
@@ -416,7 +418,17 @@ class Runner:
             if changed:
                 run.host.note("subject changed", f"{name}: {', '.join(changed)}")
                 self._report("subject_changed", text=f"{name}: {', '.join(changed)}", data={"fields": changed})
+                self._check_subject(now)
         run.subject.update(**{field: getattr(now, field) for field in ("id", *_SUBJECT_FIELDS)})
+
+    def _check_subject(self, now: sections.Subject) -> None:
+        """Ask, or refuse, by the verdict on what changed in the subject: the same as on any other way to resume."""
+        run = self._run
+        verdicts = run.holdfast.settings.recovery.verdicts
+        then, seen = freshness.Facts(subject=run.subject.value), freshness.Facts(subject=now)
+        found = freshness.findings(then, seen, verdicts=verdicts)
+        if run.head is not None:
+            ask_or_refuse(run, run.head, found)
 
     def _read_subject(self, name: str) -> dict[str, Any]:
         """Return the subject's present form as its command prints it, nothing if it has none."""

@@ -17,7 +17,7 @@ from holdfast.recovery.suggest import suggestions
 from holdfast.recovery.verdict import Freshness, enforced, wait_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from holdfast.checkpoint import Checkpoint
     from holdfast.engine import Holdfast
@@ -108,8 +108,7 @@ class OpenRun:
         found = findings(then, now, verdicts=chosen.verdicts, older_than=chosen.older_than)
         if _is_new_fork(head):  # its directory has a branch of its own: killed before that was captured
             found = tuple(one for one in found if one.kind not in OF_POSITION)
-        if enforced(run.id, head.id, found) == "ask":
-            self._ask(head, found)
+        ask_or_refuse(run, head, found)
         for one in found:
             if one.verdict == "warn":
                 _log.warning("run %s: %s", run.id, one.detail)
@@ -128,13 +127,6 @@ class OpenRun:
             or freshness.flow is not None
         )
 
-    def _ask(self, head: Checkpoint, found: tuple[Finding, ...]) -> None:
-        """Let a person decide; the answer is stored, and holds as long as nothing else moves."""
-        wait, question = wait_of(found)
-        reply = self._run.host.wait_for(Wait(id=wait, kind="approval", question=question, options=("resume", "stop")))
-        if reply.choice != "resume":
-            raise CannotResume(self._run.id, head.id, (question,), (f"`holdfast resume {self._run.id} --fresh`",))
-
     def _take_subject(self, now: Facts | None) -> None:
         """Keep the subject as it is now: new labels are the run's from here on."""
         source = self._freshness.subject
@@ -146,6 +138,19 @@ class OpenRun:
         if seen is not None:
             taken = {name: getattr(seen, name) for name in _TAKEN_OVER}
             self._run.subject.update(id=seen.id, **taken)
+
+
+def ask_or_refuse(run: Run, head: Checkpoint, found: Sequence[Finding]) -> None:
+    """Raise CannotResume where to start fresh is the verdict; where it is to ask, let a person decide.
+
+    The answer is stored, and holds as long as nothing else moves.
+    """
+    if enforced(run.id, head.id, found) != "ask":
+        return
+    wait, question = wait_of(found)
+    reply = run.host.wait_for(Wait(id=wait, kind="approval", question=question, options=("resume", "stop")))
+    if reply.choice != "resume":
+        raise CannotResume(run.id, head.id, (question,), (f"`holdfast resume {run.id} --fresh`",))
 
 
 def _is_new_fork(head: Checkpoint) -> bool:

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 import holdfast
-from holdfast.errors import FlowInvalid, SubjectUnavailable, UsageError
+from holdfast.errors import CannotResume, FlowInvalid, SubjectUnavailable, UsageError
 from holdfast.flow.model import Flow, Phase
 from holdfast.flow.runner import run_flow
 
@@ -775,6 +775,36 @@ def test_the_subject_is_read_at_the_start_of_each_life_and_its_changes_are_said(
     issue.unlink()
     with pytest.raises(SubjectUnavailable):
         bench.run({**flow, "flow": "q"}, run_id="q")
+
+
+@pytest.mark.parametrize("answer", ["resume", "stop"])
+def test_a_subject_whose_text_changed_is_asked_about_before_a_flow_continues(bench, answer):
+    """Proves C15: the verdict on a flow's own subject is the one that every resume has."""
+    issue = bench.folder / "issue.json"
+    issue.write_text('{"title": "Login", "body": "OAuth"}')
+    flow = {
+        "flow": "p",
+        "subject": {"issue": 42, "read": f"cat '{issue}'"},
+        "phases": {"ask": {"approve": "ok?"}, "one": "echo $HOLDFAST_SUBJECT_ISSUE"},
+    }
+    bench.run(flow)
+    with bench.open() as hf:
+        hf.control.answer("p", "approve")
+    issue.write_text('{"title": "Login", "body": "SAML"}')
+    asked = bench.run(flow)
+    assert asked.status == "waiting"
+    with bench.open() as hf:
+        [wait] = hf.control.waiting("p")
+        assert "the text of '42' changed" in wait.question
+        assert hf.latest("p").section("subject").body == "OAuth", "it is taken over when that was decided"
+        hf.control.answer("p", answer, wait=wait.id)
+    if answer == "stop":
+        with pytest.raises(CannotResume, match="the text of '42' changed"):
+            bench.run(flow)
+        return
+    assert bench.run(flow).results["one"] == 42
+    with bench.open() as hf:
+        assert hf.latest("p").section("subject").body == "SAML"
 
 
 def test_a_team_is_kept_in_step_with_what_its_members_do(bench):
