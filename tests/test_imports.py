@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[1] / "src" / "holdfast"
 FILES = sorted(path for path in ROOT.rglob("*.py") if ".mypy_cache" not in path.parts)
 
 # What each part may import; a part is a folder or module of src/holdfast.
-BASE = {"version", "errors", "model", "lazy", "home"}
+BASE = {"version", "errors", "model", "lazy", "home", "own_folder"}
 STORE = BASE | {"encode", "store"}
 ENGINE = STORE | {
     "workspace",
@@ -36,6 +36,7 @@ MAY_IMPORT = {
     "errors": set(),
     "lazy": set(),
     "home": set(),
+    "own_folder": set(),
     "model": BASE,
     "encode": BASE | {"encode"},
     "store": STORE,

@@ -92,6 +92,8 @@ def capture_of(
     place = os.fsencode(workspace.root)
     name = blake3(place).digest()
     folder = _cache_folder(store, workspace.root)
+    if folder.is_symlink():  # a repository may bring one; nothing would be written to it, so it is said at once
+        raise UsageError(f"{folder} is a link, which is not followed: delete it")
     keys = keys_of(store)
     if keys is None:
         return FileCapture(workspace, reader, folder / f"workspace-{name.hex()[:16]}.cache")
@@ -181,11 +183,10 @@ def _cache_folder(store: Store, root: str) -> Path:
     """Return where caches go: into the store's folder if that is all its own, else into one that is never captured."""
     home = store.folder
     if home is None:
-        own = Path(root) / _FOLDER
-        if own.is_symlink():  # a repository may bring one, and caches would be written wherever it leads
-            raise UsageError(f"{own} is a link, which is not followed: delete it")
-        return own
-    return home if home in store.own_paths or home.name == _FOLDER else home / _FOLDER
+        return Path(root) / _FOLDER
+    if home.name == _FOLDER:
+        return home
+    return home.resolve() if home in store.own_paths else home / _FOLDER
 
 
 class RunFiles:

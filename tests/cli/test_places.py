@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 
@@ -225,3 +226,40 @@ def test_a_store_without_a_folder_writes_nothing_through_a_link_of_the_repositor
     with holdfast.open("memory:") as opened, pytest.raises(holdfast.UsageError, match="is a link"):
         opened.run("r", workspace=project).checkpoint(state=1)
     assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "where", ["memory:", "{project}/.holdfast/store.db", "file://{project}/.holdfast", "file://{project}/st"]
+)
+def test_a_link_that_appears_during_a_run_is_not_written_through(project, tmp_path, caplog, where):
+    """Signs of life, stamps, caches and the store itself: what an agent or a checkout puts there leads nowhere."""
+    elsewhere, own = tmp_path / "elsewhere", project / ("st" if where.endswith("/st") else ".holdfast")
+    elsewhere.mkdir()
+    with (
+        suppress(holdfast.StoreUnavailable, holdfast.RunStopped),
+        holdfast.open(where.format(project=project)) as opened,
+        opened.run("r", workspace=project) as run,
+    ):
+        run.checkpoint(state=1)
+        own.rename(tmp_path / "away")
+        own.symlink_to(elsewhere)
+        (project / "b").write_text("2")
+        run.checkpoint(state=2)
+    assert [path.name for path in elsewhere.iterdir()] == []
+    assert f"{own}" in caplog.text
+    assert "link" in caplog.text or "replaced" in caplog.text
+
+
+def test_a_folder_of_ours_is_not_made_through_a_link(hf, project, tmp_path, monkeypatch):
+    """The folder of an assistant's sessions was made first, and found to be behind a link then."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (project / ".holdfast").symlink_to(elsewhere)
+    monkeypatch.setenv("HOLDFAST_STORE", str(tmp_path / "other" / "store.db"))
+    event = {"hook_event_name": "SessionStart", "session_id": "s1", "cwd": str(project), "source": "startup"}
+    hf("hook", "--from", "claude", stdin=json.dumps(event).encode())
+    (project / "plan.md").write_text("## Phase 1: one\n- [ ] do it\n")
+    refused = hf("begin", "plan.md")
+    assert refused.code == 2, refused
+    assert "is a link" in refused.err
+    assert [path.name for path in elsewhere.iterdir()] == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from holdfast.encode.tree import Ref
 from holdfast.errors import DocumentInvalid, IntegrityError
 from holdfast.model.checkpoint import SectionRecord
 from holdfast.model.sections import WORKSPACE
+from holdfast.own_folder import write_whole
 from holdfast.workspace import snapshot as snapshots
 from holdfast.workspace.spill import SpillingWriter
 
@@ -137,13 +137,8 @@ class FileCapture:
         blob = self.workspace.dump_cache(self._known) if self._known is not None else b""
         if not blob or self._known is None or self._known.digest == self._cached:
             return
-        beside = self._cache.with_suffix(f".{os.getpid()}")
         with suppress(OSError):
-            self._cache.parent.mkdir(mode=0o700, exist_ok=True)
-            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(self._lock(blob))
-            beside.replace(self._cache)
+            write_whole(self._cache, self._lock(blob))
             self._cached = self._known.digest
 
     def _previous(self, head: CheckpointRecord | None) -> Snapshot | None:

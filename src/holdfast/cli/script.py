@@ -13,6 +13,7 @@ from holdfast.cli.errors import CommandInvalid
 from holdfast.encode.documents import read_regular
 from holdfast.errors import DocumentInvalid, IntegrityError, LeaseHeld, NotFound, UsageError
 from holdfast.model.sections import Phases
+from holdfast.own_folder import write_whole
 from holdfast.store.open import FOLDER
 
 if TYPE_CHECKING:
@@ -41,13 +42,10 @@ def add_run_option(parser: CommandParser) -> None:
 def remember(session: Session, run: str) -> None:
     """Let the commands that follow here mean this run."""
     folder = session.place.project.root / FOLDER
-    folder.mkdir(mode=0o700, exist_ok=True)
-    file = folder / _CURRENT
-    part = folder / f"{_CURRENT}.{os.getpid()}"
-    part.unlink(missing_ok=True)
-    with part.open("x") as text:  # never through a link
-        text.write(run + "\n")
-    part.replace(file)
+    try:
+        write_whole(folder / _CURRENT, f"{run}\n".encode())
+    except OSError as error:
+        raise UsageError(f"{error.filename} {error.strerror}") from None
 
 
 def meant_run(session: Session, arguments: Namespace, *, or_only: bool = False) -> str:

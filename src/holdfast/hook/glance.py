@@ -12,6 +12,8 @@ import os
 import stat
 from typing import TYPE_CHECKING, Any
 
+from holdfast.own_folder import open_folder, write_whole
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -74,13 +76,9 @@ def read_state(file: str) -> dict[str, Any]:
 
 def write_state(file: str, state: Mapping[str, Any]) -> bool:
     """Replace what is known of a session; False if it cannot be written, and then the next event captures in full."""
-    beside = f"{file}.{os.getpid()}"
     try:
         make_folder(os.path.dirname(file))  # noqa: PTH120
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="ascii") as stream:
-            json.dump({"version": _VERSION, **state}, stream, separators=(",", ":"))
-        os.replace(beside, file)  # noqa: PTH105
+        write_whole(file, json.dumps({"version": _VERSION, **state}, separators=(",", ":")).encode("ascii"))
     except OSError:
         return False
     return True
@@ -88,15 +86,10 @@ def write_state(file: str, state: Mapping[str, Any]) -> bool:
 
 def make_folder(folder: str) -> None:
     """Make a folder below `.holdfast`, which git leaves alone even where the store is elsewhere; OSError at a link."""
-    os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103
-    check_folder(folder)
+    os.close(open_folder(folder))
     rules = os.path.join(os.path.dirname(folder), ".gitignore")  # noqa: PTH118, PTH120
-    try:
-        descriptor = os.open(rules, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    except FileExistsError:
-        return
-    with os.fdopen(descriptor, "w", encoding="ascii") as stream:
-        stream.write("*\n")
+    if not os.path.lexists(rules):
+        write_whole(rules, b"*\n")
 
 
 def check_folder(folder: str) -> None:

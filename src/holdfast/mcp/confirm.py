@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.errors import NotFound, UsageError
 from holdfast.hook.glance import check_folder, make_folder
+from holdfast.own_folder import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -158,8 +159,7 @@ def _read(file: Path) -> str | None:
 
 
 def _write(file: Path, text: str) -> None:
-    beside = file.with_suffix(f".{os.getpid()}")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="ascii") as stream:
-        stream.write(text)
-    beside.replace(file)
+    try:
+        write_whole(file, text.encode("ascii"))
+    except OSError as error:
+        raise UsageError(f"{error.filename} {error.strerror}") from None

@@ -5,7 +5,6 @@ What each checkpoint came to is kept beside the caches, so that a search that wa
 
 from __future__ import annotations
 
-import os
 import subprocess
 from contextlib import suppress
 from tempfile import TemporaryDirectory
@@ -16,6 +15,7 @@ from blake3 import blake3
 
 from holdfast.encode.documents import read_own
 from holdfast.errors import DocumentInvalid, UsageError
+from holdfast.own_folder import write_whole
 from holdfast.recovery.history import Author, FileHistory
 from holdfast.workspace.scratch_tree import ScratchTree
 
@@ -171,7 +171,7 @@ class _Known:
     def __init__(self, hf: Holdfast, run: str, command: tuple[str, ...]) -> None:
         name = blake3("\0".join((run, *command)).encode("utf-8", "surrogateescape")).hexdigest()[:16]
         folder = hf.store.folder
-        self._file: Path | None = folder / f"bisect-{name}.json" if folder is not None else None
+        self._file: Path | None = folder.resolve() / f"bisect-{name}.json" if folder is not None else None
         self._outcomes: dict[str, Outcome] = {}
         if self._file is not None:
             with suppress(OSError, DocumentInvalid, msgspec.DecodeError):
@@ -186,6 +186,4 @@ class _Known:
         self._outcomes[root] = outcome
         if self._file is not None:
             with suppress(OSError):
-                beside = self._file.with_suffix(f".{os.getpid()}")
-                beside.write_bytes(msgspec.json.encode(self._outcomes))
-                beside.replace(self._file)
+                write_whole(self._file, msgspec.json.encode(self._outcomes))

@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import HoldfastError, UsageError
+from holdfast.errors import HoldfastError, StoreUnavailable, UsageError
 from holdfast.store.api import StoreTraits
 from holdfast.store.files_disk import ChunkFiles, Disk, Lock, translated
 from holdfast.store.files_log import Change, Line, Witness, drop_change, make_line, make_witness, put_change
@@ -71,6 +71,7 @@ class FilesMedium:
         with translated(self.url):
             self._disk.make_folder(self._folder)
             check_private_folder(self._folder, self.url)
+            self._is_link = self._folder.is_symlink()
             check_own_folders(self._folder, self.url, names=_FOLDERS, with_below=("chunks", "runs"))
 
     heads = None  # its own log and witnesses, or its server, answer for how far its lines had come
@@ -211,6 +212,8 @@ class FilesMedium:
         with self._calls_lock, translated(self.url):
             if self._is_closed:
                 raise UsageError(f"store {self.url} is closed; open it again")
+            if self._folder.is_symlink() and not self._is_link:
+                raise StoreUnavailable(self.url, f"{self._folder} became a link, which is not followed: delete it")
             if not self._depth:
                 self._rows.expire()
             self._depth += 1

@@ -39,6 +39,7 @@ from holdfast.errors import (
 from holdfast.flow.advance import advance
 from holdfast.journal.call_record import is_work
 from holdfast.model.runtime_sections import Wait
+from holdfast.own_folder import write_whole
 from holdfast.runtime.command import Command
 from holdfast.runtime.inbox import read_inbox
 from holdfast.store.open import FOLDER
@@ -55,7 +56,6 @@ from holdfast.worker.port import (
     Until,
 )
 from holdfast.worker.submit import note
-from holdfast.workspace.stamp import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -220,10 +220,10 @@ def _set_up(command: object, run: Run) -> None:
     result = Command(command, cwd=root).run(host=run.host)
     if not result.succeeded:
         raise UsageError(f"its set-up command {command!r:.200} failed: {result.problem}")
-    if mark.parent.is_symlink():  # a repository that it cloned may bring one
-        raise UsageError(f"{mark.parent} is a link, which is not followed: delete it")
-    mark.parent.mkdir(mode=0o700, exist_ok=True)
-    write_whole(mark, done)  # after it has ended: one that was killed is run again
+    try:
+        write_whole(mark, done)  # after it has ended: one that was killed is run again
+    except OSError as error:  # at a link, for one, that a repository which it cloned may bring
+        raise UsageError(f"{error.filename} {error.strerror}") from None
 
 
 def _count_crashes(hf: Holdfast, delivery: Delivery) -> int:

@@ -6,22 +6,24 @@ synced: after a power cut an older one is there, and what changed later counts a
 
 from __future__ import annotations
 
-import os
+import errno
+import logging
 import threading
 import time
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from holdfast.encode.documents import read_own
 from holdfast.errors import DocumentInvalid
+from holdfast.own_folder import touch, write_whole
 from holdfast.store.owner import this_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
+_log = logging.getLogger("holdfast")
 BEAT_S = 1.0
 _MAX_BYTES = 4 * 1024 * 1024
 _MOST_CALLS = 100
@@ -105,6 +107,7 @@ class Heartbeat:
         self._lock = threading.Lock()
         self._written: SignOfLife | None = None
         self._entered_ns = 0
+        self._refused: str | None = None
 
     def start(self) -> None:
         """Begin: from here on, what changes in the directory may be this process's work."""
@@ -117,7 +120,7 @@ class Heartbeat:
         self._thread.start()
 
     def beat(self, *, has_ended: bool = False) -> None:
-        """Give a sign of life; one that cannot be written is only missed."""
+        """Give a sign of life; one that cannot be written is only missed, which is said where a link is the cause."""
         calls = dict(sorted(self._calls().items())[:_MOST_CALLS])
         life = SignOfLife(
             run=self._run,
@@ -129,17 +132,20 @@ class Heartbeat:
             has_ended=has_ended,
             gone=self._look(),
         )
-        with self._lock, suppress(OSError):
-            if life == self._written and self._file.exists():
-                os.utime(self._file, follow_symlinks=False)
-                return
-            beside = self._file.with_suffix(f".{os.getpid()}")
-            self._file.parent.mkdir(mode=0o700, exist_ok=True)
-            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(self._locked(msgspec.json.encode(life)))
-            beside.replace(self._file)
-            self._written = life
+        with self._lock:
+            try:
+                self._put(life)
+                self._refused = None
+            except OSError as error:
+                if error.errno == errno.ELOOP and self._refused != error.filename:
+                    _log.warning("run %s gives no sign of life: %s %s", self._run, error.filename, error.strerror)
+                    self._refused = error.filename
+
+    def _put(self, life: SignOfLife) -> None:
+        if life == self._written and touch(self._file):
+            return
+        write_whole(self._file, self._locked(msgspec.json.encode(life)))
+        self._written = life
 
     def _look(self) -> tuple[str, ...]:
         """Return what is gone: looked at once a beat, and seldom enough that it costs a twentieth of a core at most."""

@@ -18,6 +18,7 @@ from blake3 import blake3
 
 from holdfast.encode.documents import read_own
 from holdfast.errors import DocumentInvalid
+from holdfast.own_folder import write_whole
 from holdfast.workspace.user_key import is_user_mark, user_mark
 
 if TYPE_CHECKING:
@@ -51,9 +52,7 @@ def write_stamp(
         inode = _inode(directory)
         mark = user_mark("stamp", run, directory, inode)
         stamp = Stamp(run=run, directory=directory, inode=inode, checkpoint=checkpoint, mark=mark)
-        file = _file(folder, run, directory)
-        folder.mkdir(mode=0o700, exist_ok=True)
-        write_whole(file, lock(msgspec.json.encode(stamp)))
+        write_whole(_file(folder, run, directory), lock(msgspec.json.encode(stamp)))
 
 
 def read_stamp(folder: Path, run: str, directory: str, *, unlock: Callable[[bytes], bytes] = bytes) -> Stamp | None:
@@ -97,7 +96,6 @@ def link_directory(folder: Path, run: str, directory: str) -> None:
     own = Path(directory) / ".holdfast"
     links = ((_link_file(folder, directory), directory), (own / _LINK, str(folder)))
     with suppress(OSError):
-        own.mkdir(mode=0o700, exist_ok=True)
         for file, place in links:
             inode = _inode(place)
             mark = user_mark("fork", str(file), run, place, inode)
@@ -154,12 +152,3 @@ def _file(folder: Path, run: str, directory: str) -> Path:
 def _inode(directory: str) -> tuple[int, int]:
     status = os.stat(directory)  # noqa: PTH116
     return status.st_dev, status.st_ino
-
-
-def write_whole(file: Path, data: bytes) -> None:
-    """Write a file whole under its name, and through no link."""
-    beside = file.with_suffix(f".{os.getpid()}")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb") as opened:
-        opened.write(data)
-    beside.replace(file)
