@@ -80,10 +80,10 @@ class Stream(NamedTuple):
     status: os.stat_result
 
 
-def open_regular(path: Path | str, *, follow: bool = False) -> Stream:
+def open_regular(path: Path | str, *, follow: bool = False, dir_fd: int | None = None) -> Stream:
     """Open a regular file for reading; DocumentInvalid for anything else, OSError if the disk refuses."""
     try:
-        descriptor = os.open(path, _FLAGS & ~os.O_NOFOLLOW if follow else _FLAGS)
+        descriptor = os.open(path, _FLAGS & ~os.O_NOFOLLOW if follow else _FLAGS, dir_fd=dir_fd)
     except OSError as error:
         if error.errno in _NO_FILE:
             raise DocumentInvalid(f"{_NO_FILE[error.errno]}, not a file", str(path)) from None
@@ -97,7 +97,7 @@ def open_regular(path: Path | str, *, follow: bool = False) -> Stream:
 
 def read_regular(path: Path | str, *, limit: int, follow: bool = False) -> bytes:
     """Return a regular file's bytes; DocumentInvalid if there are more than `limit`, before they are read."""
-    return _read_open(path, open_regular(path, follow=follow), limit)
+    return b"".join(blocks(path, open_regular(path, follow=follow), limit))
 
 
 class OwnFile(NamedTuple):
@@ -113,23 +113,23 @@ def read_own(path: Path | str, *, limit: int) -> OwnFile:
     if stream.status.st_uid != os.geteuid():
         os.close(stream.descriptor)
         raise DocumentInvalid("belongs to another user", str(path))
-    return OwnFile(_read_open(path, stream, limit), stream.status)
+    return OwnFile(b"".join(blocks(path, stream, limit)), stream.status)
 
 
-def _read_open(path: Path | str, stream: Stream, limit: int) -> bytes:
+def blocks(path: Path | str, stream: Stream, limit: int) -> Iterator[bytes]:
+    """Yield an open file's bytes and close it; DocumentInvalid if there are more than `limit`, before any is read."""
     descriptor, status = stream
     try:
         if status.st_size > limit:
             raise DocumentInvalid(f"has {status.st_size:,} bytes; the limit is {limit:,}", str(path))
-        parts, left = [], limit + 1
+        left = limit + 1
         while left and (part := os.read(descriptor, min(left, 1 << 20))):
-            parts.append(part)
+            yield part
             left -= len(part)
     finally:
         os.close(descriptor)
     if not left:
         raise DocumentInvalid(f"grew beyond the limit of {limit:,} bytes", str(path))
-    return b"".join(parts)
 
 
 def read_document(path: Path, bounds: Bounds = BOUNDS) -> Any:

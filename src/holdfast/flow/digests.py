@@ -7,17 +7,22 @@ tasks and phases whose results it builds on.
 from __future__ import annotations
 
 import hashlib
+import os
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from holdfast.capture.secret_keys import SECRET_KEYS
 from holdfast.capture.secrets import ends_in_secret_key, is_secret_key, is_telling, keys_pattern, looks_random
+from holdfast.encode.documents import open_regular
+from holdfast.errors import DocumentInvalid, UsageError
 from holdfast.flow.condition import parse_condition
 from holdfast.flow.model import Work
 from holdfast.flow.names import known_names
 from holdfast.flow.template import fill, names_in
 from holdfast.flow.variables import Variables
+from holdfast.runtime.artifacts import digest_of
+from holdfast.workspace.descriptors import open_parent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -224,22 +229,38 @@ def _built_on(flow: Flow, phases: dict[str, PhaseDigest], names: Variables) -> d
 
 
 def input_digests(patterns: Sequence[str], root: Path | None) -> dict[str, str]:
-    """Return the files that a task declares as its inputs, with digests of their content; a missing one is empty."""
+    """Return the files that a task declares as its inputs, with digests of their content; a missing one is empty.
+
+    UsageError for one that is not a plain file in the workspace, or larger than is read: a changed one would not be
+    noticed.
+    """
     if root is None or not patterns:
         return {}
     found: dict[str, str] = {}
     for pattern in patterns:
-        paths = sorted(path for path in root.glob(pattern) if path.is_file())
-        for path in paths:
-            name = path.relative_to(root).as_posix()
-            try:
-                with path.open("rb") as file:
-                    found[name] = hashlib.file_digest(file, "sha256").hexdigest()
-            except OSError:
-                found[name] = ""
-        if not paths:
-            found[pattern] = ""
+        paths = sorted(path for path in root.glob(pattern) if path.exists() and not path.is_dir())
+        names = [path.relative_to(root).as_posix() for path in paths]
+        found |= {name: _input_digest(root, name) for name in names} or {pattern: ""}
     return found
+
+
+def _input_digest(root: Path, name: str) -> str:
+    try:
+        parent, last = open_parent(os.path.realpath(root), os.fsencode(name))
+        try:
+            stream = open_regular(os.fsdecode(last), dir_fd=parent)
+        finally:
+            os.close(parent)
+        return digest_of(name, stream)
+    except FileNotFoundError:
+        return ""
+    except DocumentInvalid as error:
+        reason = error.detail
+    except NotADirectoryError:
+        reason = "lies behind a link"
+    except OSError as error:
+        reason = f"cannot be read ({error.strerror})"
+    raise UsageError(f"input {name!r} {reason}: name plain files below the workspace in `inputs:`")
 
 
 def needs_first(work: Mapping[str, Task]) -> list[str]:

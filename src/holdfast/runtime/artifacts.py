@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from holdfast.encode.documents import open_regular
+from holdfast.encode.documents import blocks, open_regular
 from holdfast.errors import DocumentInvalid, UsageError
 from holdfast.model.sections import Artifact
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterable
+
+    from holdfast.encode.documents import Stream
 
 _MAX_BYTES = 16 << 30
 
@@ -48,11 +50,15 @@ def artifact_of(
 
 def checksum_of(path: Path, *, follow: bool = False) -> str:
     """Return a file's checksum, as `sha256sum` would show it behind the colon; DocumentInvalid if it is not a file."""
-    stream = open_regular(path, follow=follow)
-    with os.fdopen(stream.descriptor, "rb") as file:
-        if stream.status.st_size > _MAX_BYTES:
-            raise DocumentInvalid(f"has {stream.status.st_size:,} bytes; the limit is {_MAX_BYTES:,}", str(path))
-        return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+    return f"sha256:{digest_of(path, open_regular(path, follow=follow))}"
+
+
+def digest_of(path: Path | str, stream: Stream) -> str:
+    """Return the SHA-256 of an open file, and close it; DocumentInvalid if it is larger than is read."""
+    digest = hashlib.sha256()
+    for block in blocks(path, stream, _MAX_BYTES):
+        digest.update(block)
+    return digest.hexdigest()
 
 
 def changed(artifacts: Iterable[Artifact], root: Path | None = None) -> list[ArtifactChange]:

@@ -1,5 +1,7 @@
 """A flow whose file changed since its run was last resumed."""
 
+import os
+
 import pytest
 
 from holdfast.errors import UsageError
@@ -303,6 +305,39 @@ def test_a_changed_input_file_makes_its_task_and_what_follows_run_again(bench):
     prompt.write_text("second")
     assert bench.run(flow).status == "completed"
     assert bench.said == ["zero", "one", "two", "one", "two"]
+
+
+def as_link(place, outside):
+    place.parent.mkdir()
+    place.symlink_to(outside / "plan.md")
+
+
+def behind_link(place, outside):
+    place.parent.symlink_to(outside)
+
+
+def as_pipe(place, outside):
+    place.parent.mkdir()
+    os.mkfifo(place)
+
+
+def as_huge(place, outside):
+    place.parent.mkdir()
+    with place.open("wb") as file:
+        file.truncate(3 << 40)
+
+
+@pytest.mark.parametrize("odd", [as_link, behind_link, as_pipe, as_huge])
+def test_an_input_that_is_not_a_plain_file_of_the_workspace_is_refused(bench, tmp_path, odd):
+    """Nothing outside is read, no pipe is waited for, and a change that would not be noticed is not promised."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "plan.md").write_text("a key")
+    odd(bench.workspace / "prompts" / "plan.md", outside)
+    flow = {"flow": "p", "phases": {"one": {"run": bench.say("one"), "inputs": ["prompts/*.md"]}}}
+    with pytest.raises(UsageError, match=r"input 'prompts/plan\.md' "):
+        bench.run(flow)
+    assert bench.said == []
 
 
 @pytest.mark.parametrize(
