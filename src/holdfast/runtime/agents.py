@@ -15,7 +15,7 @@ from holdfast.journal.outcomes import summary_of
 from holdfast.model.failure import failure_of
 from holdfast.model.sections import Agent, AgentTask, TokenUsage
 from holdfast.model.triggers import Trigger
-from holdfast.runtime.amounts import amount_of
+from holdfast.runtime.amounts import add, amount_of
 from holdfast.runtime.attempt import Retry, check_retry
 from holdfast.runtime.calls import CallOptions, CallView, current_step
 from holdfast.runtime.command import Command, CommandResult
@@ -23,7 +23,7 @@ from holdfast.runtime.coroutines import result_of
 from holdfast.runtime.host import Alone
 from holdfast.runtime.recorded import check_name, digest_of, kept, reason_of
 from holdfast.runtime.signature import wants_argument
-from holdfast.runtime.usage import Spent, added, report_of, spent_of, usage_of
+from holdfast.runtime.usage import Spent, added, counted, report_of, spent_of, usage_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -164,6 +164,7 @@ class Agents:
             if isinstance(what, Command):
                 return _run_command(what, given, registered.timeout_s, self._host)
             output = _read_output(_call(agent, what, given), self._host)
+            counted(output.tokens)
             spent = Spent() if output.is_counted else spent_by(output)
             self._host.charge(money=spent.money, tool_calls=spent.tool_calls)  # tokens count with the answer
             return output
@@ -191,15 +192,11 @@ class Agents:
 
     def spend(self, agent: str, *, input_tokens: int = 0, output_tokens: int = 0, task: str | None = None) -> None:
         """Add tokens to a task, by default the one that the agent is at."""
-        least = min(input_tokens, output_tokens)
-        if least < 0:
-            raise UsageError(f"agent {agent!r} cannot spend {least} tokens: give numbers from 0 up")
+        usage = counted(TokenUsage(input=input_tokens, output=output_tokens))
         with self._host.lock:
             name = task or self._under_way(agent)
             known = self.task(agent, name)
-            self._put_task(
-                agent, name, tokens=added(known.tokens, TokenUsage(input=input_tokens, output=output_tokens))
-            )
+            self._put_task(agent, name, tokens=added(known.tokens, usage))
 
     def skip(self, agent: str, task: str | None = None, reason: str = "") -> None:
         """Leave a task out, or all that an agent has not done: a call for it returns None."""
@@ -372,7 +369,7 @@ class _Shown:
             tokens=added(agents.task(self._agent, self.name).tokens, tokens),
         )
         if not kept_output.get("is_counted"):
-            agents._host.charge(tokens=tokens.input + tokens.output)  # noqa: SLF001
+            agents._host.charge(tokens=add(tokens.input, tokens.output))  # noqa: SLF001
         if agents.team is not None and self._agent in agents.team:
             agents.team.done(self._agent, self.name)
 
@@ -419,7 +416,9 @@ def _call(agent: str, what: Callable[..., Any], given: Any) -> Any:
 
 def spent_by(output: AgentOutput) -> Spent:
     """Return what an agent says that it spent."""
-    tokens = output.tokens.input + output.tokens.output
+    usage = counted(output.tokens)
+    tokens = int(add(usage.input, usage.output))
+    amount_of("tool_calls", output.tool_calls)
     return Spent(tokens, output.tool_calls, amount_of("money", output.money))
 
 

@@ -14,7 +14,7 @@ from holdfast.errors import UsageError
 Amount = int | Decimal
 Given = int | float | Decimal | str
 _EXACT = Context(prec=60)
-_LARGEST = 10**30
+LARGEST = 10**18  # a store takes whole numbers below 2**63
 
 
 def amount_of(name: str, given: Given) -> Amount:
@@ -29,16 +29,16 @@ def amount_of(name: str, given: Given) -> Amount:
         raise UsageError(f"{name}={given!r}: give a number that is one")
     if exact < 0:
         raise UsageError(f"{name}={given!r}: what is spent cannot be taken back; give a number from 0 up")
-    if exact > _LARGEST:
-        raise UsageError(f"{name}={given!r}: that is more than can be counted")
+    if exact > LARGEST:
+        raise UsageError(f"{name}={repr(given)[:40]}: that is more than can be counted")
     return _shortest(exact)
 
 
 def add(one: Amount, other: Amount) -> Amount:
-    """Return the exact sum."""
+    """Return the exact sum, at most what can be counted: more could not be stored, and no budget reaches further."""
     if isinstance(one, int) and isinstance(other, int):
-        return one + other
-    return _shortest(_EXACT.add(Decimal(one), Decimal(other)))
+        return min(one + other, LARGEST)
+    return min(_shortest(_EXACT.add(Decimal(one), Decimal(other))), LARGEST)
 
 
 def subtract(one: Amount, other: Amount) -> Amount:

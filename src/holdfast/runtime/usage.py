@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.errors import UsageError
 from holdfast.model.sections import TokenUsage
-from holdfast.runtime.amounts import Amount, amount_of
+from holdfast.runtime.amounts import Amount, add, amount_of
 
 _INPUT = (
     ("input", "input_tokens", "prompt_tokens"),
@@ -35,18 +35,19 @@ class Spent(NamedTuple):
 def spent_of(value: Any, tokens: TokenUsage | None = None) -> Spent:
     """Return what a report says that was spent; numbers that make no sense count as nothing.
 
-    Money and tool calls stand in the report itself, or under `usage`. Tokens that are known already are given.
+    UsageError if they are more than can be counted. Money and tool calls stand in the report itself, or under `usage`.
+    Tokens that are known already are given.
     """
     tokens = usage_of(value) if tokens is None else tokens
     report = report_of(_read(value) if isinstance(value, str) else value)
-    found = Spent(tokens=tokens.input + tokens.output)
+    found = Spent(tokens=int(add(tokens.input, tokens.output)))
     if not isinstance(report, Mapping):
         return found
     usage = report.get("usage")
     places = [report, usage] if isinstance(usage, Mapping) else [report]
     prices = (place[name] for place in places for name in MONEY_NAMES if place.get(name) is not None)
     calls = next((place["tool_calls"] for place in reversed(places) if "tool_calls" in place), 0)
-    return found._replace(money=_price(next(prices, 0)), tool_calls=calls if type(calls) is int and calls > 0 else 0)
+    return found._replace(money=_price(next(prices, 0)), tool_calls=_count("tool_calls", calls))
 
 
 def _price(given: Any) -> Amount:
@@ -72,9 +73,9 @@ def usage_of(value: Any) -> TokenUsage:
         return TokenUsage()
     reported = report.get("usage", report.get("tokens"))
     if type(reported) is int:
-        return TokenUsage(input=max(reported, 0))
+        return TokenUsage(input=_count("tokens", reported))
     if isinstance(reported, TokenUsage):
-        return reported
+        return counted(reported)
     if not isinstance(reported, Mapping):
         return TokenUsage()
     usage = TokenUsage(input=_added_up(reported, _INPUT), output=_added_up(reported, _OUTPUT))
@@ -91,14 +92,27 @@ def _read(text: str) -> Any:
         return None
 
 
+def counted(usage: TokenUsage) -> TokenUsage:
+    """Return usage that a program made; UsageError unless both are numbers that can be counted."""
+    for tokens in (usage.input, usage.output):
+        if type(tokens) is not int:
+            raise UsageError(f"tokens={tokens!r:.40}: give a whole number")
+        amount_of("tokens", tokens)
+    return usage
+
+
 def added(usage: TokenUsage, more: TokenUsage) -> TokenUsage:
-    """Return both together."""
-    return TokenUsage(input=usage.input + more.input, output=usage.output + more.output)
+    """Return both together, each at most what can be counted."""
+    return TokenUsage(input=int(add(usage.input, more.input)), output=int(add(usage.output, more.output)))
 
 
 def _added_up(reported: Mapping[str, Any], rows: tuple[tuple[str, ...], ...]) -> int:
     total = 0
     for names in rows:
         found = next((reported[name] for name in names if name in reported), 0)
-        total += found if type(found) is int and found > 0 else 0
-    return total
+        total += _count("tokens", found)
+    return int(amount_of("tokens", total))
+
+
+def _count(name: str, given: Any) -> int:
+    return int(amount_of(name, given)) if type(given) is int and given > 0 else 0

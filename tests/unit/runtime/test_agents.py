@@ -231,6 +231,43 @@ def test_usage_is_taken_from_what_is_returned(returned, output, tokens):
     assert agents["coder"].tokens == tokens
 
 
+NOT_COUNTABLE = [
+    *({"usage": {"input_tokens": tokens}} for tokens in (10**19, 2**64, 10**400)),
+    *({"usage": tokens, "tool_calls": tokens} for tokens in (2**64, 10**400)),
+    *(("x", TokenUsage(input=tokens)) for tokens in (2**64, 10**400, -5, float("nan"), float("inf"))),
+    *(AgentOutput(output="x", tokens=TokenUsage(output=tokens)) for tokens in (2**64, -5, float("inf"))),
+    AgentOutput(output="x", tool_calls=2**64),
+]
+
+
+@pytest.mark.parametrize("returned", NOT_COUNTABLE, ids=range(len(NOT_COUNTABLE)))
+def test_a_count_that_cannot_be_one_is_a_typed_error_and_blocks_nothing(returned):
+    """An agent's output is anybody's: the run is stored all the same, and its budgets count on."""
+    with holdfast.open("memory:") as hf:
+        with hf.run("r") as run:
+            run.budget.limit(tokens=100)
+            run.agents.register("coder", lambda _given: returned)
+            with pytest.raises(UsageError):
+                run.agents.call("coder")
+            run.checkpoint(state=1)
+        with hf.run("r") as run:
+            run.budget.spend(tokens=1)
+            run.checkpoint(state=2)
+        assert hf.latest("r").section("budget").spending["tokens"].used == 1
+
+
+def test_more_than_can_be_counted_in_all_is_stored():
+    with holdfast.open("memory:") as hf:
+        with hf.run("r") as run:
+            run.agents.register("coder", lambda _given: {"usage": {"input_tokens": 10**18, "output_tokens": 10**18}})
+            for _ in range(20):
+                run.agents.call("coder")
+            run.agents.spend("coder", input_tokens=10**18, task="1")
+            limit = 10**18
+            assert run.agents["coder"].tasks["1"].tokens == TokenUsage(input=limit, output=limit)
+        assert hf.latest("r").section("budget").spending["tokens"].used == limit
+
+
 def test_summary_and_location_are_taken_from_what_is_returned():
     """Proves C5."""
     agents = made(lambda given: given)
