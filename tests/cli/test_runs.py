@@ -380,6 +380,36 @@ def test_a_run_that_waits_is_approved_or_rejected(hf, project):
     store.close()
 
 
+@pytest.mark.parametrize("kind", ["approval", "budget"])
+def test_a_question_that_is_answered_is_not_missing_any_more(hf, project, kind):
+    """Proves E6 as a person sees it: until somebody answers the run needs that, then it needs to be started again."""
+
+    def live(store):
+        with store.run("r", waiting="leave") as run:
+            if kind == "approval":
+                run.approve("Deploy?")
+            run.budget.limit(tokens=100)
+            run.budget.spend(tokens=120, once="first")
+
+    with holdfast.open() as store, pytest.raises(holdfast.RunWaiting):
+        live(store)
+
+    def unmet():
+        with holdfast.open() as store:
+            return [one.kind for one in store.recovery.status("r").prerequisites if one.is_met is False]
+
+    def waits_for_it():
+        planned = any("it needs" in one for one in hf("resume", "r", "-n", "--json").json["plan"]["warnings"])
+        return planned, "needs" in hf("show", "r").out, bool(unmet()), hf("status", "r", "--json").json["answered"]
+
+    assert waits_for_it() == (True, True, True, False)
+    done = hf("approve", "r") if kind == "approval" else hf("budget", "r", "tokens+=1_000")
+    assert done.code == 0
+    assert "`holdfast resume r`" in done.err
+    assert waits_for_it() == (False, False, False, True)
+    assert "`holdfast resume r`" in hf("status", "r").out
+
+
 def test_a_run_is_cancelled_after_asking(hf, project):
     store = waiting_run()
     assert hf("cancel", "r").code == 12

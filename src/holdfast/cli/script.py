@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import time
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.errors import CommandInvalid
+from holdfast.documents import is_moving
 from holdfast.encode.documents import read_regular
 from holdfast.errors import DocumentInvalid, IntegrityError, LeaseHeld, NotFound, UsageError
 from holdfast.model.sections import Phases
@@ -127,6 +129,17 @@ def head_of(session: Session, run: str) -> Checkpoint:
     except IntegrityError as error:
         session.out.warn(str(error))
         return session.hf.find(run)
+
+
+def start_again(run: str) -> str:
+    """Return what to type for a run whose question is answered and that no process moves."""
+    return f"`holdfast resume {shlex.quote(run)}` continues it"
+
+
+def tell_start_again(session: Session, run: str) -> None:
+    """Say what continues a run that was just answered, unless a process moves it or it still waits."""
+    if not session.hf.control.waiting(run) and not is_moving(session.hf.store, run):
+        session.out.note(f"{start_again(run)}.")
 
 
 def open_run(session: Session, run: str, *, workspace: str | None = None) -> Run:

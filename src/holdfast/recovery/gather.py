@@ -14,6 +14,7 @@ from holdfast.encode.tree import Ref
 from holdfast.errors import IntegrityError, NotFound, RestoreRefused, UsageError
 from holdfast.model.sections import WORKSPACE
 from holdfast.model.verdicts import OF_POSITION
+from holdfast.recovery.analyse import TELLING, analyse
 from holdfast.recovery.find import locate
 from holdfast.recovery.plan import (
     Gathered,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from holdfast.checkpoint import Checkpoint
     from holdfast.engine import Holdfast
     from holdfast.model.checkpoint import CheckpointRecord, RunRecord
+    from holdfast.model.recovery import RecoveryInfo
     from holdfast.recovery.find import Damage, Located
     from holdfast.recovery.outcomes import Treatment
     from holdfast.recovery.plan import Kind
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
 
 Files = Literal["auto"] | bool | list[str] | tuple[str, ...]
 _TELLING = ("workflow", "agents", "graph", "status", "budget", "phases", "waits")
+_OF_WAITS = ("status", "budget")  # they say what a waiting run needs
 _TREATMENTS = ("retry", "skip", "ask")
 _POLICIES = ("ask", "keep", "roll_back")
 _MOST_NAMED = 5
@@ -157,6 +160,8 @@ def gather(
     head = stands.head
     checkpoint = hf.internals.reached(record, None if to_end else number or record.number)
     sections = {name: checkpoint.section(name) for name in _TELLING if name in checkpoint.sections}
+    if to_end and is_answered(hf, checkpoint):
+        sections = {name: value for name, value in sections.items() if name not in _OF_WAITS}
     if request.reset_to is not None and "workflow" not in sections:
         raise UsageError(f"reset_to={request.reset_to!r}: checkpoint {record.envelope.id} has no workflow to reset")
     steps = steps_of(checkpoint)
@@ -181,6 +186,19 @@ def gather(
         suggestions=look.suggestions,
     )
     return make_plan(facts, request, now=at, kind=kind).with_diff(look.diff)
+
+
+def is_answered(hf: Holdfast, head: Checkpoint) -> bool:
+    """Tell whether all that a run stopped for is answered since, so that it only has to be started again."""
+    return head.summary.status in ("waiting", "paused") and not hf.control.waiting(head.run)
+
+
+def info_of(hf: Holdfast, checkpoint: Checkpoint) -> RecoveryInfo:
+    """Return how a checkpoint stands toward a recovery, of a run's newest with what was answered since."""
+    if hf.store.run(checkpoint.run).head != checkpoint.id or not is_answered(hf, checkpoint):
+        return checkpoint.recovery
+    names = [name for name in TELLING if name in checkpoint.sections and name not in _OF_WAITS]
+    return analyse({name: checkpoint.section(name) for name in names})
 
 
 def _moved(checkpoint: Checkpoint, look: Look, request: Request, freshness: Freshness, at: datetime) -> Moved:

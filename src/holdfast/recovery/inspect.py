@@ -12,7 +12,7 @@ from holdfast.model.checkpoint import NO_RECOVERY_POINT, CheckpointRecord, Statu
 from holdfast.model.ids import check_run_id
 from holdfast.model.sections import WORKSPACE
 from holdfast.recovery.find import Damage, locate, opened
-from holdfast.recovery.gather import plan_recovery, steps_of
+from holdfast.recovery.gather import info_of, plan_recovery, steps_of
 from holdfast.recovery.line import RunLine
 from holdfast.recovery.outcomes import UnknownStep, unknown_steps
 from holdfast.recovery.prerequisites import Prerequisite, prerequisites_of
@@ -22,6 +22,7 @@ from holdfast.recovery.suggest import suggestions
 if TYPE_CHECKING:
     from holdfast.checkpoint import Checkpoint
     from holdfast.engine import Holdfast
+    from holdfast.model.recovery import RecoveryInfo
     from holdfast.recovery.plan import PlanOptions
 
 
@@ -38,7 +39,7 @@ def recovery_status(hf: Holdfast, spec: str, options: PlanOptions) -> RecoverySt
     envelope = located.record.envelope
     run = envelope.run
     named = run if located.is_end else checkpoint.place
-    info, summary = checkpoint.recovery, checkpoint.summary
+    info, summary = info_of(hf, checkpoint), checkpoint.summary
     lease = hf.store.leases.running(run)
     told = read_record(checkpoint.section(SECTION)) if SECTION in checkpoint.sections else None
     is_complete = summary.status == "completed"
@@ -58,18 +59,18 @@ def recovery_status(hf: Holdfast, spec: str, options: PlanOptions) -> RecoverySt
         blockers=info.blockers,
         suggestions=tuple(map(str, suggestions(info, spec=named, checkpoint=envelope.id))),
         warnings=info.warnings,
-        prerequisites=plan_recovery(hf, spec, options).prerequisites if options else _needs(checkpoint),
+        prerequisites=plan_recovery(hf, spec, options).prerequisites if options else _needs(checkpoint, info),
         unknown=unknown_steps(steps_of(checkpoint), {}),
         damage=located.skipped,
         undo=told.undo if told is not None else None,
     )
 
 
-def _needs(checkpoint: Checkpoint) -> tuple[Prerequisite, ...]:
+def _needs(checkpoint: Checkpoint, info: RecoveryInfo) -> tuple[Prerequisite, ...]:
     """Return what a checkpoint needs where nobody looks how the world is."""
     from holdfast.recovery.freshness import facts_then  # noqa: PLC0415 - it knows git
 
-    return prerequisites_of(checkpoint.recovery, facts_then(checkpoint), has_files=WORKSPACE in checkpoint.sections)
+    return prerequisites_of(info, facts_then(checkpoint), has_files=WORKSPACE in checkpoint.sections)
 
 
 def recovery_points(hf: Holdfast, run: str, *, limit: int | None = None) -> list[RecoveryPoint]:

@@ -53,6 +53,7 @@ def give_answer(choice: str, arguments: Namespace, session: Session) -> int:
     )
     out.document({"run": run, "wait": wait.id, "question": wait.question, "choice": choice})
     out.line(f"{wait.question or wait.id}: {choice}")
+    script.tell_start_again(session, run)
     return 0
 
 

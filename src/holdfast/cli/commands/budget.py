@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from holdfast.cli import script
 from holdfast.cli.amounts import parse_amount
 from holdfast.cli.people import me
 from holdfast.errors import UsageError
@@ -57,6 +58,8 @@ def execute(arguments: Namespace, session: Session) -> int:
     still = [wait for wait in session.hf.control.waiting(run) if wait.kind == "budget"]
     if still and not ended:
         out.note(f"The run still waits: {still[0].question}")
+    elif ended:
+        script.tell_start_again(session, run)
     return 0
 
 

@@ -15,6 +15,7 @@ from holdfast.cli.times import age, moment, number, size
 from holdfast.documents import checkpoint_document, plain
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.model.sections import WORKSPACE
+from holdfast.recovery.gather import info_of
 from holdfast.store.tables import MAIN
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def _place_facts(checkpoint: Checkpoint, session: Session) -> None:
 
 
 def _recovery_facts(checkpoint: Checkpoint, session: Session) -> None:
-    recovery, out = checkpoint.recovery, session.out
+    recovery, out = info_of(session.hf, checkpoint), session.out
     if recovery.can_resume:
         places = (recovery.resume_phase, recovery.resume_state, recovery.resume_agent, recovery.resume_task)
         named = ", ".join(dict.fromkeys(place for place in places if place))

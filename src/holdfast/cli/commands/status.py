@@ -50,6 +50,7 @@ def execute(arguments: Namespace, session: Session) -> int:
         "head": checkpoint_document(head),
     }
     document["waits"] = [plain(wait) for wait in waits]
+    document["answered"] = is_answered = head.summary.status in ("waiting", "paused") and not waits
     work = _work(head)
     document |= work
     document["budget"] = _budget(head)
@@ -65,6 +66,8 @@ def execute(arguments: Namespace, session: Session) -> int:
         out.fact("waits for", Paint(wait.kind, "yellow"), f" {wait.id}: {wait.question}")
         if wait.options:
             out.fact("", f"answers: {', '.join(wait.options)}")
+    if is_answered and not moving:
+        out.fact("answered", script.start_again(run))
     _phases(book, session)
     return 0
 
