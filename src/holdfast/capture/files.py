@@ -53,6 +53,7 @@ class FileCapture:
         self._cached: bytes = b""
         self._only: tuple[bytes, frozenset[bytes]] | None = None  # since which snapshot, in which directories
         self._told: dict[str, str] = {}
+        self._is_tracked_told = False
         self.before_entry: CheckpointRecord | None = None
         self.planned: dict[str, Snapshot] = {}  # by digest, of whole restores: their repositories follow the files
 
@@ -79,6 +80,14 @@ class FileCapture:
                     "git in %s is not captured, or not all of it: %s", repr(path) if path else "the workspace", problem
                 )
         self._told = problems
+        if self.workspace.tracked_store is not None and not self._is_tracked_told:
+            self._is_tracked_told = True
+            _log.warning(
+                "git tracks the store (%s): a push publishes it, and `git reset --hard` or a checkout rolls the run "
+                "back. `git rm -r -q --cached %s` takes it out of the next commit",
+                self.workspace.tracked_store,
+                os.path.dirname(self.workspace.tracked_store) or self.workspace.tracked_store,  # noqa: PTH120 - a text
+            )
 
     def last(self, head: CheckpointRecord | None) -> Snapshot | None:
         """Return the head's snapshot, None if it has none."""

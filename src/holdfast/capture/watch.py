@@ -354,8 +354,8 @@ class Watch:
         try:
             self._attempt(trigger, why, on_failure="stop", **given)
         except (Unprotected, Conflict):
-            if error is None:
-                raise  # the one that ended the run must still be the one that is seen
+            if error is None or isinstance(error, RunWaiting):
+                raise  # another one that ended the run must still be seen, but "it waits" says that it is saved
             _log.exception("run %s: its last position could not be saved", self.run)
 
     def _attempt(

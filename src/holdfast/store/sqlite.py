@@ -28,6 +28,7 @@ from holdfast.store.medium import Batch, MediumSizes, StaleError
 from holdfast.store.sqlite_file import (
     Durability,
     connect,
+    identity_of,
     is_deleted,
     is_same_file,
     leave_log,
@@ -110,6 +111,7 @@ class SQLiteMedium:
             raise UsageError(f"unknown durability {durability!r}: use 'power' or 'process'")
         self.path = Path(path).absolute()
         self._file = str(self.path)
+        self._log = f"{self.path}-wal"
         if "\0" in self._file:
             raise UsageError(f"{self._file!r} is not a path: it has a NUL in it")
         self.folder = self.path.parent
@@ -233,20 +235,23 @@ class SQLiteMedium:
     def _recreate_deleted(self) -> None:
         """Put back a store that was deleted while it is open here (rm, git clean): the open file still has all of it.
 
-        One that another took the place of is refused, by whoever writes to it next.
+        So is one whose log was deleted or replaced (git reset of a store that was committed): what is in the open log
+        would be lost with this process. A file that another took the place of is refused, by whoever writes to it next.
         """
-        if self._vfs is not None or os.path.lexists(self._file):
+        is_there, opened_log = os.path.lexists(self._file), self._writes.log
+        if self._vfs is not None or (is_there and (opened_log is None or is_same_file(self._log, opened_log))):
             return
         with self._writes.lock, self._reads.lock, translated(self.url):
             opened = [one for one in (self._writes.connection, self._reads.connection) if one is not None]
             identity = self._writes.identity or self._reads.identity
-            if not opened or not all(one.get_autocommit() for one in opened) or not is_deleted(identity):
+            is_ours = is_same_file(self._file, identity) if is_there else is_deleted(identity)
+            if not opened or not all(one.get_autocommit() for one in opened) or not is_ours:
                 raise StoreUnavailable(self.url, _REPLACED)
-            recreate(self.path, opened[0], self.url, close=self._drop)
+            recreate(self.path, opened[0], self.url, identity, close=self._drop)
             self.heads.recreate()
         _log.warning(
-            "store %s was deleted while it was open, and is back: nothing that was stored is lost. Keep what deletes "
-            "it (rm, git clean -x) away from %s, or put the store elsewhere",
+            "store %s was deleted or rolled back while it was open, and is back: nothing that was stored is lost. Keep "
+            "what does that (rm, git clean -x, git reset) away from %s, or put the store elsewhere",
             self.url,
             self.folder,
         )
@@ -422,6 +427,7 @@ class _Connection:
         self.lock = threading.RLock()
         self.connection: apsw.Connection | None = None
         self.identity: tuple[int, int] | None = None
+        self.log: tuple[int, int] | None = None
         self._process = os.getpid()
 
     @contextmanager
@@ -442,8 +448,8 @@ class _Connection:
             self._process, self._left, self.connection = os.getpid(), self.connection, None
         if self.connection is None or self._medium._closed:  # noqa: SLF001 - one noun in two classes
             self.connection = self._medium.connect()
-            status = self._medium.path.stat()
-            self.identity = status.st_dev, status.st_ino
+            self.identity = identity_of(self._medium._file)  # noqa: SLF001
+            self.log = identity_of(self._medium._log)  # noqa: SLF001
         return self.connection
 
     def fail(self, error: BaseException) -> None:
@@ -463,7 +469,7 @@ class _Connection:
 
     def drop(self) -> None:
         """Throw the connection away; what it could not write is rolled back by the next one."""
-        connection, self.connection = self.connection, None
+        connection, self.connection, self.log = self.connection, None, None
         if connection is not None and self._process == os.getpid():
             try:
                 if not is_same_file(self._medium._file, self.identity):  # noqa: SLF001

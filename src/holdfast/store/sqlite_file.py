@@ -106,11 +106,18 @@ def connect(
                 return connection, applied
 
 
-def recreate(path: Path, source: apsw.Connection, store: str, *, close: Callable[[], object]) -> None:
+def recreate(
+    path: Path,
+    source: apsw.Connection,
+    store: str,
+    identity: tuple[int, int] | None,
+    *,
+    close: Callable[[], object],
+) -> None:
     """Put a store that was deleted back under its name, whole and durable, from a connection that still has it open.
 
-    Its own connections are closed by `close` before the name is there.
-    StoreUnavailable if another file has taken the name meanwhile; nothing is replaced.
+    Its own connections are closed by `close` before the name is there. The file that they have open, `identity`, is
+    replaced if only its log is gone. StoreUnavailable if another has taken the name meanwhile; that is not touched.
     """
     _make_private_file(path.with_suffix(f".{os.getpid()}"), store)
     copy = path.with_suffix(f".{os.getpid()}")
@@ -132,7 +139,10 @@ def recreate(path: Path, source: apsw.Connection, store: str, *, close: Callable
             _hide_from_git(path.parent)
         for end in ("-wal", "-shm"):  # of the deleted file: who has that open still writes to them without a name
             Path(f"{path}{end}").unlink(missing_ok=True)
-        os.link(copy, path)
+        if identity is not None and identity_of(path) == identity:
+            copy.replace(path)
+        else:
+            os.link(copy, path)
         _sync_ancestors(path)
     except OSError as error:
         raise StoreUnavailable(store, f"it was deleted while it was open, and cannot be put back ({error})") from error
@@ -334,13 +344,18 @@ def _apply(connection: apsw.Connection, version: int) -> list[int]:
     return applied
 
 
-def is_same_file(path: str, identity: tuple[int, int] | None) -> bool:
-    """Tell whether a path still leads to the file that was opened there."""
+def identity_of(path: str | Path) -> tuple[int, int] | None:
+    """Return which file a path leads to, None if to none."""
     try:
         status = os.stat(path)  # noqa: PTH116 - a text: 3 us less than a Path in every commit
     except OSError:
-        return False
-    return (status.st_dev, status.st_ino) == identity
+        return None
+    return status.st_dev, status.st_ino
+
+
+def is_same_file(path: str, identity: tuple[int, int] | None) -> bool:
+    """Tell whether a path still leads to the file that was opened there."""
+    return identity is not None and identity_of(path) == identity
 
 
 def leave_log(connection: apsw.Connection) -> None:

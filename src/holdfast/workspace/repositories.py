@@ -58,6 +58,8 @@ class Repositories:
         self._global: bytes | None = None
         self._trusted = False
         self._rules_moved = False
+        self.tracked_store: str | None = None
+        """A file of our own store that a repository tracks, of those that were read again."""
         self._kept = {position.path: position.history for position in stored}  # in the store that is written to
         self.now = Remembered(indexes=dict(remembered.indexes))
 
@@ -152,6 +154,7 @@ class Repositories:
             limit = self._options.max_file_bytes
             index = self._index(directory, path)
             now = position.read(directory, text(path), sink, left_out=left_out, max_file_bytes=limit, index=index)
+            self.tracked_store = self.tracked_store or self._of_store(index, path, b"" if prefix == b"." else prefix)
         elif inside:
             now = position.refresh(directory, old, self._index(directory, path), inside)
         else:
@@ -160,6 +163,11 @@ class Repositories:
             now = replace(now, history=self._history(directory, now, path, sink))
         self.now.positions[path] = (watch, now)
         return now
+
+    def _of_store(self, index: Index, path: bytes, prefix: bytes) -> str | None:
+        """Return a file of the store that a repository tracks, by its place in the workspace."""
+        inside = _relative(path, [paths.raw(name) for name in self._options.store_paths])
+        return next((text(one.path) for name in inside for one in index.at(paths.join(prefix, name))), None)
 
     def _history(self, directory: GitDirectory, now: GitPosition, path: bytes, sink: Sink) -> GitHistory | None:
         """Return what is kept of a repository's history; only of one whose whole work tree is in the workspace."""

@@ -47,6 +47,8 @@ class Workspace:
         self.root = checked_root(root, self.options)
         self._memory: dict[bytes, _Memory] = {}
         self._looked: tuple[bytes, frozenset[bytes]] | None = None
+        self.tracked_store: str | None = None
+        """A file of our own store that git tracks, once a capture has seen it."""
 
     def capture(
         self,
@@ -82,6 +84,7 @@ class Workspace:
         positions = repositories.positions(scan.repositories, top, scan.touched, sink)
         snapshot = Snapshot(known.ref, known.files, known.directories, known.size_bytes, known.skips, tuple(positions))
         self._remember(snapshot, _Memory(known, repositories.now))
+        self.tracked_store = self.tracked_store or repositories.tracked_store
         return snapshot
 
     def look(self, reader: ChunkReader, last: Snapshot | None = None) -> tuple[DiskTree, Skips]:

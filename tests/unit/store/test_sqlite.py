@@ -327,7 +327,16 @@ def test_a_file_that_was_deleted_or_replaced_is_noticed_by_the_next_commit(path,
     store.close()
 
 
-@pytest.mark.parametrize("command", ["rm {db}", "rm -rf {folder}", "rm {db} {db}-wal {db}-shm {db}-heads"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "rm {db}",
+        "rm -rf {folder}",
+        "rm {db} {db}-wal {db}-shm {db}-heads",
+        "rm {db}-wal {db}-shm",
+        "cp {db}-wal {db}-old && mv {db}-old {db}-wal",
+    ],
+)
 @pytest.mark.parametrize("write", [append, lambda store: store.leases.take("third", owner="me", ttl_s=1)])
 def test_a_store_deleted_while_it_is_open_is_put_back_whole(path, command, write, caplog):
     """Proves F8."""
@@ -336,7 +345,7 @@ def test_a_store_deleted_while_it_is_open_is_put_back_whole(path, command, write
     append(store)
     subprocess.run(command.format(db=path, folder=path.parent), shell=True, check=True)
     write(store)
-    assert "deleted while it was open" in caplog.text
+    assert "deleted or rolled back while it was open" in caplog.text
     append(store)
     assert path.stat().st_mode & 0o777 == 0o600
     with closing(SQLiteStore(path)) as again:  # beside the first
