@@ -44,8 +44,8 @@ class Page:
         self.start_cpu, self.start_s = self.cpu(), time.monotonic() - started
 
     def ask(self, method, path, body=None):
-        origin = {"Origin": f"http://127.0.0.1:{self.port}", "Content-Type": "application/json"}
-        headers = {**self.headers, **(origin if method == "POST" else {})}
+        own = {"Origin": f"http://127.0.0.1:{self.port}", "Sec-Fetch-Site": "same-origin"}
+        headers = {**self.headers, **({**own, "Content-Type": "application/json"} if method == "POST" else {})}
         self.connection.request(method, path, json.dumps(body) if body is not None else None, headers)
         answer = self.connection.getresponse()
         data = answer.read()

@@ -570,7 +570,7 @@ def asked(app, path, host, method="GET"):
             "type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": b"",
             "root_path": "", "scheme": "https", "http_version": "1.1", "client": None, "server": None,
             "headers": [(b"host", host.encode()), (b"origin", f"https://{host}".encode()),
-                        (b"content-type", b"application/json")],
+                        (b"sec-fetch-site", b"same-origin"), (b"content-type", b"application/json")],
         }  # fmt: skip
 
         async def receive():

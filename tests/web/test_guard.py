@@ -83,6 +83,8 @@ FOREIGN = [
     {"Origin": "http://127.0.0.1:1"},
     {"Sec-Fetch-Site": "cross-site"},
     {"Sec-Fetch-Site": "same-site"},
+    {"Sec-Fetch-Site": "none"},
+    {"Sec-Fetch-Site": None},
     {"Origin": "http://evil.com", "Sec-Fetch-Site": None},
 ]
 
@@ -111,6 +113,7 @@ def test_a_large_body_is_refused_at_once(writing):
     with socket.create_connection(("127.0.0.1", writing.port), timeout=10) as connection:
         connection.sendall(
             f"POST /api/plans HTTP/1.1\r\nHost: 127.0.0.1:{writing.port}\r\nOrigin: {writing.origin}\r\n"
+            "Sec-Fetch-Site: same-origin\r\n"
             f"Authorization: Holdfast {writing.token}\r\nContent-Type: application/json\r\n"
             "Content-Length: 10000000000\r\n\r\n".encode()
         )

@@ -129,7 +129,7 @@ class Guard:
         ours = {f"{scheme}://{host.lower()}" for scheme in ("http", "https")}
         if [one.lower() for one in headers.all(b"origin")] not in [[one] for one in ours]:
             return 403, "ForeignOrigin", "this request came from another page"
-        if headers.all(b"sec-fetch-site") not in ([], ["same-origin"]):
+        if headers.all(b"sec-fetch-site") != ["same-origin"]:
             return 403, "ForeignOrigin", "this request came from another page"
         kind = headers.all(b"content-type")
         if len(kind) != 1 or kind[0].partition(";")[0].strip().lower() != "application/json":
