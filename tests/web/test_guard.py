@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import gzip
 import hashlib
+import http.client
+import json
 import socket
-import time
+from pathlib import Path
 
 import pytest
 
@@ -108,20 +112,57 @@ def test_other_methods_are_refused_and_no_origin_is_allowed_in(ui):
         assert not [name for name in answer.headers if name.startswith("access-control")]
 
 
+def posted(ui, path, body, **headers):
+    """Send a POST of our own page with just these bytes; the answer as soon as it begins."""
+    lines = {
+        "Host": f"127.0.0.1:{ui.port}", "Origin": ui.origin, "Sec-Fetch-Site": "same-origin",
+        "Authorization": f"Holdfast {ui.token}", "Content-Type": "application/json",
+        **({} if "Transfer-Encoding" in headers else {"Content-Length": len(body)}), **headers,
+    }  # fmt: skip
+    head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+    with socket.create_connection(("127.0.0.1", ui.port), timeout=20) as connection:
+        with contextlib.suppress(ConnectionError):  # refused before all of it was sent
+            connection.sendall(f"POST {path} HTTP/1.1\r\n{head}\r\n".encode() + body)
+        answer = http.client.HTTPResponse(connection)
+        answer.begin()
+        return answer.status, json.loads(answer.read())["error"]
+
+
 def test_a_large_body_is_refused_at_once(writing):
-    started = time.monotonic()
-    with socket.create_connection(("127.0.0.1", writing.port), timeout=10) as connection:
-        connection.sendall(
-            f"POST /api/plans HTTP/1.1\r\nHost: 127.0.0.1:{writing.port}\r\nOrigin: {writing.origin}\r\n"
-            "Sec-Fetch-Site: same-origin\r\n"
-            f"Authorization: Holdfast {writing.token}\r\nContent-Type: application/json\r\n"
-            "Content-Length: 10000000000\r\n\r\n".encode()
-        )
-        assert b" 413 " in connection.recv(100)
-    assert time.monotonic() - started < 10
-    body = {"spec": "x" * (2 << 20)}
-    chunked = writing.request("POST", "/api/plans", body=body)
-    assert chunked.status == 413
+    announced = posted(writing, "/api/plans", b"", **{"Content-Length": 10_000_000_000})
+    assert announced == (413, "TooLarge")
+    assert posted(writing, "/api/plans", b"x" * (2 << 20)) == (413, "TooLarge")
+    pieces = (b"10000\r\n" + b" " * 65_536 + b"\r\n") * 40 + b"0\r\n\r\n"
+    assert posted(writing, "/api/plans", pieces, **{"Transfer-Encoding": "chunked"}) == (413, "TooLarge")
+
+
+def nested(depth):
+    return b'{"spec":"add-login@1","name":"n","sections":{"state":' + b"[" * depth + b"]" * depth + b"}}"
+
+
+def wide(count, **more):
+    return json.dumps({**more, "sections": dict.fromkeys(map(str, range(count)), 0)}).encode()
+
+
+HOSTILE = {
+    "a million keys": (lambda: wide(1_000_000), {}, (413, "TooLarge")),
+    "ten thousand deep": (lambda: nested(10_000), {}, (400, "BadJson")),
+    "half a million deep, cut": (lambda: b"[" * 500_000, {}, (400, "BadJson")),
+    "deeper than a section may be": (lambda: nested(900), {}, (422, "ValueRefused")),
+    "many sections": (lambda: wide(60_000, spec="add-login@1", name="n"), {}, (422, "UsageError")),
+    "gzip": (lambda: gzip.compress(b" " * (200 << 20), 1), {"Content-Encoding": "gzip"}, (415, "NotJson")),
+    "no JSON": (lambda: gzip.compress(b"{}"), {}, (400, "BadJson")),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_body_is_refused_within_memory(writing, name):
+    body, headers, refusal = HOSTILE[name]
+    assert posted(writing, "/api/fork", body(), **headers) == refusal
+    assert writing.get("/api/runs/try-2")["id"] == "try-2"
+    assert writing.request("GET", "/api/runs/n").status == 404
+    status = Path(f"/proc/{writing.process.pid}/status").read_text()
+    assert int(status.partition("VmHWM:")[2].split()[0]) < 200_000  # kB, at its peak
 
 
 def test_every_answer_has_its_headers(ui):
@@ -207,7 +248,23 @@ def test_ids_outside_the_grammar_are_not_found(ui, run):
 
 
 def test_a_plan_of_the_client_is_never_carried_out(writing):
-    assert writing.post(f"/api/plans/{'0' * 64}/run", {"plan": {"run": "add-login"}}).status == 404
+    assert writing.post(f"/api/plans/{'0' * 64}/run", {"plan": {"run": "add-login"}}).status == 422
+    assert writing.post(f"/api/plans/{'0' * 64}/run").status == 404
+
+
+def test_a_plan_made_elsewhere_is_not_found(ui, writing):
+    """The digest of a plan of another store, of another kind, or not as it is written: nothing is carried out."""
+    elsewhere = ui.post("/api/plans", {"spec": "add-login@1"}).json["digest"]
+    own = writing.post("/api/plans", {"spec": "add-login@1"}).json["digest"]
+    prune = writing.post("/api/prune", {"run": "add-login"}).json["digest"]
+    before = writing.get("/api/runs/add-login")["last_seq"]
+    for digest in (elsewhere, prune, own[:12], own.upper(), f"{own}0", f"%20{own}"):
+        assert writing.request("GET", f"/api/plans/{digest}").status == 404
+        assert writing.request("GET", f"/api/plans/{digest}/item?path=src/auth.py").status == 404
+        assert writing.post(f"/api/plans/{digest}/run").status == 404
+    assert writing.post(f"/api/prune/{own}/run", {"typed": "add-login"}).status in (404, 409)
+    assert writing.post(f"/api/plans/{own}/run", {"spec": "try-2@1", "run": "try-2"}).status == 422
+    assert writing.get("/api/runs/add-login")["last_seq"] == before
 
 
 def test_a_download_is_an_attachment(ui):

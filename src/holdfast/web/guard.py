@@ -132,8 +132,9 @@ class Guard:
         if headers.all(b"sec-fetch-site") != ["same-origin"]:
             return 403, "ForeignOrigin", "this request came from another page"
         kind = headers.all(b"content-type")
-        if len(kind) != 1 or kind[0].partition(";")[0].strip().lower() != "application/json":
-            return 415, "NotJson", "send application/json"
+        is_json = len(kind) == 1 and kind[0].partition(";")[0].strip().lower() == "application/json"
+        if not is_json or headers.all(b"content-encoding"):
+            return 415, "NotJson", "send application/json, not compressed"
         lengths = headers.all(b"content-length")
         if lengths and (not lengths[0].isdigit() or int(lengths[0]) > MAX_BODY_BYTES):
             return 413, "TooLarge", f"a request has at most {MAX_BODY_BYTES:,} bytes"

@@ -394,6 +394,8 @@ def plan_item(desk: Desk, handle: Handle, ask: Ask) -> answers.PlanSides:
 
 def run_plan(desk: Desk, handle: Handle, ask: Ask) -> answers.PlanDone:
     """Carry out exactly the plan that was shown."""
+    if ask.body:
+        raise UsageError("a plan is carried out as it was shown: send nothing with it, or make another plan")
     digest = ask.path["digest"]
 
     def progress(done: int, total: int) -> None:
