@@ -10,8 +10,20 @@ import pytest
 import holdfast
 from holdfast.cli.graph import Graph
 from web.browser_kit import Browser, needs_browser, picture, violations
-from web.gallery import gallery, prepare, start_flow
-from web.ui_kit import CANARY, WAITING, Relay, damage_state, leaky, page, sealed, start_program, story, until
+from web.gallery import gallery, prepare, run, start_flow
+from web.ui_kit import (
+    CANARY,
+    WAITING,
+    Relay,
+    damage_state,
+    files_below,
+    leaky,
+    page,
+    sealed,
+    start_program,
+    story,
+    until,
+)
 
 pytestmark = needs_browser
 QUIET = ("status of 409", "status of 423", "status of 404", "status of 401", "status of 422", "ERR_")
@@ -394,9 +406,39 @@ def test_6_messages_are_shown_beside_the_state_and_compared(browser, told):
     hf.close()
 
 
-def test_7_a_plan_is_shown_carried_out_and_undone(browser, told):
-    before = (told / "src" / "auth.py").read_text()
-    with page(told, write=True) as ui:
+@pytest.fixture(params=["sqlite", "postgres"])
+def kept(request):
+    """Where the store is: in the project (None), or a database of its own."""
+    if request.param == "sqlite":
+        yield None
+        return
+    from postgres_server import shared_server  # noqa: PLC0415 - a server is started for it
+
+    url = shared_server().database()
+    yield url
+    shared_server().drop(url)
+
+
+def project(folder):
+    """Return the files of a project but for the store's own."""
+    return {name: data for name, data in files_below(folder).items() if not name.startswith(".holdfast")}
+
+
+def sections(place):
+    with holdfast.open(place) as hf:
+        head = hf.latest("add-login")
+        return {name: head.section(name) for name in ("state", "budget")}
+
+
+def test_7_a_plan_does_what_the_command_does_to_a_twin_and_is_undone(browser, folder, tmp_path, kept):
+    twin = tmp_path / "twin"
+    twin.mkdir()
+    for place, store in ((folder, kept), (twin, None)):
+        story(place, store)
+        (place / "README.md").write_text("# Mine\n")
+    store = kept or folder / ".holdfast"
+    before, state = project(folder), sections(store)
+    with page(folder, store=kept, write=True) as ui:
         tab = browser.open(ui, "/c/add-login@1")
         tab.keyboard.press("p")
         tab.wait_for_selector(".items")
@@ -404,18 +446,22 @@ def test_7_a_plan_is_shown_carried_out_and_undone(browser, told):
         assert tab.locator(".ghosts li").count() == 3  # the new head as a ghost, the head now, the target
         assert tab.locator(".ghosts .dot.ghost").count() == 1
         assert "@5" in tab.locator(".ghosts li").nth(1).inner_text()
-        tab.locator(".items button.file").first.click()
+        tab.locator(".items button.file", has_text="src/auth.py").click()
         tab.wait_for_selector(".sides .result pre")
-        result = tab.locator(".sides .result pre").inner_text()
+        result = tab.locator(".sides .result pre").text_content()
         picture(tab, "plan")
         tab.get_by_role("button", name="Run exactly this plan").click()
         tab.wait_for_selector("text=stands at a new head")
-        assert (told / "src" / "auth.py").read_text().strip() == result.strip()
+        run(twin, "resume", "add-login@1", "--yes", code=14)  # put back; there is no flow to continue
+        assert (folder / "src" / "auth.py").read_bytes() == result.encode()
+        assert project(folder) == project(twin) != before
+        assert sections(store) == sections(twin / ".holdfast") != state
         tab.get_by_role("link", name="Undo").click()
         tab.wait_for_selector(".do")
         tab.get_by_role("button", name="Run exactly this plan").click()
         tab.wait_for_selector("text=stands at a new head")
-        assert (told / "src" / "auth.py").read_text() == before
+        assert project(folder) == before
+        assert sections(store) == state
         tab.context.close()
 
 
@@ -450,42 +496,86 @@ def test_9_a_conflict_is_decided_and_the_result_is_what_is_written(browser, told
     assert (told / "src" / "auth.py.checkpoint").read_text() == "def login(user):\n    return True\n"
 
 
-def test_9_three_conflicts_and_four_choices_write_what_the_result_showed(browser, folder):
-    choices = {"a.py": "take", "b.py": "keep", "c.py": "merge", "d.py": "both"}
-    lines = [f"line {number}\n" for number in range(9)]
-    hf = holdfast.open(folder / ".holdfast")
-    run = hf.run("r", workspace=folder)
-    for change, first in enumerate((lines[0], "changed by the run\n")):
-        for name in choices:
-            (folder / name).write_text("".join([first, *lines[1:]]))
-        run.checkpoint(state=change)
-    run.close()
-    hf.close()
-    for name in choices:
-        (folder / name).write_text("".join(["mine\n", *lines[1:]]))
+CHOICES = {"a.py": "take", "b.py": "keep", "c.py": "merge", "d.py": "both"}
+LINES = [f"line {number}\n" for number in range(9)]
+
+
+def conflicted(folder):
+    """Make a run whose files a person changed as well, in the same line."""
+    with holdfast.open(folder / ".holdfast") as hf:
+        made = hf.run("r", workspace=folder)
+        for change, first in enumerate((LINES[0], "changed by the run\n")):
+            for name in CHOICES:
+                (folder / name).write_text("".join([first, *LINES[1:]]))
+            made.checkpoint(state=change)
+        made.close()
+    for name in CHOICES:
+        (folder / name).write_text("".join(["mine\n", *LINES[1:]]))
+
+
+def test_9_conflicts_and_four_choices_write_what_the_result_showed(browser, folder, tmp_path):
+    """The decisions can be taken away in a file, with which the command does the same to a twin."""
+    twin = tmp_path / "twin"
+    twin.mkdir()
+    conflicted(folder)
+    conflicted(twin)
     labels = {"take": "take the checkpoint's", "keep": "keep mine", "merge": "merge", "both": "keep both"}
     with page(folder, write=True) as ui:
         tab = browser.open(ui, "/plan/new?spec=r@1")
         tab.wait_for_selector(".a-conflict")
         assert tab.locator(".items .a-conflict").count() == 4
         results = {}
-        for number, (name, choice) in enumerate(choices.items(), 1):
+        for number, (name, choice) in enumerate(CHOICES.items(), 1):
             assert tab.get_by_role("button", name="Run exactly this plan").is_disabled()
             group = tab.get_by_role("group", name=f"Decide {name}")
             group.get_by_role("button", name=labels[choice], exact=True).click()
             becomes(tab, f"document.querySelectorAll('.items li.a-conflict').length === {4 - number}")
-        for name in choices:
+        other = browser.open(ui, tab.url.removeprefix(ui.origin), context=tab.context)  # knows what was decided
+        other.wait_for_selector(".items")
+        assert other.locator(".choices [aria-pressed=true]").all_inner_texts() == [
+            labels[one] for one in CHOICES.values()
+        ]
+        other.close()
+        for name in CHOICES:
             tab.get_by_role("button", name=name, exact=True).click()
             becomes(tab, f"document.querySelector('.items [aria-expanded=true]')?.innerText === '{name}'")
             tab.wait_for_selector(".sides .result pre")
-            results[name] = tab.locator(".sides .result pre").inner_text()
+            results[name] = tab.locator(".sides .result pre").text_content()
+        with tab.expect_download() as saved:
+            tab.get_by_role("button", name="download decisions.json").click()
+        saved.value.save_as(tmp_path / "decisions.json")
+        assert tab.locator("p code, p .command").filter(has_text="--decisions decisions.json").count()
         tab.get_by_role("button", name="Run exactly this plan").click()
         tab.wait_for_selector("text=stands at a new head")
         tab.context.close()
     for name, result in results.items():
-        assert (folder / name).read_text().strip() == result.strip(), name
+        assert (folder / name).read_bytes() == result.encode(), name
     assert "mine" in results["c.py"]
-    assert (folder / "d.py.checkpoint").read_text() == "".join(lines)
+    assert (folder / "d.py.checkpoint").read_text() == "".join(LINES)
+    run(twin, "resume", "r@1", "--decisions", str(tmp_path / "decisions.json"), "--yes", code=14)
+    assert project(folder) == project(twin)
+
+
+def test_9_every_file_of_a_long_plan_can_be_seen(browser, folder):
+    with holdfast.open(folder / ".holdfast") as hf:
+        made = hf.run("r", workspace=folder)
+        for text in ("one\n", "two\n"):
+            for number in range(450):
+                (folder / f"f{number:03}.py").write_text(text)
+            made.checkpoint(state=text)
+        made.close()
+    (folder / "f444.py").write_text("mine\n")
+    with page(folder) as ui:
+        tab = browser.open(ui, "/plan/new?spec=r@1")
+        tab.wait_for_selector(".a-conflict")
+        seen = tab.locator(".items button.file").all_inner_texts()
+        assert seen[0] == "f444.py"  # conflicts come first
+        for first in ("f199.py", "f399.py"):
+            tab.get_by_role("button", name="next", exact=True).click()
+            becomes(tab, f"document.querySelector('.items button.file').innerText === '{first}'")
+            seen += tab.locator(".items button.file").all_inner_texts()
+        assert sorted(seen) == [f"f{number:03}.py" for number in range(450)]
+        tab.context.close()
 
 
 def test_10_of_two_tabs_one_carries_the_plan_out(browser, told):

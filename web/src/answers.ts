@@ -909,18 +909,38 @@ export interface PlanItem {
   sizes: Record<string, number>;
 }
 
-/** What becomes of the files. */
+/** What becomes of the files, a page of them: conflicts first. */
 export interface PlanFiles {
   target: string;
   counts: Record<string, number>;
   items: PlanItem[];
+  offset: number;
   total: number;
   overwrites: boolean;
+}
+
+/** What a person decided about files, as `holdfast resume --decisions` reads it. */
+export interface Decided {
+  conflicts?: string;
+  edits?: string;
+  deleted?: string;
+  created?: string;
+  paths?: Record<string, string>;
+}
+
+/** What a plan was made from: with another decision in it, it makes the next plan. */
+export interface Asked {
+  spec?: string;
+  undo?: string;
+  options: Record<string, unknown>;
+  decisions: Decided;
+  unknown: Record<string, string>;
 }
 
 /** A plan, and whether it still holds. */
 export interface PlanAnswer {
   digest: string;
+  asked: Asked;
   plan: PlanFacts;
   lines: string[];
   files: PlanFiles | null;

@@ -75,8 +75,12 @@ export function query(values: Query): string {
 export async function download(path: string, name: string): Promise<void> {
   const answer = await fetch(base + path, { headers: token ? { Authorization: `Holdfast ${token}` } : {} });
   if (!answer.ok) throw new Failure(answer.status, "Error", `The server answered ${answer.status}.`, null);
+  handOver(await answer.blob(), name);
+}
+
+export function handOver(data: Blob, name: string): void {
   const link = document.createElement("a");
-  link.href = URL.createObjectURL(await answer.blob());
+  link.href = URL.createObjectURL(data);
   link.download = name;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);

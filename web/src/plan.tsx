@@ -1,34 +1,31 @@
 // A recovery plan: what exactly will happen to my state and files, what is left to decide, how do I undo it?
-import type { Chain, JobMoved, PlanDone, PlanFacts, Sides as SidesOf } from "./answers";
+import type { Asked, Chain, JobMoved, PlanDone, PlanFacts, Sides as SidesOf } from "./answers";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { about, at, post, query, to, toFailure, useData, useLive, type Failure } from "./api";
+import { about, at, handOver, post, query, to, toFailure, useData, useLive, type Failure } from "./api";
 import { Lanes } from "./lanes";
 import { Link, checkpointPath, go, params, runPath, setParams } from "./router";
+import { Pager } from "./runs";
 import { useTitle } from "./shell";
 import { Command, Problem, Time, bytes, count, line, plural, visible } from "./text";
 
 const CHOICES = [["take", "take the checkpoint's"], ["keep", "keep mine"], ["merge", "merge"], ["both", "keep both"]] as const;
-
-interface Asked { spec?: string; undo?: string; options: Record<string, unknown>; decisions: { conflicts?: string; edits?: string; paths: Record<string, string> }; unknown: Record<string, string> }
 
 export function NewPlan() {
   const spec = params.value.get("spec") ?? undefined, undo = params.value.get("undo") ?? undefined;
   const [error, setError] = useState<Failure | null>(null);
   useTitle("Plan", `holdfast ${undo ? `undo ${undo}` : `resume ${spec}`} --dry-run`);
   useEffect(() => {
-    const asked: Asked = { spec, undo, options: {}, decisions: { paths: {} }, unknown: {} };
-    post(to("/api/plans"), undo ? { undo } : { spec }).then((plan) => { remember(plan.digest, asked); go(`/plan/${plan.digest}`, { replace: true }); }, (caught) => setError(toFailure(caught)));
+    post(to("/api/plans"), undo ? { undo } : { spec }).then((plan) => go(`/plan/${plan.digest}`, { replace: true }), (caught) => setError(toFailure(caught)));
   }, [spec, undo]);
   return error ? <Problem of={error} /> : <p class="dim">Planning; nothing is touched…</p>;
 }
 
-// What was asked for, so that it can be planned again with another decision.
-const remember = (digest: string, asked: Asked) => sessionStorage.setItem(`plan-${digest}`, JSON.stringify(asked));
-const recall = (digest: string): Asked | null => JSON.parse(sessionStorage.getItem(`plan-${digest}`) ?? "null");
+const PAGE = 200;
 
 export function Plan({ digest }: { digest: string }) {
   const [turn, setTurn] = useState(0);
-  const { data, error } = useData(at("/api/plans/{digest}", { digest }), turn);
+  const offset = Number(params.value.get("offset") ?? 0);
+  const { data, error } = useData(at("/api/plans/{digest}", { digest }, { offset, limit: PAGE }), turn);
   const [problem, setProblem] = useState<Failure | null>(null);
   const [result, setResult] = useState<PlanDone | null>(null);
   const [running, setRunning] = useState(false);
@@ -48,15 +45,14 @@ export function Plan({ digest }: { digest: string }) {
   }, [digest, result, running]);
   useEffect(() => { if (data) cancel.current?.focus(); }, [digest, !!data]);
   if (!data || !plan) return error ? <><Problem of={error} /><p><Link to="/">Runs</Link></p></> : <p class="dim">…</p>;
-  const asked: Asked = recall(digest) ?? { spec: plan.kind === "undo" ? undefined : `${plan.run}@${plan.seq}`, undo: plan.kind === "undo" ? plan.run : undefined, options: {}, decisions: { paths: {} }, unknown: {} };
+  const asked = data.asked, paths = asked.decisions.paths ?? {};
   const again = async (change: (asked: Asked) => void = () => undefined) => {
     const next = structuredClone(asked);
     change(next);
     try {
-      const made = await post(to("/api/plans"), next.undo ? { undo: next.undo } : { spec: next.spec, options: next.options, decisions: next.decisions, unknown: next.unknown });
-      remember(made.digest, next);
+      const made = await post(to("/api/plans"), next);
       setProblem(null);
-      go(`/plan/${made.digest}${query({ path: shown })}`, { replace: true });
+      go(`/plan/${made.digest}${query({ path: shown, offset: offset || null })}`, { replace: true });
       setTurn((n) => n + 1);
     } catch (caught) { setProblem(toFailure(caught)); }
   };
@@ -67,7 +63,6 @@ export function Plan({ digest }: { digest: string }) {
   };
   if (result) return <Result of={result} />;
   const files = data.files;
-  const conflicts = files?.items.filter((one) => one.action === "conflict") ?? [];
   const blocked = plan.blockers.length > 0 || data.moved.length > 0 || !!data.owner;
   const counts = files ? Object.entries(files.counts) : [];
   return (
@@ -107,18 +102,18 @@ export function Plan({ digest }: { digest: string }) {
             <h2>Files in <code>{line(files.target)}</code></h2>
             {counts.length === 0 ? <span class="dim">as they are</span> : counts.map(([action, n]) => <span key={action} class={`tag a-${action}`}>{count(n)} {action}</span>)}
             <span class="grow" />
-            {conflicts.length > 0 && <label>all conflicts <select value={asked.decisions.conflicts ?? ""} onChange={(event) => { const value = event.currentTarget.value; void again((next) => { if (value) next.decisions.conflicts = value; else delete next.decisions.conflicts; }); }}><option value="">decide each</option>{CHOICES.map(([value, label]) => <option key={value} value={value}>{label}</option>)}</select></label>}
+            {(files.counts.conflict > 0 || asked.decisions.conflicts) && <label>all conflicts <select value={asked.decisions.conflicts ?? ""} onChange={(event) => { const value = event.currentTarget.value; void again((next) => { if (value) next.decisions.conflicts = value; else delete next.decisions.conflicts; }); }}><option value="">decide each</option>{CHOICES.map(([value, label]) => <option key={value} value={value}>{label}</option>)}</select></label>}
           </div>
           <ul class="items">
-            {files.items.slice(0, 300).map((one) => (
+            {files.items.map((one) => (
               <li key={one.path} class={`a-${one.action}`}>
                 <div class="item">
                   <span class="action">{one.action === "conflict" ? "!" : ""} {one.action}</span>
                   <button type="button" class="quiet file" aria-expanded={shown === one.path} onClick={() => show(shown === one.path ? null : one.path)}>{line(one.path)}</button>
                   <span class="dim">{line(one.reason)}{one.beside ? ` → ${line(one.beside)}` : ""}</span>
-                  {plan.kind !== "undo" && (one.action === "conflict" || asked.decisions.paths[one.path]) && (
+                  {plan.kind !== "undo" && (one.action === "conflict" || paths[one.path]) && (
                     <span class="choices" role="group" aria-label={`Decide ${line(one.path)}`}>
-                      {CHOICES.map(([value, label]) => <button key={value} type="button" aria-pressed={asked.decisions.paths[one.path] === value} onClick={() => void again((next) => { next.decisions.paths[one.path] = value; })}>{label}</button>)}
+                      {CHOICES.map(([value, label]) => <button key={value} type="button" aria-pressed={paths[one.path] === value} onClick={() => void again((next) => { next.decisions.paths = { ...paths, [one.path]: value }; })}>{label}</button>)}
                     </span>
                   )}
                 </div>
@@ -126,7 +121,7 @@ export function Plan({ digest }: { digest: string }) {
               </li>
             ))}
           </ul>
-          {files.total > 300 && <p class="dim">and {count(files.total - 300)} more</p>}
+          {files.total > PAGE && <Pager total={files.total} offset={offset} page={PAGE} words={["before", "next"]} go={(to) => setParams({ offset: to || null, path: null }, { push: true })} />}
         </div>
       )}
       <div class="do">
@@ -138,7 +133,7 @@ export function Plan({ digest }: { digest: string }) {
           ? <button type="button" class="primary" disabled={blocked || running} onClick={() => void carryOut()}>{running ? "Doing it…" : "Run exactly this plan"}</button>
           : <span class="dim">read-only: start <code>holdfast ui --write</code>, or use the command</span>}
       </div>
-      <p><Command line={data.command} />{Object.keys(asked.decisions.paths).length > 0 && <span class="dim"> decides all conflicts alike: --take, --keep, --merge or --both</span>}</p>
+      <p><Command line={data.command} />{Object.keys(asked.decisions).length > 0 && <> <button type="button" onClick={() => handOver(new Blob([JSON.stringify(asked.decisions, null, 2)]), "decisions.json")}>download decisions.json</button></>}</p>
     </section>
   );
 }

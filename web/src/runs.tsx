@@ -78,13 +78,13 @@ function Row({ run }: { run: RunRow }) {
   );
 }
 
-export function Pager({ total, offset, page, go }: { total: number; offset: number; page: number; go: (to: number) => void }) {
+export function Pager({ total, offset, page, go, words: [before, after] = ["newer", "older"] }: { total: number; offset: number; page: number; go: (to: number) => void; words?: [string, string] }) {
   if (total <= page) return <p class="dim pager">{count(total)} in all</p>;
   return (
     <p class="pager">
-      <button type="button" disabled={offset === 0} onClick={() => go(Math.max(0, offset - page))}>newer</button>
+      <button type="button" disabled={offset === 0} onClick={() => go(Math.max(0, offset - page))}>{before}</button>
       <span>{count(offset + 1)}–{count(Math.min(total, offset + page))} of {count(total)}</span>
-      <button type="button" disabled={offset + page >= total} onClick={() => go(offset + page)}>older</button>
+      <button type="button" disabled={offset + page >= total} onClick={() => go(offset + page)}>{after}</button>
     </p>
   );
 }

@@ -885,19 +885,41 @@ class PlanItem(TypedDict):
 
 
 class PlanFiles(TypedDict):
-    """What becomes of the files."""
+    """What becomes of the files, a page of them: conflicts first."""
 
     target: str
     counts: dict[str, int]
     items: list[PlanItem]
+    offset: int
     total: int
     overwrites: bool
+
+
+class Decided(TypedDict):
+    """What a person decided about files, as `holdfast resume --decisions` reads it."""
+
+    conflicts: NotRequired[str]
+    edits: NotRequired[str]
+    deleted: NotRequired[str]
+    created: NotRequired[str]
+    paths: NotRequired[dict[str, str]]
+
+
+class Asked(TypedDict):
+    """What a plan was made from: with another decision in it, it makes the next plan."""
+
+    spec: NotRequired[str]
+    undo: NotRequired[str]
+    options: dict[str, Any]
+    decisions: Decided
+    unknown: dict[str, str]
 
 
 class PlanAnswer(TypedDict):
     """A plan, and whether it still holds."""
 
     digest: str
+    asked: Asked
     plan: PlanFacts
     lines: list[str]
     files: PlanFiles | None

@@ -16,6 +16,7 @@ from holdfast.web import approvals, comparing, files, history, values
 from holdfast.web import messages as said
 from holdfast.web.history import document_of, facts_of
 from holdfast.web.overview import forks_of, summary_of
+from holdfast.web.planbook import PAGE as PLAN_PAGE
 from holdfast.web.site import Refused, found, short_place
 from holdfast.web.task_output import task_output
 from holdfast.web.timeline import timeline
@@ -383,8 +384,9 @@ def make_plan(desk: Desk, handle: Handle, ask: Ask) -> answers.PlanAnswer:
 
 
 def plan(desk: Desk, handle: Handle, ask: Ask) -> answers.PlanAnswer:
-    """Return a plan, and whether it still holds."""
-    return desk.plans.document(handle, *desk.plans.get(ask.path["digest"]))
+    """Return a plan with a page of its files, and whether it still holds."""
+    offset, limit = ask.number("offset", 0, most=1 << 31), ask.number("limit", PLAN_PAGE, most=1000)
+    return desk.plans.document(handle, ask.path["digest"], offset=offset, limit=limit)
 
 
 def plan_item(desk: Desk, handle: Handle, ask: Ask) -> answers.PlanSides:

@@ -33,9 +33,11 @@ if TYPE_CHECKING:
     from holdfast.workspace.restore import RestoreReport
     from holdfast.workspace.state import State
 
+PAGE = 200
 _MOST_PLANS = 20
-_MOST_ITEMS = 1000
 _SIDE_BYTES = 200_000
+SAVED = "decisions.json"
+"""The name under which the page hands out what was decided, for `holdfast resume --decisions`."""
 _OPTIONS = frozenset({"skip_failed", "reset_to", "files", "git"})
 _NOT_SHOWN = "(not shown: it is larger than 200 kB)"
 
@@ -45,7 +47,7 @@ class PlanBook:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._plans: OrderedDict[str, tuple[RecoveryPlan, str]] = OrderedDict()
+        self._plans: OrderedDict[str, tuple[RecoveryPlan, str, answers.Asked]] = OrderedDict()
         self._begun: set[str] = set()
 
     def make(self, site: Site, handle: Handle, body: dict[str, Any]) -> answers.PlanAnswer:
@@ -54,13 +56,15 @@ class PlanBook:
             plan, command = self._undo(site, handle, body["undo"])
         else:
             plan, command = self._recover(site, handle, body)
+        asked: Any = {"options": {}, "decisions": {}, "unknown": {}}
+        asked |= {name: body[name] for name in answers.Asked.__annotations__ if body.get(name)}
         with self._lock:
-            self._plans[plan.digest] = (plan, command)
+            self._plans[plan.digest] = (plan, command, asked)
             self._plans.move_to_end(plan.digest)
             self._begun.discard(plan.digest)
             while len(self._plans) > _MOST_PLANS:
                 self._plans.popitem(last=False)
-        return self.document(handle, plan, command)
+        return self.document(handle, plan.digest, offset=0, limit=PAGE)
 
     def _recover(self, site: Site, handle: Handle, body: dict[str, Any]) -> tuple[RecoveryPlan, str]:
         spec = body.get("spec")
@@ -90,7 +94,7 @@ class PlanBook:
         place = None if recorded_workspace(handle.hf, run) is not None else site.workspace
         return plan_undo(handle.hf, run, workspace=place), f"holdfast undo {shlex.quote(run)}"
 
-    def get(self, digest: str) -> tuple[RecoveryPlan, str]:
+    def get(self, digest: str) -> tuple[RecoveryPlan, str, answers.Asked]:
         """Return a plan that was made here; 404 for any other."""
         with self._lock:
             found = self._plans.get(digest)
@@ -98,20 +102,23 @@ class PlanBook:
             raise Refused(404, "NotFound", "there is no such plan here: make it again", hint="plans are kept in memory")
         return found
 
-    def document(self, handle: Handle, plan: RecoveryPlan, command: str) -> answers.PlanAnswer:
-        """Return a plan for the page, and whether it still holds."""
+    def document(self, handle: Handle, digest: str, *, offset: int, limit: int) -> answers.PlanAnswer:
+        """Return a plan with a page of its files, and whether it still holds."""
+        plan, command, asked = self.get(digest)
         items = plan.files.items if plan.files is not None else ()
-        shown = sorted(items, key=lambda item: (item.action != "conflict", item.path))[:_MOST_ITEMS]
+        shown = sorted(items, key=lambda item: (item.action != "conflict", item.path))[offset : offset + limit]
         lease = handle.hf.store.leases.running(plan.run)
         facts = {name: plain(getattr(plan, name)) for name in answers.PlanFacts.__annotations__}
         return {
-            "digest": plan.digest,
+            "digest": digest,
+            "asked": asked,
             "plan": cast("answers.PlanFacts", facts),
             "lines": [handle.clean_text(line) for line in plan.lines()],
             "files": {
                 "target": short_place(plan.files.target),
                 "counts": plan.files.counts(),
                 "items": [_item(item) for item in shown],
+                "offset": offset,
                 "total": len(items),
                 "overwrites": plan.files.overwrites,
             }
@@ -135,7 +142,7 @@ class PlanBook:
 
     def sides(self, handle: Handle, digest: str, path: str) -> answers.PlanSides:
         """Return what one file is in the checkpoint, was when the run last knew it, is on disk, and would become."""
-        plan, _ = self.get(digest)
+        plan, _, _ = self.get(digest)
         item = next((one for one in (plan.files.items if plan.files is not None else ()) if one.path == path), None)
         if item is None or plan.files is None:
             raise NotFound("file in this plan", path)
@@ -159,7 +166,7 @@ class PlanBook:
 
     def carry_out(self, handle: Handle, digest: str, progress: Callable[[int, int], None]) -> answers.PlanDone:
         """Do exactly what was shown, once; PlanOutdated if the world moved, and nothing is touched then."""
-        plan, _ = self.get(digest)
+        plan, _, _ = self.get(digest)
         with self._lock:
             if digest in self._begun:
                 raise Refused(409, "PlanUsed", "this plan is being carried out already, or was: look at the run")
@@ -203,8 +210,7 @@ def _command(plan: RecoveryPlan, spec: str) -> str:
     words += ["--git"] if request.git else []
     words += [word for step, how in request.unknown.items() if how != "ask" for word in (f"--{how}", step)]
     words += ["--no-files"] if not request.files and "workspace" in plan.sections else []
-    if request.decisions is not None and request.decisions.conflicts != "refuse":
-        words.append(f"--{request.decisions.conflicts}")
+    words += ["--decisions", SAVED] if request.decisions is not None else []
     return shlex.join(words)
 
 

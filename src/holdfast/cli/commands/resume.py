@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import json
 import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
 
 from holdfast.cli.commands.restore import CHOICES, add_clone, add_links, decisions
 from holdfast.cli.errors import START_PROGRAM, Declined
@@ -35,7 +38,6 @@ from holdfast.recovery.result import RecoveryResult
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from pathlib import Path
 
     from holdfast.checkpoint import Checkpoint
     from holdfast.cli.parser import CommandParser
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from holdfast.recovery.find import Located
     from holdfast.recovery.plan import PlanOptions, RecoveryPlan
     from holdfast.recovery.verdict import Freshness
+    from holdfast.workspace.decide import Decisions
 
 _OVER = ("completed", "cancelled")
 _FLOW = "flow"  # the section of a run that follows a declared flow
@@ -88,6 +91,7 @@ def configure(parser: CommandParser) -> None:
     chosen = parser.add_mutually_exclusive_group()
     for name, text in CHOICES[1:]:
         chosen.add_argument(f"--{name}", dest="choice", action="store_const", const=name, help=text)
+    chosen.add_argument("--decisions", metavar="FILE", help="what was decided for each file, as the page hands it out")
 
 
 def execute(arguments: Namespace, session: Session) -> int:
@@ -319,7 +323,7 @@ def _plan(
         "clone": arguments.clone,
         "files": "auto" if with_files else False,
         "workspace": session.directory_of(checkpoint.run, arguments.workspace) if with_files else None,
-        "decisions": decisions(arguments.choice, paths=False),
+        "decisions": _saved(arguments.decisions) or decisions(arguments.choice, paths=False),
         "interrupted": "roll_back" if arguments.roll_back else "keep" if arguments.keep_changes else None,
         "allow_outside_links": arguments.allow_outside_links,
         "subject": arguments.issue,
@@ -331,6 +335,18 @@ def _plan(
         options["freshness"] = _flow_freshness(checkpoint, session, root)
     spec = arguments.checkpoint or checkpoint.run
     return plan_recovery(session.hf, spec, cast("PlanOptions", options), found=located)
+
+
+def _saved(name: str | None) -> Decisions | None:
+    """Return the decisions in a file, None without one."""
+    if name is None:
+        return None
+    from holdfast.workspace import decide  # noqa: PLC0415 - loaded with the workspace
+
+    try:
+        return msgspec.json.decode(Path(name).read_bytes(), type=decide.Decisions)
+    except (OSError, msgspec.DecodeError) as error:
+        raise UsageError(f"--decisions {name}: {error}") from None
 
 
 def _flow_freshness(checkpoint: Checkpoint, session: Session, root: Path) -> Freshness:
