@@ -200,7 +200,7 @@ def rows(scale):
     """Yield the rows beside SqliteSaver and beside PostgresSaver, where they are installed."""
     for module, places, count in (
         ("langgraph.checkpoint.sqlite", on_sqlite, scale.of(1_000, 12)),
-        ("langgraph.checkpoint.postgres", on_postgres, scale.of(300, 12)),
+        ("langgraph.checkpoint.postgres", on_postgres, scale.of(1_000, 12)),
     ):
         try:
             if find_spec(module) is None:
