@@ -1,6 +1,7 @@
 """A model for Claude Code that follows a script: behind the Messages API, on a port of its own.
 
-A prompt `DO command` is answered with a call of the shell tool, and its result with how many such prompts were seen.
+A prompt `DO command` is answered with a call of the shell tool once it is stored, and its result with how many such
+prompts were seen.
 """
 
 from __future__ import annotations
@@ -58,6 +59,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self):
         given = json.loads(self.rfile.read(int(self.headers["content-length"])) or b"{}")
         block = _answer(given.get("messages", []), given.get("tools"))
+        if block["type"] == "tool_use":
+            self.server.wait_until_stored(block["input"]["command"])
         if given.get("stream"):
             lines = (f"event: {name}\ndata: {json.dumps({'type': name, **one})}\n\n" for name, one in _events(block))
             self._send("".join(lines).encode(), "text/event-stream")
@@ -73,8 +76,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
 
-def serve():
-    """Serve in a thread of this process, and return the address."""
+def serve(wait_until_stored):
+    """Serve in a thread of this process, and return the address; no command is asked for before it is stored."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+    server.wait_until_stored = wait_until_stored
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return f"http://127.0.0.1:{server.server_port}"
