@@ -20,7 +20,6 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from holdfast import UsageError, ValueRefused
-from holdfast.adapters import requirement
 from holdfast.adapters.langgraph import HoldfastSaver
 from holdfast.errors import StoreUnavailable
 
@@ -353,11 +352,6 @@ def test_an_object_that_cannot_be_stored_is_named(saver):
     assert saver.get_tuple(config()) is None
     stored = put(saver, {"a": 1})
     assert values_of(saver, stored) == {"a": 1}
-
-
-def test_a_version_that_was_not_tested_is_said(place):
-    with pytest.warns(requirement.UntestedVersionWarning, match="langgraph-checkpoint"):
-        requirement.check_version("langgraph-checkpoint", tested=("1.0", "2"))
 
 
 def test_a_store_that_cannot_be_written_says_so(place):

@@ -89,7 +89,7 @@ class HoldfastCheckpointStorage(RunsOwner):
         own; a class that the store knows (`types=[…]`) is stored by its fields instead. With a workspace, every
         checkpoint holds that directory's files.
         """
-        check_version("agent-framework-core", tested=("1.20", "2"))
+        check_version("agent-framework-core", tested="1.23")
         self._runs = FrameworkRuns(place, "agent-framework", **options)
         self._workspace = str(workspace) if workspace is not None else None
         tools = self._runs.tools

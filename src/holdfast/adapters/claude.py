@@ -52,7 +52,7 @@ class HoldfastSessionStore(RunsOwner, SessionStore):
         self, place: Holdfast | str | Path | None = None, *, workspace: str | Path | None = None, **options: Any
     ) -> None:
         """Use a store: one that is open, or a URL or path to open with `options` of `holdfast.open`."""
-        check_version("claude-agent-sdk", tested=("0.2.180", "0.3"))
+        check_version("claude-agent-sdk", tested="0.2.183")
         self._runs = FrameworkRuns(place, "claude", **options)
         self._workspace = str(workspace) if workspace is not None else None
         self._packer = Packer()

@@ -85,7 +85,7 @@ class HoldfastSaver(RunsOwner, BaseCheckpointSaver[int]):
         under `holdfast_workspace`.
         """
         super().__init__(serde=serde)
-        check_version("langgraph-checkpoint", tested=("4.0", "5"))
+        check_version("langgraph-checkpoint", tested="4.3")
         self._runs = FrameworkRuns(place, "langgraph", **options)
         self._workspace = str(workspace) if workspace is not None else None
         register_messages(self._runs.tools.types)

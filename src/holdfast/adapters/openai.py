@@ -68,7 +68,7 @@ class HoldfastSession(RunsOwner, SessionABC):
 
         With a workspace, every batch of items is a checkpoint that holds that directory's files.
         """
-        check_version("openai-agents", tested=("0.24", "0.25"))
+        check_version("openai-agents", tested="0.24")
         self.session_id = session_id
         self.session_settings = session_settings
         self._runs = FrameworkRuns(place, "openai-agents", **options)

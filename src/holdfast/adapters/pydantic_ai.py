@@ -44,7 +44,7 @@ class HoldfastConversationStore(RunsOwner, ConversationStore):
 
     def __init__(self, place: Holdfast | str | Path | None = None, **options: Any) -> None:
         """Use a store: one that is open, or a URL or path to open with `options` of `holdfast.open`."""
-        check_version("pydantic-ai-slim", tested=("2.60", "3"))
+        check_version("pydantic-ai-slim", tested="2.66")
         self._runs = FrameworkRuns(place, "pydantic-ai", **options)
         tools = self._runs.tools
         self._packer = ValuePacker(tools.types, tools.rules)

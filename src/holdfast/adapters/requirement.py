@@ -1,4 +1,4 @@
-"""Requirement of an adapter: the versions of its framework that it was tested with."""
+"""Requirement of an adapter: the version of its framework that it was tested with, and those that keep its promises."""
 
 from __future__ import annotations
 
@@ -8,16 +8,21 @@ from importlib.metadata import version
 
 
 class UntestedVersionWarning(UserWarning):
-    """A framework is of a version that its adapter was not tested with."""
+    """A framework is older than the version that its adapter was tested with, or of another series."""
 
 
-def check_version(package: str, *, tested: tuple[str, str]) -> None:
-    """Warn unless the version of a package is one of those tested: from the first on, below the last."""
-    found, (first, last) = version(package), tested
-    if not _parts(first) <= _parts(found) < _parts(last):
+def check_version(package: str, *, tested: str) -> None:
+    """Warn of a version of a package that is older than the tested one, or may break with it: of another series.
+
+    A series is a major version, or 0.x.
+    """
+    found, first = _parts(version(package)), _parts(tested)
+    series = 1 if first[0] else 2
+    if found < first or found[:series] != first[:series]:
+        last = ".".join(map(str, (*first[: series - 1], first[series - 1] + 1)))
         warnings.warn(
-            f"{package} {found} is outside the range that holdfast was tested with (from {first}, below {last}): "
-            "run your own tests before you rely on it",
+            f"{package} {version(package)} is outside the range that holdfast was tested with (from {tested}, below "
+            f"{last}): run your own tests before you rely on it",
             UntestedVersionWarning,
             stacklevel=3,
         )
