@@ -86,7 +86,7 @@ class FileCapture:
                 "git tracks the store (%s): a push publishes it, and `git reset --hard` or a checkout rolls the run "
                 "back. `git rm -r -q --cached %s` takes it out of the next commit",
                 self.workspace.tracked_store,
-                os.path.dirname(self.workspace.tracked_store) or self.workspace.tracked_store,  # noqa: PTH120 - a text
+                self.workspace.tracked_store.rpartition("/")[0] or self.workspace.tracked_store,
             )
 
     def last(self, head: CheckpointRecord | None) -> Snapshot | None:
