@@ -155,8 +155,9 @@ def test_ctrl_c_kill_and_a_closed_terminal_keep_what_was_done(pipeline, number, 
         time.sleep(0.05)
     time.sleep(1.2)  # a sign of life after what was written
     process.send_signal(number)
-    process.communicate(timeout=PATIENCE_S)
+    told = "".join(filter(None, process.communicate(timeout=PATIENCE_S)))
     assert process.returncode == code
+    assert ("`holdfast resume issue-42` continues it" in told) == (number != signal.SIGKILL)
     (pipeline.place.parent / "hold-implement").unlink()
     assert pipeline.run() == 9, pipeline.said
     assert pipeline.log() == ["code", "docs", "fix", "implement", "implement"]  # research is kept

@@ -39,8 +39,8 @@ def main(words: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _let_go(sys.stdout)
         return PIPE_CLOSED
-    except KeyboardInterrupt:
-        sys.stderr.write("\nholdfast: interrupted\n")
+    except KeyboardInterrupt as interrupt:
+        sys.stderr.write("; ".join(("\nholdfast: interrupted", *map(str, interrupt.args))) + "\n")
         return INTERRUPTED
     except OSError as error:  # a full disk, say: what was written is not all there
         _let_go(sys.stdout)

@@ -45,6 +45,9 @@ def read_part(cls: type[P], data: Any, path: Path, problems: list[Problem]) -> P
         return data
     fields = _fields(cls)
     if not isinstance(data, dict):
+        if data is None and not path:
+            problems.append(Problem(path, "it is empty; the least is a name (`flow: NAME`) and what to do (`phases:`)"))
+            return None
         if cls.short is None or data is None:
             problems.append(Problem(path, f"this is a mapping of {', '.join(fields)}, not {_called(data)}"))
             return None

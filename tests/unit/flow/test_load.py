@@ -129,7 +129,7 @@ def test_all_problems_are_said_at_once_with_line_path_and_nearest_key():
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "this is a mapping"),
+        ("", "it is empty; the least is"),
         ("[]", "this is a mapping"),
         ("flow: x", "'phases' is missing"),
         ("phases: {a: b}", "'flow' is missing"),

@@ -24,6 +24,7 @@ from holdfast.cli.ask import YES_AND_NO
 from holdfast.cli.errors import CommandInvalid
 from holdfast.cli.json_values import value_or_text
 from holdfast.cli.output import Paint
+from holdfast.cli.script import start_again
 from holdfast.cli.times import age, duration, number
 from holdfast.errors import IntegrityError, NotFound
 from holdfast.runtime.ledger import NEED_AMOUNT
@@ -243,6 +244,7 @@ def _resumed(
 
     Returned with it is what leaves out of a text the failures that were shown on the way.
     """
+    from holdfast.capture.signals import Terminated  # noqa: PLC0415
     from holdfast.flow.printing import redirected  # noqa: PLC0415
     from holdfast.flow.runner import run_flow  # noqa: PLC0415
 
@@ -252,8 +254,16 @@ def _resumed(
     while True:
         shown.run = options["run_id"] if waiting != "leave" else None
         shown.leaves = waiting != "block"
-        with shown as progress, redirected():
-            result = run_flow(hf, flow, observer=progress, waiting=waiting, **options)
+        try:
+            with shown as progress, redirected():
+                result = run_flow(hf, flow, observer=progress, waiting=waiting, **options)
+        except KeyboardInterrupt as interrupt:
+            interrupt.args = (start_again(options["run_id"]),)
+            raise
+        except Terminated:
+            with contextlib.suppress(OSError):  # the terminal may be closed
+                session.out.note(f"Ended by a signal; {start_again(options['run_id'])}.")
+            raise
         result = before = _since(before, result)
         if not asks or result.status != "waiting":
             return result, shown.unsaid
