@@ -47,12 +47,12 @@ def work(hf: Holdfast, path: Path, *, during: Any = lambda _task: None) -> None:
     """Take the issue through its phases; started again, it continues at the task where it was."""
     subject = FileSubject(path / "issue.json")
     with hf.run(RUN, workspace=path / "repo", subject=subject) as run:
-        run.subject.update(**{name: value for name, value in ISSUE.items() if name != "number"}, id="42", session="s-1")
+        run.subject.update(**{name: value for name, value in ISSUE.items() if name != "number"}, id="42")
         for agent in ("architect", "coder"):
             run.team.add(agent, "builds")
             run.agents.register(agent, lambda given: {"summary": f"{given} done", "location": f"{given}.md"})
         run.agents.team = run.team
-        run.knowledge.inject(["tokens have clocks"])
+        run.knowledge.inject("tokens have clocks")
         for phase in PHASES:
             state = run.phase(phase, label=f"state:{phase}")
             if not state.is_due:
@@ -62,20 +62,33 @@ def work(hf: Holdfast, path: Path, *, during: Any = lambda _task: None) -> None:
                     run.agents.call("architect", "spec", task="create_spec")
                     run.knowledge.capture("tokens need a clock")
                 elif phase == "ready":
-                    talk(run)
+                    talk(run, path, during)
                 else:
                     batches(run, path, during)
         run.complete()
 
 
-def talk(run: holdfast.Run) -> None:
+def talk(run: holdfast.Run, path: Path, during: Any) -> None:
     """Ask, answer, and settle a conflict."""
+
+    def say(agent: str, what: str) -> str:
+        with (path / "talk.log").open("a") as log:
+            log.write(f"{agent}\n")
+        during(agent)
+        return what
+
+    run.mailbox.send("architect", "coder", "docs are due", key="docs")
     asked = run.mailbox.send("coder", "architect", "how long?", expects_answer=True, key="ttl")
     while (message := run.mailbox.receive("architect")) is not None:
-        run.mailbox.answer(message, "15 minutes")
+        run.mailbox.answer(message, say("answer", "15 minutes"))
     assert run.mailbox.await_answer(asked) == "15 minutes"
     conflict = run.mailbox.conflicts.start("lock-out", ["coder", "architect"])
-    conflict.debate(lambda *_: "a minute", lambda one: "a minute" if len(one.positions) > 1 else None)
+    conflict.debate(
+        lambda agent, *_: say(agent, "a minute"), lambda one: "a minute" if len(one.positions) > 1 else None
+    )
+    with run.mailbox.reading("coder") as message:
+        if message is not None:
+            say("docs", message.body)
 
 
 def batches(run: holdfast.Run, path: Path, during: Any) -> None:
@@ -132,7 +145,7 @@ def _begin(path: Path, stop_at: str) -> None:
 
     def during(name: str) -> None:
         if name == task:
-            signal.raise_signal(signal.SIGINT if how == "interrupt" else signal.SIGKILL)
+            signal.raise_signal({"interrupt": signal.SIGINT, "hang-up": signal.SIGHUP}.get(how, signal.SIGKILL))
 
     with open_store(path) as hf:
         work(hf, path, during=during)
@@ -150,7 +163,17 @@ def a_checkpoint_has_every_field(path: Path) -> None:
         found = hf.latest(RUN, required=True)
         assert found.readable_id.startswith("implementing-20")
         issue, phases, team = (found.section(name) for name in ("subject", "phases", "team"))
-        assert (issue.id, issue.session, issue.title, issue.body) == ("42", "s-1", ISSUE["title"], ISSUE["body"])
+        assert (issue.id, issue.session, issue.title, issue.body) == (
+            "42",
+            found.section("context").session,
+            ISSUE["title"],
+            ISSUE["body"],
+        )
+        assert (bool(issue.session), found.created_at.tzinfo is not None, found.record.envelope.format_version) == (
+            True,
+            True,
+            2,
+        )
         assert (issue.labels, issue.assignees, issue.branch) == (["state:enrich"], ["ann"], "feature/42")
         now = phases.phases["implementing"]
         assert (phases.current, now.label, now.attempt, bool(now.started_at)) == (
@@ -170,6 +193,9 @@ def a_checkpoint_has_every_field(path: Path) -> None:
         assert (graph.id, graph.completed_batches, graph.current_batch) == ("implementing", [1], 2)
         assert graph.tasks["skeleton"].result == "skeleton is done"
         assert graph.tasks["join"].status == "pending"
+        begun, ended = graph.tasks["skeleton"].started_at, graph.tasks["skeleton"].completed_at
+        assert begun < ended
+        assert (graph.tasks["logout"].status, graph.tasks["logout"].completed_at) == ("running", None)
         output = next(one for one in found.section("agents") if one.id == "architect").tasks["create_spec"]
         assert (output.summary, output.location, bool(output.completed_at)) == ("spec done", "spec.md", True)
         messages, knowledge = found.section("messages"), found.section("knowledge")
@@ -177,7 +203,7 @@ def a_checkpoint_has_every_field(path: Path) -> None:
         assert (len(knowledge.injected), [one.content for one in knowledge.pending]) == (1, ["tokens need a clock"])
         recovery = found.recovery
         assert (recovery.can_resume, recovery.resume_batch, recovery.resume_task) == (True, 2, "logout")
-        assert recovery.prerequisites_met
+        assert (recovery.prerequisites_met, recovery.warnings) == (True, ())
         seen = hf.recovery.status(RUN, workspace=path / "repo", subject=FileSubject(path / "issue.json"))
         assert {one.kind: one.is_met for one in seen.prerequisites} == dict.fromkeys(
             ("branch", "subject", "files", "wait"), True
@@ -192,6 +218,14 @@ def triggers_fire(path: Path) -> None:
         assert {"phase_transition", "batch_complete", "conflict_start", "conflict_resolved"} <= set(taken)
         assert "agent_complete" not in taken
         assert hf.run(RUN, workspace=path / "repo").checkpoint(reason="/crunch --checkpoint").trigger == "manual"
+        line = [(one.trigger, one.reason) for one in reversed(hf.checkpoints(RUN, archived=True))]
+        assert [reason for _, reason in line if reason.startswith("before batch")] == [
+            "before batch 1",
+            "before batch 2",
+        ]
+    assert begin(path, stop_at="hang-up:join") != 0
+    with open_store(path) as hf:
+        assert hf.latest(RUN, required=True).trigger == "session_end"
 
 
 def it_is_stored_for_people(path: Path) -> None:
@@ -211,7 +245,9 @@ def it_is_stored_for_people(path: Path) -> None:
         True,
         "42",
     )
-    assert {one["path"] for one in latest["files_modified"]} >= {"skeleton.py"}
+    modified = {one["path"]: (one["status"], one["staged"]) for one in latest["files_modified"]}
+    assert modified == dict.fromkeys(("login.py", "logout.py", "skeleton.py"), ("created", False))
+    assert (folder / "latest").is_symlink()
     assert (folder / "latest").resolve().name == f"{newest.readable_id}.yaml"
 
 
@@ -243,16 +279,18 @@ def what_cannot_be_resumed_says_so(path: Path) -> None:
 
 
 def old_ones_are_cleaned_up_by_trigger(path: Path) -> None:
-    """Retention: three batches a phase, one interrupt, every milestone."""
+    """Retention: three batches and one agent a phase, one interrupt, every milestone."""
+    of_phase = ("batch_complete", "agent_complete", "user_interrupt", "phase_transition", "manual", "conflict_resolved")
     with open_store(prepare(path)) as hf:
         with hf.run(RUN) as run:
-            for number in range(6):
-                for trigger in ("batch_complete", "user_interrupt", "phase_transition", "manual", "conflict_resolved"):
-                    run.checkpoint(trigger=trigger, phase="ready", state=number)
+            for phase in ("ready", "implementing"):
+                for number in range(5):
+                    for trigger in of_phase:
+                        run.checkpoint(trigger=trigger, phase=phase, state=number)
         hf.prune(RUN)
-        left = [one.trigger for one in hf.checkpoints(RUN, archived=True)]
-    assert [left.count(name) for name in ("batch_complete", "user_interrupt")] == [3, 1]
-    assert [left.count(name) for name in ("phase_transition", "manual", "conflict_resolved")] == [6, 6, 6]
+        left = [(one.trigger, one.summary.phase) for one in hf.checkpoints(RUN, archived=True)]
+    for phase, interrupts in (("ready", 0), ("implementing", 1)):
+        assert [left.count((name, phase)) for name in of_phase] == [3, 1, interrupts, 5, 5, 5]
 
 
 def a_stale_checkpoint_is_noticed(path: Path) -> None:
@@ -289,9 +327,87 @@ def a_stale_checkpoint_is_noticed(path: Path) -> None:
             raise AssertionError("it was resumed")
 
 
+def the_phase_follows_new_labels(path: Path) -> None:
+    """Conflicting changes: the workflow's state is taken from the labels of today, and they are the run's."""
+    with interrupted(path) as hf:
+        (path / "issue.json").write_text(json.dumps(ISSUE | {"labels": ["state:ready", "urgent"]}))
+        assert hf.recover(RUN, workspace=path / "repo", subject=FileSubject(path / "issue.json")).success
+        found = hf.latest(RUN, required=True)
+        stands = {name: one.status for name, one in found.section("phases").phases.items()}
+        assert (stands["enrich"], stands["ready"]) == ("completed", "pending")
+        assert found.section("subject").labels == ["state:ready", "urgent"]
+
+
+def a_retry_starts_before_its_batch_and_the_report_says_where_it_is(path: Path) -> None:
+    """Integration with the orchestrator: a checkpoint before each batch, retry, progress reports."""
+    with interrupted(path) as hf:
+        before = next(one for one in hf.checkpoints(RUN) if one.reason == "before batch 2")
+        status = [sys.executable, "-m", "holdfast", "--store", str(path / "store"), "status", RUN, "--json"]
+        batch = json.loads(subprocess.run(status, cwd=path.parent, check=True, capture_output=True).stdout)["batch"]
+        assert (batch["current"], batch["completed"], batch["pending"]) == (2, [1], ["join"])
+        assert hf.recover(before.id, workspace=path / "repo").success
+        tasks = hf.latest(RUN, required=True).section("graph").tasks
+        assert {name: one.status for name, one in tasks.items()} == {
+            "skeleton": "completed", "login": "pending", "logout": "pending", "join": "pending",
+        }  # fmt: skip
+    assert begin(path) == 0
+    log = (path / "done.log").read_text().split()
+    assert log == ["skeleton", "login", "logout", "login", "logout", "join"]  # the whole batch again, and nothing else
+
+
+def messages_and_conflicts_survive_a_kill(path: Path) -> None:
+    """Integration with messages: pending ones are sent again, answers are kept, a conflict resumes in its round."""
+    assert begin(prepare(path), stop_at="kill:architect") == -9
+    with open_store(path) as hf:
+        messages = hf.latest(RUN, required=True).section("messages")
+        assert [one["body"] for one in messages.pending] == ["docs are due"]
+        assert (messages.awaiting_response, list(messages.answers.values())) == ([], ["15 minutes"])
+        (conflict,) = messages.conflicts
+        assert (conflict["round"], [one["agent"] for one in conflict["positions"]]) == (1, ["coder"])
+    assert begin(path) == 0
+    assert (path / "talk.log").read_text().split() == ["answer", "coder", "architect", "architect", "docs"]
+
+
+def knowledge_is_captured_once(path: Path) -> None:
+    """Integration with knowledge: what was injected and captured is known, and a resume captures nothing twice."""
+    with interrupted(path) as hf:
+        assert hf.recover(RUN, workspace=path / "repo").success
+    for stop_at in ("kill:join", ""):
+        begin(path, stop_at=stop_at)
+    with open_store(path) as hf:
+        knowledge = hf.latest(RUN, required=True).section("knowledge")
+    assert [one.content for one in knowledge.injected] == ["tokens have clocks"]
+    assert [one.content for one in (*knowledge.captured, *knowledge.pending)] == ["tokens need a clock"]
+
+
+def each_option_of_its_settings_acts(path: Path) -> None:
+    """Configuration: enabled, auto_checkpoint, triggers, compress."""
+
+    def taken(name: str, more: str) -> tuple[list[str], str]:
+        place = path / name
+        place.mkdir(parents=True)
+        (place / "holdfast.yaml").write_text(f"preset: issue\n{more}")
+        with holdfast.open(place / "store", settings=place / "holdfast.yaml") as hf:
+            with hf.run("r") as run, run.phase("ready"):
+                run.agents.call("coder", task="t", using=lambda: "done")
+                run.checkpoint(state="the same words again " * 2000)
+            found = hf.checkpoints("r") if hf.has("r") else []
+            return [one.trigger for one in found], found[0].record.envelope.codec if found else ""
+
+    plain, codec = taken("plain", "")
+    assert {"manual", "phase_transition"} <= set(plain)
+    assert ("agent_complete" in plain, codec) == (False, "none")
+    assert taken("off", "enabled: false")[0] == []
+    assert taken("by-hand", "automatic: false")[0] == ["manual"]
+    assert "agent_complete" in taken("agents", "triggers: {agent_complete: true}")[0]
+    assert taken("small", "compression: gzip")[1] == "gzip"
+
+
 CHECKS = (
     a_checkpoint_has_every_field, triggers_fire, it_is_stored_for_people, it_resumes_at_the_exact_task,
     what_cannot_be_resumed_says_so, old_ones_are_cleaned_up_by_trigger, a_stale_checkpoint_is_noticed,
+    the_phase_follows_new_labels, a_retry_starts_before_its_batch_and_the_report_says_where_it_is,
+    messages_and_conflicts_survive_a_kill, knowledge_is_captured_once, each_option_of_its_settings_acts,
 )  # fmt: skip
 
 

@@ -330,7 +330,7 @@ class Run:
     @property
     def subject(self) -> Subject:
         """What the run works on."""
-        return self.host.part("subject", lambda: subject.Subject(self.host))
+        return self.host.part("subject", lambda: subject.Subject(self.host, session=self.context.session))
 
     def graph(self, name: str = "graph") -> TaskGraph:
         """Return a task graph of the run: new, or where it stood."""

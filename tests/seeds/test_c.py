@@ -107,7 +107,7 @@ def resumed(interrupted, tmp_path_factory):
     return made
 
 
-def test_a_checkpoint_is_known_by_issue_session_phase_and_attempt(interrupted, hf):
+def test_a_checkpoint_is_known_by_issue_session_phase_and_attempt(interrupted, resumed):
     """Proves C1: issue, session, readable id of phase, time and short hash; phase, label, start, attempt."""
     with opened(interrupted) as store:
         head = store.latest(RUN)
@@ -130,13 +130,16 @@ def test_a_checkpoint_is_known_by_issue_session_phase_and_attempt(interrupted, h
         assert "there is no" not in said.err, words
     log = interrupted.hf("log", RUN, "--json").json
     assert short_name in [one["readable_id"] for one in log["checkpoints"]]
-    with hf.run("issue-7") as run:
-        run.subject.update(id="7", session="session-1")
-        with run.phase("enrich", label="state:enrich"):
-            pass
-    last = hf.latest("issue-7")
-    assert last.section("subject").session == "session-1"
-    assert last.section("phases").phases["enrich"].label == "state:enrich"
+    begun = yaml.safe_load((interrupted.folder / "readable" / RUN / "latest").read_text())["sections"]
+    session = begun["subject"]["session"]  # nobody set it, and it is the one that the context has
+    assert session == begun["context"]["session"]
+    assert session.startswith("session-")
+    assert {name: one["label"] for name, one in begun["phases"]["phases"].items() if one["attempt"]} == {
+        name: f"state:{name}" for name in ("enrich", "ready", "implementing")
+    }
+    with opened(resumed) as store:
+        assert store.latest(RUN).section("subject").session == session
+        assert store.latest(RUN).section("phases").phases["docs"].label == "state:docs"
 
 
 def test_a_checkpoint_holds_the_issue_as_it_was_when_it_was_read(interrupted, resumed):
@@ -203,16 +206,20 @@ def test_what_each_agent_made_of_each_task_is_kept_with_summary_and_place(interr
 
 @pytest.fixture(scope="module")
 def talked(quick, tmp_path_factory):
-    """An issue that was killed before an answer, then in the first round of a conflict, and resumed to its end."""
+    """An issue that was killed before an answer, then in the first round of a conflict, and resumed to its end.
+
+    With it, of each kill: the messages that were kept, and what `status` says to programs and to people.
+    """
     made = quick.copy(tmp_path_factory.mktemp("c-talked") / "system")
-    at_each: list[holdfast.Checkpoint] = []
+    at_each = []
     for held, call in (("architect-answer", "architect answer m2"), ("tester-position", "tester position 1")):
         hold = made.folder / f"hold-{held}"
         hold.touch()
         assert kill_when([*ISSUE, "--yes"], made.folder, lambda call=call: call in made.lines())
         hold.unlink()
         with opened(made) as hf:
-            at_each.append(msgspec.to_builtins(hf.latest(RUN).section("messages")))
+            kept = msgspec.to_builtins(hf.latest(RUN).section("messages"))
+        at_each.append((kept, made.hf("status", RUN, "--json").json, made.hf("status", RUN).out))
     done = carried_on(made, "--yes")
     assert done.returncode == 0, done.stderr
     return made, at_each
@@ -220,7 +227,7 @@ def talked(quick, tmp_path_factory):
 
 def test_messages_that_are_under_way_and_conflicts_are_in_the_checkpoint(talked):
     """Proves C6: pending, awaiting response, conflicts in progress."""
-    _, (asked, argued) = talked
+    _, ((asked, *_), (argued, *_)) = talked
     assert [message["id"] for message in asked["pending"]] == ["m1", "m2"]
     assert [message["id"] for message in asked["awaiting_response"]] == ["m2"]
     assert asked["conflicts"] == []
@@ -783,7 +790,7 @@ def test_there_is_a_checkpoint_before_each_batch_a_retry_starts_from_it_and_repo
         )
 
 
-def test_a_report_shows_batch_task_messages_and_conflicts_while_the_run_is_killed(quick, tmp_path):
+def test_a_report_shows_batch_and_tasks_while_the_run_is_killed(quick, tmp_path):
     """Proves C16: `status` of a run that died in the middle, for people and for programs."""
     system = quick.copy(tmp_path / "system")
     hold = system.folder / "hold-coder-login"
@@ -795,10 +802,18 @@ def test_a_report_shows_batch_task_messages_and_conflicts_while_the_run_is_kille
     assert (batch["graph"], batch["current"], batch["completed"]) == ("implementing", 2, [1])
     assert "login" in batch["running"]
     assert "join" in batch["pending"]
-    assert set(said.json["messages"]) == {"pending", "awaiting_response"}
-    assert said.json["conflicts"] == []
     told = system.hf("status", RUN).out
     assert "batch 2: " in told
+
+
+def test_a_report_shows_the_messages_and_conflicts_that_a_killed_run_was_in(talked):
+    """Proves C16: while an answer is awaited, and in the first round of a conflict."""
+    _, ((_, asked, asked_text), (_, argued, argued_text)) = talked
+    assert (asked["messages"], asked["conflicts"]) == ({"pending": 2, "awaiting_response": 1}, [])
+    assert "2 pending, 1 awaiting a response" in asked_text
+    assert argued["messages"] == {"pending": 1, "awaiting_response": 0}
+    assert argued["conflicts"] == [{"name": "ready/lock-out", "agents": ["coder", "tester"], "round": 1}]
+    assert "ready/lock-out: coder, tester, round 1" in argued_text
 
 
 def end_of(system: System) -> dict[str, object]:

@@ -27,7 +27,7 @@ from holdfast import (
     Settings,
     UsageError,
 )
-from holdfast.flow.load import load_flow
+from holdfast.flow.load import flow_from, load_flow
 from holdfast.flow.runner import run_flow
 from holdfast.settings.values import RetentionSettings
 from postgres_server import shared_server
@@ -146,15 +146,23 @@ def test_a_view_shows_phase_progress_loop_count_and_budget_unless_the_store_is_e
 
 def test_a_section_that_is_not_given_is_carried_over_or_not_as_the_caller_says(store):
     """Proves E4."""
+    with store.run("ep") as entered:
+        entered.budget.limit(tokens=9)
+        entered.budget.spend(tokens=5)
+        entered.checkpoint(state={"n": 1}, sections={"notes": "of the first"})
     run = store.run("ep")
-    run.checkpoint(state={"n": 1}, budget={"spending": {"tokens": {"used": 5, "limit": 9}}})
-    assert run.checkpoint(state={"n": 2}).section("budget").spending["tokens"].used == 5
-    assert run.checkpoint(state={"n": 3}, carry_over=False).sections == ("state",)
-    assert "budget" not in store.run("ep").checkpoint(state={"n": 4}).sections
+    second = run.checkpoint(state={"n": 2})
+    assert (second.section("budget").spending["tokens"].used, second.section("notes")) == (5, "of the first")
+    third = run.checkpoint(state={"n": 3}, carry_over=False)
+    assert third.sections == ("state",)
+    assert store.recover(third.id).state == {"state": {"n": 3}}  # nor does a recovery find it again
+    assert "notes" not in store.run("ep").checkpoint(state={"n": 4}).sections
+    assert store.recover(second.id).state["notes"] == "of the first"
     with store.run("ep") as entered:
         entered.budget.limit(tokens=7)
         made = entered.checkpoint(state={"n": 5}, carry_over=False)  # what the run itself has is not left out
         assert made.section("budget").spending["tokens"].limit == 7
+        assert "notes" not in made.sections
 
 
 def test_checkpoints_are_made_listed_restored_deleted_and_pruned_by_age_and_number(store):
@@ -186,40 +194,61 @@ def test_checkpoints_are_made_listed_restored_deleted_and_pruned_by_age_and_numb
     assert hf.latest("ep-1") is None
 
 
+LOOP = {
+    "flow": "ep",
+    "budget": {"tokens": 20, "on_warning": "continue"},
+    "agents": {"robot": """echo '{"result": "ok", "tokens": {"input": 9, "output": 0}}'"""},
+    "phases": {
+        "perceive": "true",
+        "plan": "true",
+        "act": {"agent": "robot"},
+        "observe": {"run": "true", "next": [{"to": "perceive", "when": "visit < 2"}, "end"]},
+    },
+}
+PHASES = ["perceive", "plan", "act", "observe"]
+
+
 @pytest.mark.parametrize(
     ("strategy", "taken"),
     [
-        (OnPhaseComplete(), ["perceive", "plan", "act", "observe"]),
-        (OnPhaseComplete("plan", "observe"), ["plan", "observe"]),
-        (OnLoopComplete(), ["loop"]),
-        (OnBudgetWarning(), ["budget"]),
-        (OnPhaseComplete("act") | OnBudgetWarning(), ["act", "budget"]),
-        (Every(60), ["perceive"]),
-        (OnLoopComplete() & Every(60), ["loop"]),
+        (OnPhaseComplete(), [("phase_complete", phase) for phase in (*PHASES, *PHASES)]),
+        (OnPhaseComplete("plan", "observe"), [("phase_complete", phase) for phase in ("plan", "observe") * 2]),
+        (OnLoopComplete(), [("loop_complete", "observe")]),
+        (OnBudgetWarning(), [("budget_warning", "act")]),
+        (OnPhaseComplete("act") | OnBudgetWarning(),
+         [("phase_complete", "act"), ("budget_warning", "act"), ("phase_complete", "act")]),
+        (Every(3600), [("state_transition", None)]),
+        (OnLoopComplete() & Every(3600), [("loop_complete", "observe")]),
     ],
     ids=["phases", "some phases", "loops", "budget", "either", "interval", "both"],
-)
+)  # fmt: skip
 def test_a_strategy_decides_at_which_events_of_a_loop_a_checkpoint_is_taken(url, strategy, taken):
-    """Proves E3."""
+    """Proves E3: two rounds of a flow, and a budget that is nearly used up in the second; what is done is kept anyway.
+
+    The one at the end of the session is not the strategy's.
+    """
     with holdfast.open(f"{url}&tenant=s{time.monotonic_ns()}", settings=KEEP_ALL, strategy=strategy) as hf:
-        run = hf.run("ep")
-        events = [("phase_complete", phase) for phase in ("perceive", "plan", "act", "observe")]
-        events += [("budget_warning", "budget"), ("loop_complete", "loop")]
-        for number, (event, name) in enumerate(events):
-            run.maybe_checkpoint(event, phase=name if event == "phase_complete" else None, reason=name, state=number)
-        found = [events[one.section("state")][1] for one in reversed(hf.checkpoints("ep"))] if hf.has("ep") else []
-        assert found == taken
+        assert run_flow(hf, flow_from(LOOP), waiting="leave").status == "completed"
+        *found, last = [(one.trigger, one.summary.phase) for one in reversed(hf.checkpoints("ep"))]
+        assert (found, last) == (taken, ("shutdown", None))
+        assert hf.latest("ep").section("budget").spending["tokens"].used == 18
 
 
 def test_an_interval_is_due_again_when_its_time_is_over(store):
-    """Proves E3: the clock moves, and a program that is started again knows when the last one was."""
+    """Proves E3: the clock moves, phases come and go, and a program that is started again knows the last one's time."""
     now = [time.time()]
-    hf = Holdfast(store.store, settings=KEEP_ALL, strategy=Every(60), clock=lambda: now[0])
     taken = []
-    for after in (0, 30, 29, 2, 61, 58):
-        now[0] += after
-        taken.append(hf.run("ep").maybe_checkpoint("step_complete", state=now[0]) is not None)
-    assert taken == [True, False, False, True, True, False]
+    for process in ((0, 30, 31, 29), (30, 31)):  # each ends with a checkpoint
+        moving = {"clock": lambda: now[0], "monotonic": lambda: now[0]}
+        hf = Holdfast(store.store, settings=KEEP_ALL, strategy=Every(60), **moving)
+        with hf.run("ep") as run:
+            for after in process:
+                now[0] += after
+                before = hf.latest("ep").seq
+                with run.phase(f"at {now[0]}"):
+                    pass
+                taken.append(hf.latest("ep").seq - before)
+    assert taken == [0, 0, 1, 0, 0, 1]
 
 
 def test_a_run_knows_its_last_checkpoint_restores_it_shows_its_history_and_begins_anew(store):
@@ -238,7 +267,15 @@ def test_a_run_knows_its_last_checkpoint_restores_it_shows_its_history_and_begin
     assert store.latest("ep").section("state") == {"loop": 1}
     assert store.undo("ep").success
     assert store.latest("ep").section("state") == {"loop": 2}
-    assert store.prune("ep", keep=1)
+    with store.run("other") as run:
+        for phase in ROUND[:2]:
+            with run.phase(phase):
+                run.checkpoint(state=phase)
+    newest, *older = [one.id for one in store.checkpoints("other", archived=True)]
+    assert len(older) >= 6
+    assert sorted(store.prune("other", keep=1)) == sorted(older)
+    assert [one.id for one in store.checkpoints("other", archived=True)] == [newest]
+    assert store.recover("other").state["state"] == "plan"
     store.recovery.start_fresh("ep")
     assert "state" not in store.latest("ep").sections
 

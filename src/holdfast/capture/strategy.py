@@ -102,7 +102,7 @@ class OnPhaseComplete(Condition):
 
     def due(self, event: Event, position: Position) -> str | None:  # noqa: ARG002 - one signature for all
         """Return the event's own reason if it is one of these phases."""
-        is_end = event.trigger in (Trigger.PHASE_COMPLETE, Trigger.PHASE_TRANSITION)
+        is_end = event.trigger is Trigger.PHASE_COMPLETE
         return event.text if is_end and (not self.phases or event.phase in self.phases) else None
 
 

@@ -186,7 +186,8 @@ class Walk:
         watch = Stopwatch(self._run.host.monotonic)
         self._report("phase_started", phase=name, data={"visit": self._position.value.rounds.get(name, 1)})
         try:
-            with self._run.phase(name) as entered, self._budget_of(name, phase):
+            label = f"state:{name}" if self._flow.subject is not None else None
+            with self._run.phase(name, label=label) as entered, self._budget_of(name, phase):
                 done = self._phase_tasks.do(name, phase, facts)
                 _keep_artifacts(name, entered, done)
                 entered.summarise(_summary(done))

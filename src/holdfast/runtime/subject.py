@@ -23,9 +23,9 @@ class Subject:
 
     gives_typed = True
 
-    def __init__(self, host: Host | None = None, **about: Any) -> None:
+    def __init__(self, host: Host | None = None, *, session: str | None = None, **about: Any) -> None:
         self._host: Host = host or Alone()
-        self._section = SubjectSection(id=self._host.id)
+        self._section = SubjectSection(id=self._host.id, session=session)
         self.changes = 0
         if about:
             self.update(**about)
