@@ -1,19 +1,44 @@
-"""Build the page of `holdfast ui` into wheel and sdist; a package without it is refused."""
+"""Build the page of `holdfast ui` into wheel and sdist, and the README as a package index shows it."""
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 _STATIC = Path("src/holdfast/web/static")
+_LINK = re.compile(r"(!?)\[([^\]]*)\]\((?![a-z]+:)([^)\s]+)\)")
 
 
-class PageHook(BuildHookInterface):  # type: ignore[misc]  # the library's types are not known here
-    """Runs the client's build, or takes the page that an sdist brings along."""
+class ReadmeHook(MetadataHookInterface):  # type: ignore[misc]  # the library's types are not known here
+    """Gives the package the README with links that hold outside of the repository.
+
+    `source` of its table in pyproject.toml is where a release can be read; while it is empty, a link becomes its text.
+    """
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        """Set the description, and the address of the source."""
+        address = self.config.get("source", "").format(version=metadata["version"]).rstrip("/")
+        if address:
+            metadata["urls"] = {"Documentation": f"{address}/docs/TUTORIAL.md", "Source": address}
+        text = (Path(self.root) / "README.md").read_text(encoding="utf-8")
+        metadata["readme"] = {"content-type": "text/markdown", "text": _LINK.sub(lambda it: _linked(it, address), text)}
+
+
+def _linked(link: re.Match[str], address: str) -> str:
+    picture, text, target = link.groups()
+    if address:
+        return f"{picture}[{text}]({address}/{target}{'?raw=true' if picture else ''})"
+    return "" if picture else text
+
+
+class PageHook(BuildHookInterface):  # type: ignore[misc]  # as above
+    """Runs the client's build, or takes the page that an sdist brings along; a package without it is refused."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Build the page; an editable install does without until `make web`."""

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -69,6 +70,23 @@ def test_the_wheel_holds_licence_types_and_page_and_no_tests(built):
     assert not [name for name in names if name.startswith("tests/")]
     assert "License-Expression: Apache-2.0" in metadata
     assert "Provides-Extra: all" in metadata
+
+
+@pytest.mark.parametrize("address", ["", "https://example.org/v{version}"])
+def test_no_link_of_the_description_is_dead_on_a_package_index(built, tmp_path, address):
+    _source, _wheel, sdist = built
+    with tarfile.open(sdist) as file:
+        file.extractall(tmp_path, filter="data")
+    (source,) = tmp_path.iterdir()
+    settings = (source / "pyproject.toml").read_text()
+    (source / "pyproject.toml").write_text(settings.replace('source = ""', f'source = "{address}"'))
+    wheel, _ = build(source, tmp_path / "dist", env=without_node())
+    with zipfile.ZipFile(wheel) as file:
+        metadata = file.read(next(name for name in file.namelist() if name.endswith("METADATA"))).decode()
+    links = re.findall(r"\]\(([^)#]+)\)", metadata)
+    assert bool(links) == bool(address)
+    assert [link for link in links if not link.startswith("https://example.org/v0.")] == []
+    assert ("Project-URL: Source, https://example.org/v0." in metadata) == bool(address)
 
 
 def test_the_sdist_gives_the_same_wheel_without_node(built, tmp_path):
