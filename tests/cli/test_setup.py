@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
+import apsw
 import pytest
 
 from holdfast.cli.commands.init import SETTINGS
@@ -62,12 +66,34 @@ def test_the_demo_loses_nothing_and_leaves_nothing(hf, project, tmp_path):
     assert hf("log", "demo", "-C", tmp_path / "there").code == 0
 
 
+def test_the_demo_ends_with_the_page_on_what_just_happened_when_asked(project, tmp_path):
+    line = [BIN / "holdfast", "demo", "--ui"]
+    environment = {**os.environ, "BROWSER": "true", "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(line, cwd=project, env=environment, stdout=subprocess.PIPE, text=True) as demo:
+        address = next(line.strip() for line in demo.stdout if line.startswith("http://127.0.0.1:"))
+        with urllib.request.urlopen(address.partition("#")[0]) as page:
+            assert page.status == 200
+        demo.send_signal(signal.SIGINT)
+        assert demo.wait(60) == 0
+    assert not list(tmp_path.glob("holdfast-demo-*"))
+
+
 def test_doctor_finds_a_sound_project_sound(hf, story):
     done = hf("doctor")
     assert done.code == 0
     for check in ("program", "sqlite", "git", "extras", "settings", "store", "permissions", "disk", "clock"):
         assert re.search(rf"^(ok|note) +{check} ", done.out, re.MULTILINE), check
     assert hf("doctor", "--json").json["healthy"] is True
+
+
+def test_doctor_leaves_the_bytes_of_a_large_store_to_verify(hf, story, monkeypatch):
+    with apsw.Connection(str(story / ".holdfast" / "holdfast.db")) as file:
+        file.execute("UPDATE chunk SET holders = holders + 1")
+    assert hf("doctor").code == 1
+    monkeypatch.setattr("holdfast.cli.commands.doctor._CHECKED_WHOLE", 0)
+    assert "`holdfast verify` checks" in hf("doctor").out
+    assert hf("doctor").code == 0
+    assert hf("verify").code == 5
 
 
 def test_doctor_works_where_nothing_is_begun(hf, project):

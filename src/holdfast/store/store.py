@@ -24,6 +24,7 @@ from holdfast.errors import (
     StoreCorrupt,
 )
 from holdfast.model.checkpoint import FORMAT_VERSION, CheckpointRecord, Marks, RunRecord
+from holdfast.model.ids import RESERVED, is_reserved
 from holdfast.store import envelopes
 from holdfast.store.api import Listing, StoreStats, Tombstone
 from holdfast.store.codec import LARGEST_NUMBER, RowCodec, is_readable, shown, stored_time
@@ -799,13 +800,14 @@ class Store:
         return applied
 
     def stats(self) -> StoreStats:
-        """Count what is stored."""
+        """Count what is stored; the engine's own runs are not counted."""
         sizes = self.medium.sizes()
         with self.medium.read() as reader:
             ends = [self._taken_at(reader, reverse=reverse) for reverse in (False, True)]
+            own = sum(is_reserved(str(row[0])) for row in reader.scan(RUN, low=RESERVED, high=f"{RESERVED}~"))
         engine = {"plain": "", "sign": ", signed", "encrypt": ", AES-256-GCM"}[self.codec.mode]
         return StoreStats(
-            url=self.url, engine=sizes.engine + engine, runs=sizes.runs, checkpoints=sizes.checkpoints,
+            url=self.url, engine=sizes.engine + engine, runs=sizes.runs - own, checkpoints=sizes.checkpoints,
             chunks=sizes.chunks, chunk_bytes=sizes.chunk_bytes, stored_bytes=sizes.stored_bytes,
             file_bytes=sizes.file_bytes, oldest_at=ends[0], newest_at=ends[1],
         )  # fmt: skip

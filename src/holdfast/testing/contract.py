@@ -16,6 +16,7 @@ import pytest
 from holdfast.encode.chunks import Chunk
 from holdfast.errors import CheckpointCorrupt, Conflict, HeadMoved, IntegrityError, NotFound, UsageError
 from holdfast.model.checkpoint import CheckpointRecord, Marks
+from holdfast.model.ids import RESERVED
 from holdfast.store.commit import CheckpointDraft, Commit
 from holdfast.store.inspection import Inspection
 from holdfast.testing.feed_contract import FeedContract
@@ -554,8 +555,9 @@ class StoreContract(JournalContract, FeedContract, LineContract):
         line.at = NOON + timedelta(days=2)
         line.commit(chunk_of("1234567"))
         Line(store, "other", at=NOON + timedelta(days=1)).commit()
+        Line(store, f"{RESERVED}inbox", at=NOON + timedelta(days=1)).commit()
         stats = store.stats()
-        assert (stats.runs, stats.checkpoints, stats.chunks) == (2, 3, 2)
+        assert (stats.runs, stats.checkpoints, stats.chunks) == (2, 4, 2)
         assert (stats.chunk_bytes, stats.stored_bytes) == (12, 12)
         assert (stats.oldest_at, stats.newest_at) == (NOON, line.at)
         assert stats.url == store.url

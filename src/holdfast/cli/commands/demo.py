@@ -1,6 +1,6 @@
 """Show it: an agent that costs money by the step is killed, continues without paying twice, and its files are restored.
 
-Everything happens in a folder of its own; --keep leaves it for you to look around in.
+Everything happens in a folder of its own; --keep leaves it for you to look around in, --ui opens the page on it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from holdfast.cli.commands.ui import check_extra
+from holdfast.cli.main import main
 from holdfast.cli.output import Paint
 from holdfast.errors import UsageError
 
@@ -49,19 +51,26 @@ with holdfast.open().run("demo", workspace=".") as run:
 def configure(parser: CommandParser) -> None:
     """Say what the command takes."""
     parser.add_argument("--keep", metavar="DIR", help="play it in this new folder, and leave it there")
+    parser.add_argument("--ui", action="store_true", help="at its end open the page on what happened, until Ctrl+C")
 
 
 def execute(arguments: Namespace, session: Session) -> int:
     """Play it."""
+    if arguments.ui:
+        check_extra()
     folder = _folder(arguments.keep)
     try:
         played = _play(folder, session)
+        session.out.document(played)
+        if arguments.keep is not None:
+            session.out.note(f"Look around: cd {arguments.keep}; holdfast log {_RUN}")
+        if arguments.ui:
+            session.close()
+            session.out.flush()
+            return main(["ui", "-C", str(folder)])
     finally:
         if arguments.keep is None:
             shutil.rmtree(folder, ignore_errors=True)
-    session.out.document(played)
-    if arguments.keep is not None:
-        session.out.note(f"Look around: cd {arguments.keep}; holdfast log {_RUN}")
     return 0
 
 

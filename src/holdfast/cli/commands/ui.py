@@ -7,6 +7,7 @@ nothing unless --write is given.
 from __future__ import annotations
 
 import webbrowser
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,12 +37,9 @@ def configure(parser: CommandParser) -> None:
 
 def execute(arguments: Namespace, session: Session) -> int:
     """Serve until it is stopped."""
-    try:
-        from holdfast.web.serve import serve  # noqa: PLC0415 - needs the extra
-    except ImportError as error:
-        if error.name not in ("starlette", "uvicorn"):
-            raise
-        raise UsageError("the page needs the extra: pip install 'holdfast[web]'") from None
+    check_extra()
+    from holdfast.web.serve import serve  # noqa: PLC0415 - needs the extra
+
     if not 0 <= arguments.port <= _MOST_PORTS:
         raise UsageError(f"--port {arguments.port}: give a number from 0 to {_MOST_PORTS}")
     session.place.check_is_there()
@@ -66,6 +64,12 @@ def execute(arguments: Namespace, session: Session) -> int:
         ready=ready,
     )
     return 0
+
+
+def check_extra() -> None:
+    """Refuse where the page's extra is not installed."""
+    if not (find_spec("starlette") and find_spec("uvicorn")):
+        raise UsageError("the page needs the extra: pip install 'holdfast[web]'")
 
 
 def _open(place: Place, *, to_write: bool) -> Holdfast:
