@@ -8,7 +8,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from holdfast.capture.protection import UnprotectedWarning
+from holdfast.capture.protection import UnprotectedWarning, reason_of
 from holdfast.errors import (
     Conflict,
     LeaseLost,
@@ -412,7 +412,7 @@ class RunHost:
         if isinstance(error, SessionOver):
             status.set("ended", str(error)[:_LONGEST_NOTE])
         elif isinstance(error, Exception):
-            told = f"{type(error).__name__}: {error}"[:_LONGEST_NOTE]
+            told = reason_of(error)[:_LONGEST_NOTE]
             status.set("failed", told.encode(errors="backslashreplace").decode())
         else:
             status.set("ended", "" if error is None else f"interrupted ({type(error).__name__})")

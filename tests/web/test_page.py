@@ -285,6 +285,25 @@ def test_3_a_run_whose_process_was_killed_is_open(visit):
     assert tab.locator("tbody .status").inner_text() == "○ open"
 
 
+def test_4_an_address_of_a_deleted_checkpoint_shows_the_one_before_and_says_so(visit, shown):
+    deleted = shown.get("/api/runs/add-login")["deleted"][-1]
+    before = max(
+        one["seq"] for one in shown.get("/api/runs/add-login/checkpoints?limit=200")["rows"] if one["seq"] < deleted
+    )
+    tab = visit(f"/r/add-login?at={deleted}", "[role=option]")
+    tab.wait_for_selector(f"text=@{deleted} was deleted; this is @{before}.")
+    assert tab.get_by_role("link", name=f"go back to @{before}").count() == 1
+    assert tab.locator(".problem").count() == 0
+
+
+@pytest.mark.parametrize("path", ["/r/nosuch", "/c/nosuch@1", "/plan/new?spec=nosuch@1", "/compare?a=nosuch@1&b=now"])
+def test_what_is_not_there_is_a_screen_with_a_heading_and_a_way_out(visit, shown, path):
+    tab = visit(path, ".problem")
+    assert tab.locator("h1").inner_text() == "Nothing to show here"
+    tab.get_by_role("link", name="All runs").click()
+    tab.wait_for_selector("tbody tr")
+
+
 def test_4_scrubbing_moves_state_and_files(visit, shown):
     tab = visit("/r/add-login", "[role=option]")
     picture(tab, "run")
@@ -618,7 +637,7 @@ def test_12_an_answer_in_one_tab_takes_the_card_from_the_other(browser, told):
             two.wait_for_selector(".card")
             two.bring_to_front()
             two.get_by_label("note").fill("looks good")
-            two.get_by_role("button", name="approve").click()
+            two.get_by_role("button", name="approve", exact=True).click()
             two.wait_for_selector("text=Nothing waits for you")
             one.bring_to_front()
             one.wait_for_selector("text=Nothing waits for you")

@@ -10,7 +10,7 @@ import { Problem, Time, count, line, plural, quoted, visible } from "./text";
 export function Approvals() {
   const moves = useMoves();
   const { data, error, reload } = useData(at("/api/waits"), moves);
-  useTitle("Approvals", data?.waiting.length === 1 ? `holdfast answer ${quoted(data.waiting[0].run)}` : "holdfast ls --status waiting");
+  useTitle("Approvals", data?.waiting.length === 1 ? answering(data.waiting[0]) : "holdfast ls --status waiting");
   useKeys({ j: () => moveRow(1), k: () => moveRow(-1) });
   useEffect(() => { if (data) { if (data.total > waiting.value) announce(`${plural(data.total, "run")} waiting`); waiting.value = data.total; } }, [data]);
   return (
@@ -29,13 +29,16 @@ export function Approvals() {
   );
 }
 
+const choices = (wait: WaitCard): string[] => (wait.options.length ? wait.options : wait.kind === "pause" ? ["resume"] : ["approve", "reject"]);
+const answering = (wait: WaitCard): string => `holdfast answer ${quoted(choices(wait)[0])} ${quoted(wait.run)}`;
+
 function Card({ wait, done }: { wait: WaitCard; done: () => void }) {
   const [note, setNote] = useState("");
   const [amount, setAmount] = useState("");
   const [error, setError] = useState<Failure | null>(null);
   const evidence = wait.evidence;
   const budget = wait.kind === "budget";
-  const options: string[] = wait.options.length ? wait.options : wait.kind === "pause" ? ["resume"] : ["approve", "reject"];
+  const options = choices(wait);
   const answer = (choice: string) => post(to("/api/waits/{run}/{wait:path}", { run: wait.run, wait: wait.id }), { choice, note, ...(budget && amount ? { value: Number(amount) } : {}) }).then(done, (caught) => { setError(toFailure(caught)); done(); });
   return (
     <article class="card" aria-label={`${line(wait.run)} waits`}>
@@ -61,7 +64,7 @@ function Card({ wait, done }: { wait: WaitCard; done: () => void }) {
           {budget && <label>more <input type="number" min="0" step="any" value={amount} onInput={(event) => setAmount(event.currentTarget.value)} /></label>}
           {[...options].reverse().map((choice) => <button key={choice} type="button" class={choice === options[0] ? "primary" : ""} onClick={() => void answer(choice)}>{line(choice)}</button>)}
         </form>
-      ) : <p class="dim">read-only: start <code>holdfast ui --write</code>, or <code>holdfast answer {line(wait.run)}</code></p>}
+      ) : <p class="dim">read-only: start <code>holdfast ui --write</code>, or <code>{answering(wait)}</code></p>}
     </article>
   );
 }

@@ -9,7 +9,7 @@ import { Messages } from "./messages";
 import { Output } from "./output";
 import { Events, markSide } from "./run";
 import { useKeys, useTitle } from "./shell";
-import { Problem, Time, bytes, count, line, plural, visible } from "./text";
+import { Instead, Problem, Time, bytes, count, line, plural, visible } from "./text";
 import { SectionTree } from "./tree";
 
 const url = (spec: string) => at("/api/c/{spec}", { spec });
@@ -93,7 +93,7 @@ export function Checkpoint({ spec }: { spec: string }) {
     "g h": () => data && to(data.last_seq), x: () => markSide(name), c: () => parent && go(comparePath(parent, name)), p: () => go(planPath(name)),
     m: () => setParams({ tab: "messages" }), s: () => setParams({ tab: null }), Escape: () => data && go(runPath(data.run, `?at=${data.seq}`)),
   });
-  if (!data) return error ? <Problem of={error} /> : <p class="dim">…</p>;
+  if (!data) return <Instead of={error} />;
   const marks = (body: unknown) => post(into("/api/c/{spec}/marks", { spec }), body).then(() => { setProblem(null); setLabel(null); reload(); }, (caught) => setProblem(toFailure(caught)));
   return (
     <section class="checkpoint" aria-labelledby="title">

@@ -8,7 +8,7 @@ import { DiffView } from "./diffview";
 import { MessageChanges } from "./messages";
 import { Link, checkpointPath, comparePath, go, params, runPath, setParams } from "./router";
 import { useKeys, useTitle } from "./shell";
-import { Problem, Time, bytes, count, duration, line, plural } from "./text";
+import { Instead, Problem, Time, bytes, count, duration, line, plural } from "./text";
 
 const CALLS = "steps"; // the view of the journal that lists them
 const differences = (sections: SectionChange[]) => sections.reduce((sum, one) => sum + one.count, 0);
@@ -29,7 +29,7 @@ export function Compare() {
     if (next) setParams({ tab: "files", path: next.path });
   };
   useKeys({ j: () => step(1), k: () => step(-1), s: () => setParams({ tab: "state" }), f: () => setParams({ tab: "files" }), m: () => setParams({ tab: "messages" }) });
-  if (!data) return error ? <Problem of={error} /> : <p class="dim">…</p>;
+  if (!data) return <Instead of={error} />;
   const calls = data.sections.filter((one) => one.name === CALLS), state = data.sections.filter((one) => one.name !== CALLS);
   const tabs: [string, string, number][] = [
     ["state", "State", differences(state)], ["files", "Files", fileTotal], ["messages", "Messages", saidTotal], ["calls", "Calls", differences(calls)],

@@ -6,7 +6,7 @@ import { Lanes } from "./lanes";
 import { Link, checkpointPath, go, params, runPath, setParams } from "./router";
 import { Pager } from "./runs";
 import { useTitle } from "./shell";
-import { Command, Problem, Time, bytes, count, line, plural, visible } from "./text";
+import { Command, Instead, Problem, Time, bytes, count, line, plural, visible } from "./text";
 
 const CHOICES = [["take", "take the checkpoint's"], ["keep", "keep mine"], ["merge", "merge"], ["both", "keep both"]] as const;
 
@@ -17,7 +17,7 @@ export function NewPlan() {
   useEffect(() => {
     post(to("/api/plans"), undo ? { undo } : { spec }).then((plan) => go(`/plan/${plan.digest}`, { replace: true }), (caught) => setError(toFailure(caught)));
   }, [spec, undo]);
-  return error ? <Problem of={error} /> : <p class="dim">Planning; nothing is touched…</p>;
+  return error ? <Instead of={error} /> : <p class="dim">Planning; nothing is touched…</p>;
 }
 
 const PAGE = 200;
@@ -44,7 +44,7 @@ export function Plan({ digest }: { digest: string }) {
     return () => clearInterval(timer);
   }, [digest, result, running]);
   useEffect(() => { if (data) cancel.current?.focus(); }, [digest, !!data]);
-  if (!data || !plan) return error ? <><Problem of={error} /><p><Link to="/">Runs</Link></p></> : <p class="dim">…</p>;
+  if (!data || !plan) return <Instead of={error} />;
   const asked = data.asked, paths = asked.decisions.paths ?? {};
   const again = async (change: (asked: Asked) => void = () => undefined) => {
     const next = structuredClone(asked);

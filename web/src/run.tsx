@@ -8,7 +8,7 @@ import { ForkDialog } from "./fork";
 import { Messages } from "./messages";
 import { Link, comparePath, go, params, planPath, runPath, setParams } from "./router";
 import { announce, side, useKeys, useTitle } from "./shell";
-import { Bar, Command, Problem, Status, Time, count, duration, line, quoted, visible } from "./text";
+import { Bar, Command, Instead, Problem, Status, Time, count, duration, line, quoted, visible } from "./text";
 import { Timeline } from "./timeline";
 
 export function markSide(spec: string): void {
@@ -28,7 +28,14 @@ export function Run({ name }: { name: string }) {
   const [problem, setProblem] = useState<Failure | null>(null);
   const [lastSeen, setLastSeen] = useState(0);
   const last = data?.last_seq ?? 0;
-  const at = Number(params.value.get("at") ?? 0) || last;
+  const gone = new Set<number>(data?.deleted ?? []);
+  const snapped = (seq: number, by: number, without: number) => { // past what was deleted, and back if nothing is left that way
+    let to = seq;
+    while (gone.has(to)) to += by;
+    return to < 1 || to > last ? without : to;
+  };
+  const asked = Number(params.value.get("at") ?? 0) || last;
+  const at = snapped(asked, -1, last);
   const spec = `${name}@${at}`;
   const filter = { q: params.value.get("q") ?? "", trigger: params.value.get("trigger") ?? "", phase: params.value.get("phase") ?? "", path: params.value.get("touching") ?? "" };
   useTitle(name, at === last ? `holdfast log ${name}` : `holdfast show ${spec}`);
@@ -37,20 +44,14 @@ export function Run({ name }: { name: string }) {
     if (lastSeen && last > lastSeen) announce(`${name} saved checkpoint ${last}`);
     setLastSeen(last);
   }, [last]);
-  const gone = new Set<number>(data?.deleted ?? []);
-  const snapped = (seq: number, by: number) => { // past what was deleted, and back if nothing is left that way
-    let to = seq;
-    while (gone.has(to)) to += by;
-    return to < 1 || to > last ? at : to;
-  };
-  const step = (by: number) => select(snapped(Math.max(1, Math.min(last, at + by)), by));
+  const step = (by: number) => select(snapped(Math.max(1, Math.min(last, at + by)), by, at));
   useKeys({
     j: () => step(-1), k: () => step(1), "]": () => step(1), "[": () => step(-1), "g h": () => select(last),
     x: () => markSide(spec), c: () => go(comparePath(`${name}@${Math.max(1, at - 1)}`, spec)), p: () => go(planPath(spec)),
     s: () => setParams({ tab: "state" }), f: () => setParams({ tab: "files" }), m: () => setParams({ tab: "messages" }), e: () => setParams({ tab: "events" }), o: () => setParams({ tab: "output" }),
     Enter: () => go(`/c/${encodeURIComponent(spec)}`), Escape: () => go("/"),
   });
-  if (!data) return error ? <Problem of={error} /> : <p class="dim">…</p>;
+  if (!data) return <Instead of={error} />;
   const tell = (what: string, body?: unknown) => post(into("/api/runs/{run}/tell/{what}", { run: name, what }), body).then(() => setProblem(null), (caught) => setProblem(toFailure(caught)));
   const origin = data.lineage?.[0];
   const { framework, thread } = data.attributes;
@@ -74,6 +75,7 @@ export function Run({ name }: { name: string }) {
         {at === last ? data.shown !== "completed" && data.last_seq > 0 && <Link class="button primary" to={planPath(name)}>resume…</Link> : <Link class="button primary" to={planPath(spec)}>go back to @{count(at)}…</Link>}
       </div>
       <Problem of={problem ?? error} />
+      {gone.has(asked) && <p class="dim" role="status">@{count(asked)} was deleted; this is @{count(at)}.</p>}
       {data.problem && (last > 0 || !framework) && <p class="problem">{visible(data.problem)}</p>}
       {data.unprotected && <p class="problem" role="alert">UNPROTECTED since <Time at={data.unprotected} />: its checkpoints cannot be stored. It continues; what it does now would be lost with its process.</p>}
       {data.shown === "open" && <p class="waits" role="status"><Status of="open" /> No process moves it: the one that did has ended without a word. <Command line={`holdfast resume ${quoted(name)}`} /></p>}
@@ -89,7 +91,7 @@ export function Run({ name }: { name: string }) {
       {last > 1 && (
         <div class="scrub">
           <button type="button" aria-label="Earlier checkpoint" onClick={() => step(-1)} disabled={at <= 1}>◀</button>
-          <input type="range" min={1} max={last} value={at} aria-label="Scrub through the checkpoints" aria-valuetext={`checkpoint ${at} of ${last}`} onInput={(event) => { const to = Number(event.currentTarget.value); select(snapped(to, to < at ? -1 : 1)); }} />
+          <input type="range" min={1} max={last} value={at} aria-label="Scrub through the checkpoints" aria-valuetext={`checkpoint ${at} of ${last}`} onInput={(event) => { const to = Number(event.currentTarget.value); select(snapped(to, to < at ? -1 : 1, at)); }} />
           <button type="button" aria-label="Later checkpoint" onClick={() => step(1)} disabled={at >= last}>▶</button>
           <output>@{count(at)} of {count(last)}</output>
         </div>

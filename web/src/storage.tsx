@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import { about, at, post, to, toFailure, useData, useLive, type Failure } from "./api";
 import { Link, runPath } from "./router";
 import { useTitle } from "./shell";
-import { Command, Problem, Time, bytes, count, line, plural, visible } from "./text";
+import { Command, Instead, Problem, Time, bytes, count, line, plural, visible } from "./text";
 
 export function Storage() {
   const { data, error, reload } = useData(at("/api/storage"));
@@ -15,7 +15,7 @@ export function Storage() {
   const [job, setJob] = useState<JobMoved | null>(null);
   useTitle("Storage", "holdfast stats");
   useLive((event) => { if (event.type === "job" && event.job === "verify") { setJob(event.done ? null : event); if (event.done) reload(); } });
-  if (!data) return error ? <Problem of={error} /> : <p class="dim">…</p>;
+  if (!data) return <Instead of={error} />;
   const fail = (caught: unknown) => setProblem(toFailure(caught));
   const { stats } = data;
   const most = Math.max(1, ...data.runs.map((one) => one.bytes));

@@ -68,6 +68,11 @@ export function Problem({ of }: { of: Failure | null }) {
   );
 }
 
+/** In place of a screen that cannot be shown. */
+export function Instead({ of }: { of: Failure | null }) {
+  return of ? <section><h1>Nothing to show here</h1><Problem of={of} /><p><a href="/">All runs</a></p></section> : <p class="dim">…</p>;
+}
+
 export function Command({ line: text }: { line: string }) {
   const [copied, setCopied] = useState(false);
   return (

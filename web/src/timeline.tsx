@@ -82,7 +82,7 @@ export function Timeline({ spans, samples, budget, moving, at, select }: Props) 
             <text x={LEFT - 8} y={budgetTop + 14} class="name" text-anchor="end">{line(limited.name)}</text>
             <text x={LEFT - 8} y={budgetTop + 28} class="axis" text-anchor="end">{count(Math.round(limited.used))}</text>
             {limited.limit && <line x1={LEFT} x2={width - 8} y1={y(limited.limit)} y2={y(limited.limit)} class="limit" />}
-            {limited.limit && <text x={width - 10} y={y(limited.limit) + 11} class="axis" text-anchor="end">limit {count(limited.limit)}</text>}
+            {limited.limit && <text x={LEFT + 4} y={y(limited.limit) + 11} class="axis">limit {count(limited.limit)}</text>}
             <polyline points={points} class="line" />
           </g>
         )}
@@ -160,7 +160,7 @@ function makeAxis(spans: Spans, samples: Sample[], end: number, from: number, to
   const short = high - low < 120_000;
   for (let n = 0; n < many; n++) {
     const at = time((n * width) / many);
-    const text = n > 0 && high - low < 30_000 ? `+${((at - low) / 1000).toFixed(1)} s` : new Date(at).toLocaleTimeString([], short ? { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false } : { hour: "2-digit", minute: "2-digit", hour12: false });
+    const text = n > 0 && high - low < 30_000 ? `+${((at - low) / 1000).toFixed(high - low < 1000 * many ? 2 : 1)} s` : new Date(at).toLocaleTimeString([], short ? { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false } : { hour: "2-digit", minute: "2-digit", hour12: false });
     ticks.push({ at: n, x: (n * width) / many, text: high - low > 86_400_000 ? `${new Date(at).toLocaleDateString([], { day: "numeric", month: "short" })} ${text}` : text });
   }
   return { x, time, end: high, ticks, folds: idle.map(([a, b]) => ({ x: x(a), seconds: (b - a) / 1000 })) };

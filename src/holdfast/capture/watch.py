@@ -13,7 +13,7 @@ from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from holdfast.capture.protection import OnFailure, UnprotectedWarning
+from holdfast.capture.protection import OnFailure, UnprotectedWarning, reason_of
 from holdfast.capture.signals import SignalGuard
 from holdfast.capture.strategy import Position
 from holdfast.capture.timer import Timer, Timers
@@ -450,7 +450,7 @@ def _ending(error: BaseException | None) -> tuple[Trigger, str]:
     if isinstance(error, SessionOver):
         return Trigger.SESSION_END, "the session is over"
     if isinstance(error, Exception):
-        return Trigger.ERROR_OCCURRED, _encodable(f"{type(error).__name__}: {error}"[:2_000])
+        return Trigger.ERROR_OCCURRED, _encodable(reason_of(error)[:2_000])
     return Trigger.SHUTDOWN, "the run was shut down"
 
 

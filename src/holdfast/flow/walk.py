@@ -236,7 +236,7 @@ class Walk:
     def _after_failure(self, name: str, phase: Phase, error: Failure | None) -> None:
         """Decide on a phase that failed: replan it unless that failed, try again, leave it out, or give up."""
         run, position = self._run, self._position
-        failure = error.message if error else "it failed"
+        failure = (error.message if error else "it failed").removeprefix(f"phase {name}: ")
         if phase.replan is not None and (error is None or error.code != ReplanFailed.__name__):
             run.phases.replans.allow(name, phase.replan.limit)
             if run.phases.replans.left(name) > 0:
@@ -265,7 +265,7 @@ class Walk:
 
     def _choice(self, name: str, failure: str) -> Literal["retry", "skip", "abort"]:
         number = self._run.phases.state(name).attempt
-        text = f"Phase {name} failed: {first_line(failure).removeprefix(f'phase {name}: ')}"[:1000]
+        text = f"Phase {name} failed: {first_line(failure)}"[:1000]
         question = Question(f"failed:{name}:{number}", text, name, options=("retry", "skip", "abort"))
         choice = self._tasks.asker.reply(question).choice
         if choice == "abort":
