@@ -63,8 +63,8 @@ from holdfast.run import L
 from holdfast.run import Run
 from holdfast.run import T
 from holdfast.run_files import RunFiles
+from holdfast.runtime.agents import AgentTaskOutput
 from holdfast.runtime.agents import Agents
-from holdfast.runtime.agents import TaskOutput
 from holdfast.runtime.amounts import Amount
 from holdfast.runtime.amounts import Given
 from holdfast.runtime.artifacts import ArtifactChange
@@ -344,7 +344,7 @@ class AsyncAgents:
     def task(self, agent: str, task: str) -> AgentTask:
         ...
 
-    def outputs(self, agent: str | None=...) -> list[TaskOutput]:
+    def outputs(self, agent: str | None=...) -> list[AgentTaskOutput]:
         ...
 
     def snapshot(self) -> list[Agent]:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from holdfast.workspace.position import GitPosition
     from holdfast.workspace.restore import RestoreReport
     from holdfast.workspace.snapshot import Snapshot
-    from holdfast.workspace.stamp import Stamp
+    from holdfast.workspace.stamp import OwnerStamp
     from holdfast.workspace.tree import DiskTree
 
 _FOLDER = ".holdfast"
@@ -127,7 +127,7 @@ def heartbeat_file(store: Store, run: str, root: str) -> Path:
     return _cache_folder(store, root) / f"workspace-{name}.alive"
 
 
-def stamped(store: Store, run: str, root: str) -> Stamp | None:
+def stamped(store: Store, run: str, root: str) -> OwnerStamp | None:
     """Return what is known of a directory that a run worked in."""
     return read_stamp(_cache_folder(store, root), run, root, unlock=side_lock(store).unlock)
 

@@ -12,7 +12,7 @@ from mcp import Client
 from holdfast.cli.main import make_parser
 from holdfast.cli.table import BY_NAME
 from holdfast.hook.dialects import CLAUDE
-from holdfast.hook.session import Place
+from holdfast.hook.session import HookPlace
 from holdfast.mcp.scope import Grants, Scope
 from holdfast.mcp.server import make_server
 from holdfast.version import __version__
@@ -51,7 +51,7 @@ def test_the_commands_of_the_plugin_are_ones_of_the_program():
 
 def test_the_tools_that_hooks_and_skills_name_are_served(tmp_path):
     scope = Scope(tmp_path, lambda _: None, (), Grants(write=True, restore=True))
-    place = Place(tmp_path, lambda: None, None, ())
+    place = HookPlace(tmp_path, lambda: None, None, ())
 
     async def served():
         async with Client(make_server(scope, place)) as client:

@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import holdfast
-from holdfast.telemetry.facts import Fact
+from holdfast.telemetry.facts import FeedFact
 from holdfast.telemetry.observer import Observer, trace_of
 from holdfast.telemetry.spans import span_steps
 
@@ -168,7 +168,7 @@ def test_nothing_of_it_is_loaded_by_the_program_itself(project):
 
 
 def fact(what, event, second, **given):
-    return Fact(what=what, event=event, at=NOON + timedelta(seconds=second), **given)
+    return FeedFact(what=what, event=event, at=NOON + timedelta(seconds=second), **given)
 
 
 def test_every_span_that_is_started_is_ended_once_and_never_before_its_start():

@@ -12,7 +12,7 @@ import pytest
 
 import holdfast
 from holdfast.cli.escape import safe, safe_line
-from holdfast.cli.graph import Graph
+from holdfast.cli.graph import LogGraph
 from holdfast.cli.ids import Short
 from holdfast.cli.main import main
 from holdfast.cli.output import columns
@@ -105,7 +105,7 @@ def test_log_bridges_what_was_deleted(hf, project):
 
 
 def test_the_graph_joins_lanes_past_others():
-    graph = Graph()
+    graph = LogGraph()
     rows = [graph.row(*pair) for pair in (("f", "a"), ("e", "b"), ("d", "a"), ("b", "a"), ("a", None))]
     assert [row.lanes for row in rows] == ["*", "| *", "| | *", "| * |", "*"]
     assert rows[4].above == ("|_|/", "|/")

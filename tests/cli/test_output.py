@@ -8,9 +8,9 @@ import pytest
 
 import holdfast
 from cli.streams import stream, text_of
-from holdfast.cli.ask import Ask
+from holdfast.cli.ask import Prompt
 from holdfast.cli.output import Cell, Output, Paint
-from holdfast.cli.progress import Progress
+from holdfast.cli.progress import ProgressBar
 
 TERMINAL = {"TERM": "xterm", "PATH": "/usr/bin:/bin", "PAGER": "cat"}
 
@@ -67,7 +67,7 @@ def test_a_table_counts_columns_not_letters(monkeypatch):
 def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere():
     clock = Clock()
     out = output(terminal=True)
-    with Progress(out, "Copying", monotonic=clock) as progress:
+    with ProgressBar(out, "Copying", monotonic=clock) as progress:
         progress.update(1, 10)
         assert text_of(out.stderr) == "", "short work shows nothing"
         clock.now = 1
@@ -75,7 +75,7 @@ def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere():
         assert "Copying run-\\e [############............]  50% (5 of 10)" in text_of(out.stderr)
     assert text_of(out.stderr).endswith("\r\x1b[K")
     pipe = output()
-    with Progress(pipe, "Verifying", monotonic=clock) as progress:
+    with ProgressBar(pipe, "Verifying", monotonic=clock) as progress:
         progress.update(1)
         clock.now = 20
         progress.update(1200, None, "chunks")
@@ -86,7 +86,7 @@ def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere():
 def test_progress_is_silent_when_asked(options):
     clock = Clock()
     out = output(terminal=True, **options)
-    with Progress(out, "Copying", monotonic=clock) as progress:
+    with ProgressBar(out, "Copying", monotonic=clock) as progress:
         clock.now = 100
         progress.update(1, 10)
     assert text_of(out.stderr) == ""
@@ -94,7 +94,7 @@ def test_progress_is_silent_when_asked(options):
 
 def asked(answers, **options):
     out = output(terminal=True)
-    return Ask(out, stream(answers, terminal=True), **options), out
+    return Prompt(out, stream(answers, terminal=True), **options), out
 
 
 def test_a_question_takes_yes_no_and_silence():
@@ -128,13 +128,13 @@ class Gone(io.TextIOWrapper):
 
 def test_a_terminal_that_goes_away_is_the_safe_choice_and_it_is_said():
     out = output(terminal=True)
-    assert not Ask(out, Gone(io.BytesIO())).agreed("Sure?")
+    assert not Prompt(out, Gone(io.BytesIO())).agreed("Sure?")
     assert "The terminal was closed in the middle of a question" in text_of(out.stderr)
 
 
 def test_without_standard_input_nobody_is_asked():
     out = output()
-    assert not Ask(out, None).agreed("Sure?")
+    assert not Prompt(out, None).agreed("Sure?")
     assert "There is no terminal to ask on" in text_of(out.stderr)
 
 

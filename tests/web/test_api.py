@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 import holdfast
-from holdfast.cli.graph import Graph
+from holdfast.cli.graph import LogGraph
 from holdfast.web import answers, values
 from holdfast.web.events import EventIndex
 from holdfast.web.history import LaneIndex
@@ -388,7 +388,7 @@ def test_lanes_are_those_of_the_log(told):
     hf.delete(hf.find("add-login@3").id)
     listed = hf.checkpoints("add-login", archived=True)
     deleted = {one.id for one in hf.store.tombstones("add-login")}
-    graph = Graph(lambda name: name in deleted)
+    graph = LogGraph(lambda name: name in deleted)
     drawn = {one.seq: graph.row(one.id, one.parent if one.seq > 1 else None).lanes.index("*") // 2 for one in listed}
     hf.close()
     with page(told) as ui:

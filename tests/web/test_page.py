@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 import holdfast
-from holdfast.cli.graph import Graph
+from holdfast.cli.graph import LogGraph
 from web.browser_kit import Browser, needs_browser, picture, violations
 from web.gallery import gallery, prepare, run, start_flow
 from web.ui_kit import (
@@ -352,7 +352,7 @@ def test_5_rewinds_undos_forks_and_deleted_ones_are_drawn_as_the_log_draws_them(
     listed = hf.checkpoints("add-login", archived=True)
     deleted = {one.id for one in hf.store.tombstones("add-login")}
     hf.close()
-    graph = Graph(lambda name: name in deleted)
+    graph = LogGraph(lambda name: name in deleted)
     drawn = {one.seq: graph.row(one.id, one.parent if one.seq > 1 else None).lanes.index("*") // 2 for one in listed}
     with page(told) as ui:
         tab = browser.open(ui, "/r/add-login")

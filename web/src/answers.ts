@@ -42,7 +42,7 @@ export interface WaitRow {
 }
 
 /** What the list of runs says of one; a damaged one has its name, and what is wrong as its detail. */
-export interface RunRow {
+export interface RunRowAnswer {
   id: string;
   shown: string;
   status: string | null;
@@ -70,7 +70,7 @@ export interface RunRow {
 
 /** A page of runs, with how many there are of each status. */
 export interface RunPage {
-  runs: RunRow[];
+  runs: RunRowAnswer[];
   total: number;
   all: number;
   counts: Record<string, number>;
@@ -107,7 +107,7 @@ export interface CheckpointFacts {
 }
 
 /** A checkpoint in a list. */
-export interface CheckpointRow {
+export interface CheckpointRowAnswer {
   id: string;
   run: string;
   seq: number;
@@ -170,7 +170,7 @@ export interface CheckpointDocument {
 }
 
 /** Whether a run can resume from a checkpoint, where, and what keeps it from it. */
-export interface Recovery {
+export interface RecoveryAnswer {
   can_resume: boolean;
   resume_agent: string | null;
   resume_state: string | null;
@@ -185,7 +185,7 @@ export interface Recovery {
 }
 
 /** What one gate said. */
-export interface Gate {
+export interface GateAnswer {
   task: string;
   description: string;
   command: string;
@@ -198,11 +198,11 @@ export interface Gate {
 /** Why a run failed. */
 export interface Why {
   detail: string;
-  gates: Gate[];
+  gates: GateAnswer[];
 }
 
 /** One phase of a run. */
-export interface Phase {
+export interface PhaseAnswer {
   name: string;
   status: string;
   attempt: number;
@@ -211,7 +211,7 @@ export interface Phase {
 }
 
 /** Where a run was forked from. */
-export interface Origin {
+export interface OriginAnswer {
   checkpoint: string;
   run: string | null;
   seq: number | null;
@@ -245,11 +245,11 @@ export interface RunDetail {
   owner: string | null;
   deleted: number[];
   forks: Record<string, string[]>;
-  head_row?: CheckpointRow;
-  recovery?: Recovery;
+  head_row?: CheckpointRowAnswer;
+  recovery?: RecoveryAnswer;
   why?: Why | null;
-  phases?: Phase[];
-  lineage?: Origin[];
+  phases?: PhaseAnswer[];
+  lineage?: OriginAnswer[];
   can_undo?: boolean;
   number?: number;
   problem?: string;
@@ -258,7 +258,7 @@ export interface RunDetail {
 /** A page of a run's checkpoints by place, newest first; or what was found, and how far it was looked for. */
 export interface CheckpointPage {
   run: string;
-  rows: CheckpointRow[];
+  rows: CheckpointRowAnswer[];
   head?: string | null;
   total?: number;
   last_seq?: number;
@@ -269,7 +269,7 @@ export interface CheckpointPage {
 }
 
 /** Checkpoints below one another in one lane: stretches of numbers from the top down, and what it joins. */
-export interface Chain {
+export interface ChainAnswer {
   lane: number;
   ranges: [number, number][];
   joins: number | null;
@@ -279,7 +279,7 @@ export interface Chain {
 /** The lanes of a run's graph. */
 export interface LanesAnswer {
   run: string;
-  chains: Chain[];
+  chains: ChainAnswer[];
 }
 
 /** What was used at one checkpoint. */
@@ -370,7 +370,7 @@ export interface EventPage {
 }
 
 /** What the tasks of a run print, and the end of what one of them printed. */
-export interface TaskOutput {
+export interface TaskOutputAnswer {
   run: string;
   is_kept: boolean;
   tasks: string[];
@@ -380,7 +380,7 @@ export interface TaskOutput {
 }
 
 /** One version of a path, and the checkpoint that first had it. */
-export interface FileVersion {
+export interface FileVersionAnswer {
   id: string;
   run: string;
   seq: number;
@@ -401,10 +401,10 @@ export interface DamagedVersion {
 }
 
 /** Every version of one path. */
-export interface FileHistory {
+export interface FileHistoryAnswer {
   run: string;
   path: string;
-  versions: FileVersion[];
+  versions: FileVersionAnswer[];
   damaged: DamagedVersion[];
   looked_at: number;
   next: number | null;
@@ -414,7 +414,7 @@ export interface FileHistory {
 export interface Blame {
   run: string;
   path: string;
-  versions: FileVersion[];
+  versions: FileVersionAnswer[];
   lines: [number, string][];
   note: string | null;
 }
@@ -426,7 +426,7 @@ export interface SectionSize {
 }
 
 /** Where something was kept out, and by which rule. */
-export interface Redacted {
+export interface RedactedAnswer {
   path: string;
   rule: string;
 }
@@ -463,7 +463,7 @@ export interface Captured {
 }
 
 /** Where a checkpoint is. */
-export interface Place {
+export interface PlaceAnswer {
   run: string;
   seq: number;
   id: string;
@@ -501,14 +501,14 @@ export interface CheckpointDetail {
   checksum: string;
   codec: string;
   program_version: string;
-  recovery: Recovery;
+  recovery: RecoveryAnswer;
   budget_used: Record<string, number>;
   redacted_count: number;
-  redacted: Redacted[];
+  redacted: RedactedAnswer[];
   sections: SectionSize[];
   workspace: Captured | null;
   workspace_problem: string | null;
-  parent_at: Place | null;
+  parent_at: PlaceAnswer | null;
   parent_problem: string | null;
   last_seq: number;
 }
@@ -620,8 +620,8 @@ export interface FileChange {
 
 /** What differs between two points, and where both came from. */
 export interface Comparison {
-  a: CheckpointRow;
-  b: CheckpointRow | null;
+  a: CheckpointRowAnswer;
+  b: CheckpointRowAnswer | null;
   now: string | null;
   sections: SectionChange[];
   unchanged: string[];
@@ -630,7 +630,7 @@ export interface Comparison {
   files: FileChange[];
   files_total: number;
   files_counts: Record<string, number>;
-  ancestor: Place | null;
+  ancestor: PlaceAnswer | null;
   seconds: number | null;
   steps: [number, number];
   since: Record<string, string>;
@@ -638,7 +638,7 @@ export interface Comparison {
 }
 
 /** One place at which two values differ. */
-export interface Difference {
+export interface DifferenceAnswer {
   path: string;
   kind: "added" | "removed" | "changed";
   old?: string;
@@ -648,7 +648,7 @@ export interface Difference {
 }
 
 /** What somebody said: a person, a model, an agent to another, or a tool. */
-export interface Message {
+export interface MessageAnswer {
   place: string;
   by: string;
   to: string | null;
@@ -662,13 +662,13 @@ export interface MessagePage {
   run: string;
   total: number;
   offset: number;
-  messages: Message[];
+  messages: MessageAnswer[];
 }
 
 /** A message that one of two points has. */
 export interface MessageChange {
   kind: "added" | "removed";
-  message: Message;
+  message: MessageAnswer;
 }
 
 /** The messages that only one of two points has. */
@@ -685,11 +685,11 @@ export interface DifferencePage {
   name: string;
   total: number;
   offset: number;
-  differences: Difference[];
+  differences: DifferenceAnswer[];
 }
 
 /** How one file differs, as a unified diff. */
-export interface FileDiff {
+export interface FileDiffAnswer {
   path: string;
   status: string;
   old_path: string | null;
@@ -708,7 +708,7 @@ export interface Evidence {
   head?: string;
   base?: string | null;
   files?: Record<string, number> | null;
-  gates?: Gate[];
+  gates?: GateAnswer[];
   paths?: string[];
   problem?: string;
 }
@@ -782,7 +782,7 @@ export interface RunSize {
 }
 
 /** One thing that verification found. */
-export interface Fault {
+export interface FaultAnswer {
   kind: string;
   detail: string;
   run?: string | null;
@@ -793,7 +793,7 @@ export interface Fault {
 /** What the last verification found. */
 export interface Verified {
   sound: boolean;
-  faults: Fault[];
+  faults: FaultAnswer[];
   at: number;
   runs?: number;
   checkpoints?: number;
@@ -846,14 +846,14 @@ export interface Job {
 }
 
 /** Something outside the run that is not as it was. */
-export interface PlanFinding {
+export interface PlanFindingAnswer {
   kind: string;
   verdict: string;
   detail: string;
 }
 
 /** A step that began and has no recorded end. */
-export interface UnknownStep {
+export interface UnknownStepAnswer {
   step: string;
   treated: "ask" | "retry" | "skip";
   effect: string | null;
@@ -890,9 +890,9 @@ export interface PlanFacts {
   rerun: string[];
   pending_agents: string[];
   skipped_agents: string[];
-  unknown: UnknownStep[];
+  unknown: UnknownStepAnswer[];
   git: string[];
-  findings: PlanFinding[];
+  findings: PlanFindingAnswer[];
   warnings: string[];
   blockers: string[];
   suggestions: string[];
@@ -900,7 +900,7 @@ export interface PlanFacts {
 }
 
 /** What becomes of one file. */
-export interface PlanItem {
+export interface PlanItemAnswer {
   path: string;
   action: string;
   reason: string;
@@ -913,7 +913,7 @@ export interface PlanItem {
 export interface PlanFiles {
   target: string;
   counts: Record<string, number>;
-  items: PlanItem[];
+  items: PlanItemAnswer[];
   offset: number;
   total: number;
   overwrites: boolean;
@@ -929,7 +929,7 @@ export interface Decided {
 }
 
 /** What a plan was made from: with another decision in it, it makes the next plan. */
-export interface Asked {
+export interface AskedAnswer {
   spec?: string;
   undo?: string;
   options: Record<string, unknown>;
@@ -940,7 +940,7 @@ export interface Asked {
 /** A plan, and whether it still holds. */
 export interface PlanAnswer {
   digest: string;
-  asked: Asked;
+  asked: AskedAnswer;
   plan: PlanFacts;
   lines: string[];
   files: PlanFiles | null;
@@ -1011,7 +1011,7 @@ export interface RunMoved {
   type: "run";
   cursor: string;
   run: string;
-  summary: RunRow | null;
+  summary: RunRowAnswer | null;
 }
 
 /** A checkpoint was labelled or pinned. */
@@ -1054,8 +1054,8 @@ export interface Gets {
   "/api/runs/{run}/touched": Touched;
   "/api/runs/{run}/events": EventPage;
   "/api/runs/{run}/messages": MessagePage;
-  "/api/runs/{run}/output": TaskOutput;
-  "/api/runs/{run}/file-history": FileHistory;
+  "/api/runs/{run}/output": TaskOutputAnswer;
+  "/api/runs/{run}/file-history": FileHistoryAnswer;
   "/api/runs/{run}/blame": Blame;
   "/api/c/{spec}": CheckpointDetail;
   "/api/c/{spec}/section/{name}": SectionPage;
@@ -1064,7 +1064,7 @@ export interface Gets {
   "/api/c/{spec}/file": FileText;
   "/api/compare": Comparison;
   "/api/compare/section": DifferencePage;
-  "/api/compare/file": FileDiff;
+  "/api/compare/file": FileDiffAnswer;
   "/api/compare/messages": MessageChanges;
   "/api/waits": Inbox;
   "/api/storage": StorageAnswer;

@@ -1,5 +1,5 @@
 // A list of any number of checkpoints: only the rows on the screen exist.
-import type { Chain, CheckpointRow } from "./answers";
+import type { ChainAnswer, CheckpointRowAnswer } from "./answers";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { at as address, get, useData } from "./api";
 import { Lanes, laneWidth } from "./lanes";
@@ -13,7 +13,7 @@ const TALLEST = 6_000_000; // browsers lose precision with taller pages; longer 
 interface Props { run: string; at: number; moves: number; forks: Record<string, string[]>; select: (seq: number) => void; filter: Record<string, string> }
 
 export function Checkpoints({ run, at, moves, forks, select, filter }: Props) {
-  const pages = useRef(new Map<number, CheckpointRow[]>());
+  const pages = useRef(new Map<number, CheckpointRowAnswer[]>());
   const asked = useRef(new Set<number>());
   const [total, setTotal] = useState(0);
   const [damaged, setDamaged] = useState<string[]>([]);
@@ -24,7 +24,7 @@ export function Checkpoints({ run, at, moves, forks, select, filter }: Props) {
   const searching = Object.values(filter).some(Boolean);
   const found = useData(searching ? address("/api/runs/{run}/checkpoints", { run }, { ...filter, limit: 200 }) : null, moves);
   const lanes = useData(searching ? null : address("/api/runs/{run}/lanes", { run }), moves);
-  const chains: Chain[] = lanes.data?.chains ?? [];
+  const chains: ChainAnswer[] = lanes.data?.chains ?? [];
 
   const forget = () => { // what is far from the screen is read again when somebody looks at it
     const here = Math.floor((where.current.top * where.current.scale) / ROW / PAGE);
@@ -63,14 +63,14 @@ export function Checkpoints({ run, at, moves, forks, select, filter }: Props) {
     return () => look.disconnect();
   }, []);
 
-  const rows: CheckpointRow[] = searching ? found.data?.rows ?? [] : [];
+  const rows: CheckpointRowAnswer[] = searching ? found.data?.rows ?? [] : [];
   const size = searching ? rows.length : total;
   const tall = Math.min(TALLEST, size * ROW);
   const scale = size * ROW > TALLEST ? (size * ROW - scroll.height) / Math.max(1, TALLEST - scroll.height) : 1;
   where.current = { top: scroll.top, scale };
   const first = Math.max(0, Math.floor((scroll.top * scale) / ROW) - 4);
   const last = Math.min(size, first + Math.ceil(scroll.height / ROW) + 8);
-  const rowAt = (index: number): CheckpointRow | undefined => (searching ? rows[index] : pages.current.get(Math.floor(index / PAGE))?.[index % PAGE]);
+  const rowAt = (index: number): CheckpointRowAnswer | undefined => (searching ? rows[index] : pages.current.get(Math.floor(index / PAGE))?.[index % PAGE]);
   useEffect(() => {
     if (searching || !total) return;
     for (const page of new Set([Math.floor(first / PAGE), Math.floor(Math.max(0, last - 1) / PAGE)])) void load(page);

@@ -1,5 +1,5 @@
 // Two points: what differs, and why did it go another way?
-import type { CheckpointRow, Comparison, Difference as DifferenceOf, FileChange, SectionChange } from "./answers";
+import type { CheckpointRowAnswer, Comparison, DifferenceAnswer as DifferenceOf, FileChange, SectionChange } from "./answers";
 import { useEffect, useState } from "preact/hooks";
 import { at as address, useData } from "./api";
 import { SIGN } from "./checkpoint";
@@ -76,7 +76,7 @@ export function Compare() {
   );
 }
 
-function Side({ name, row }: { name: string; row: CheckpointRow }) {
+function Side({ name, row }: { name: string; row: CheckpointRowAnswer }) {
   return <span class="side"><span class="tag">{name}</span> <Link to={checkpointPath(`${row.run}@${row.seq}`)}>{line(row.run)}@{count(row.seq)}</Link> <span class="dim">{line(row.reason || row.trigger).slice(0, 60)} <Time at={row.created_at} /></span></span>;
 }
 

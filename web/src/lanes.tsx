@@ -1,15 +1,15 @@
 // The lanes beside a list of checkpoints: one small drawing a row, from chains that the server made.
-import type { Chain } from "./answers";
+import type { ChainAnswer } from "./answers";
 
 const STEP = 14;
-export const laneWidth = (chains: Chain[]) => Math.min(8, 1 + Math.max(0, ...chains.map((one) => one.lane))) * STEP + 6;
+export const laneWidth = (chains: ChainAnswer[]) => Math.min(8, 1 + Math.max(0, ...chains.map((one) => one.lane))) * STEP + 6;
 const x = (lane: number) => 9 + Math.min(lane, 7) * STEP;
-const top = (chain: Chain) => chain.ranges[0][0];
-const bottom = (chain: Chain) => chain.joins ?? chain.ranges[chain.ranges.length - 1][1];
-const holds = (chain: Chain, seq: number) => chain.ranges.some(([high, low]) => seq <= high && seq >= low);
+const top = (chain: ChainAnswer) => chain.ranges[0][0];
+const bottom = (chain: ChainAnswer) => chain.joins ?? chain.ranges[chain.ranges.length - 1][1];
+const holds = (chain: ChainAnswer, seq: number) => chain.ranges.some(([high, low]) => seq <= high && seq >= low);
 
-export function Lanes({ chains, seq, height, head, ghost }: { chains: Chain[]; seq: number; height: number; head: boolean; ghost?: Chain }) {
-  const kind = (one: Chain) => `lane-${one.lane % 6}${one === ghost ? " ghost" : ""}`;
+export function Lanes({ chains, seq, height, head, ghost }: { chains: ChainAnswer[]; seq: number; height: number; head: boolean; ghost?: ChainAnswer }) {
+  const kind = (one: ChainAnswer) => `lane-${one.lane % 6}${one === ghost ? " ghost" : ""}`;
   const mine = chains.find((one) => holds(one, seq));
   const middle = height / 2;
   return (

@@ -1,5 +1,5 @@
 // What people, models and agents said, up to one point or between two.
-import type { Message as MessageOf } from "./answers";
+import type { MessageAnswer as MessageOf } from "./answers";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { at as address, useData } from "./api";
 import { Problem, count, line, plural, visible } from "./text";

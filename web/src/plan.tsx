@@ -1,5 +1,5 @@
 // A recovery plan: what exactly will happen to my state and files, what is left to decide, how do I undo it?
-import type { Asked, Chain, JobMoved, PlanDone, PlanFacts, Sides as SidesOf } from "./answers";
+import type { AskedAnswer, ChainAnswer, JobMoved, PlanDone, PlanFacts, Sides as SidesOf } from "./answers";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { about, at, handOver, post, query, to, toFailure, useData, useLive, type Failure } from "./api";
 import { Lanes } from "./lanes";
@@ -46,7 +46,7 @@ export function Plan({ digest }: { digest: string }) {
   useEffect(() => { if (data) cancel.current?.focus(); }, [digest, !!data]);
   if (!data || !plan) return <Instead of={error} />;
   const asked = data.asked, paths = asked.decisions.paths ?? {};
-  const again = async (change: (asked: Asked) => void = () => undefined) => {
+  const again = async (change: (asked: AskedAnswer) => void = () => undefined) => {
     const next = structuredClone(asked);
     change(next);
     try {
@@ -141,8 +141,8 @@ export function Plan({ digest }: { digest: string }) {
 // The line that the plan would begin, drawn before it is there.
 function Ghost({ plan, head }: { plan: PlanFacts; head: number }) {
   const made = head + 1, back = plan.seq !== head;
-  const line0: Chain = { lane: 0, ranges: back ? [[made, made], [plan.seq, plan.seq]] : [[made, head]], joins: null, gaps: [] };
-  const chains = back ? [line0, { lane: 1, ranges: [[head, head]], joins: plan.seq, gaps: [] } as Chain] : [line0];
+  const line0: ChainAnswer = { lane: 0, ranges: back ? [[made, made], [plan.seq, plan.seq]] : [[made, head]], joins: null, gaps: [] };
+  const chains = back ? [line0, { lane: 1, ranges: [[head, head]], joins: plan.seq, gaps: [] } as ChainAnswer] : [line0];
   const between = head - plan.seq - 1;
   const spec = (seq: number) => <Link to={checkpointPath(`${plan.run}@${seq}`)}>@{count(seq)}</Link>;
   const row = (seq: number) => <Lanes chains={chains} seq={seq} height={28} head={seq === made} ghost={line0} />;

@@ -1,5 +1,5 @@
 // Runs: what runs, what needs me, what broke?
-import type { RunRow } from "./answers";
+import type { RunRowAnswer } from "./answers";
 import { useEffect } from "preact/hooks";
 import { at, useData, useMoves } from "./api";
 import { Link, params, runPath, setParams } from "./router";
@@ -62,7 +62,7 @@ function Chip({ name, label, count: n, on }: { name: string; label: string; coun
   return <button type="button" class={`chip is-${name}`} aria-pressed={on} onClick={() => setParams({ status: name, offset: null })}>{label} {n !== undefined && <span class="n">{count(n)}</span>}</button>;
 }
 
-function Row({ run }: { run: RunRow }) {
+function Row({ run }: { run: RunRowAnswer }) {
   const budget = tightest(run.budget);
   const where = run.question ? `“${run.question}”` : run.shown === "open" ? "no process moves it" : [run.phase, run.state].filter(Boolean).join(" ▸ ") || run.detail || run.reason || (run.last_seq ? "" : "in its journal alone, without a checkpoint");
   const bad = run.shown === "failed" || run.shown === "damaged";

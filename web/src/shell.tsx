@@ -1,5 +1,5 @@
 // What every view has around it: the rail, the line above, the command below, keys and the palette.
-import type { CheckpointRow, RunRow } from "./answers";
+import type { CheckpointRowAnswer, RunRowAnswer } from "./answers";
 import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
@@ -144,8 +144,8 @@ interface Found { text: string; hint: string; status?: string; act: () => void }
 
 function Palette() {
   const [text, setText] = useState("");
-  const [runs, setRuns] = useState<RunRow[]>([]);
-  const [labelled, setLabelled] = useState<CheckpointRow[]>([]);
+  const [runs, setRuns] = useState<RunRowAnswer[]>([]);
+  const [labelled, setLabelled] = useState<CheckpointRowAnswer[]>([]);
   const [at, setAt] = useState(0);
   const run = /^\/r\/([^/]+)/.exec(path.value)?.[1];
   const close = () => (paletteOpen.value = false);

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from holdfast.adapters.langgraph_types import StoredMessage
     from holdfast.capture.tools import Tools
-    from holdfast.encode.chunks import Writer
+    from holdfast.encode.chunks import ChunkSink
     from holdfast.encode.tree import Entry
     from holdfast.model.checkpoint import CheckpointRecord, SectionRecord
     from holdfast.model.redaction import Redaction
@@ -106,7 +106,7 @@ class StateCodec:
         values: dict[str, Any],
         changed: Sequence[str],
         before: StateMemory | None,
-        writer: Writer,
+        writer: ChunkSink,
     ) -> tuple[list[SectionRecord], StateMemory]:
         """Return the sections of a checkpoint, and what the next one can build on."""
         with self._lock:
@@ -142,7 +142,7 @@ class StateCodec:
             return records, StateMemory(control["id"], self, channels, memories)
 
     def _encode_channel(
-        self, channel: str, version: Any, value: Any, memory: SectionMemory, writer: Writer
+        self, channel: str, version: Any, value: Any, memory: SectionMemory, writer: ChunkSink
     ) -> StoredChannel:
         if self._is_native and type(value) is list:
             items = memory.packed_list(value, channel, self._packer)

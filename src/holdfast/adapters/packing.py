@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from holdfast.capture.redact import RedactionRules
-    from holdfast.encode.chunks import Writer
+    from holdfast.encode.chunks import ChunkSink
     from holdfast.encode.cuts import Cut
     from holdfast.encode.tree import Ref
     from holdfast.encode.types import TypeRegistry
@@ -152,7 +152,7 @@ class SectionMemory:
                 return number
         return most
 
-    def write_list(self, packed: PackedList, where: str, writer: Writer) -> Ref:
+    def write_list(self, packed: PackedList, where: str, writer: ChunkSink) -> Ref:
         """Write a list whose items are packed, and return its root."""
         if packed.size <= _WHOLE and self._rope is None:
             return writer.leaf(packed.data)
@@ -160,7 +160,7 @@ class SectionMemory:
             self._rope = Rope()
         return writer.node([array_header(len(packed.items)), *self._rope.update(packed.items, where, _READY, writer)])
 
-    def write(self, data: bytes, writer: Writer) -> Ref:
+    def write(self, data: bytes, writer: ChunkSink) -> Ref:
         """Write any other value, and return its root."""
         if len(data) <= _WHOLE:
             self._cuts = []

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from holdfast.encode.types import TypeRegistry
 
 
-class Kept(NamedTuple):
+class KeptValue(NamedTuple):
     """What is shown for a value, and the value locked under the store's key; packed, it is never restored as such."""
 
     shown: Any
@@ -47,7 +47,7 @@ def register_markers(
 
     types.register(Redacted, name="holdfast.Redacted", take_apart=_marker_parts, put_together=put_together)
     types.register(Secret, name="holdfast.Secret", take_apart=_secret_parts, put_together=put_together)
-    types.register(Kept, name="holdfast.Kept", take_apart=list, put_together=opened)
+    types.register(KeptValue, name="holdfast.Kept", take_apart=list, put_together=opened)
 
 
 def _marker_parts(marker: Redacted) -> list[Any]:

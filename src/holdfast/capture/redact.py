@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ormsgpack
 
-from holdfast.capture.markers import Kept, register_markers
+from holdfast.capture.markers import KeptValue, register_markers
 from holdfast.capture.names import Kind, is_number_secret, kind_of, looks_secret
 from holdfast.capture.patterns import CURL_LOGIN, NAME_FIELDS, ONLY_JOINED, PASSWORD_FLAGS, VALUE_FIELDS
 from holdfast.capture.scan import changed_part, make_scan
@@ -424,7 +424,7 @@ class RedactingPacker(Packer):
         if self._rules.lock is None:
             return self._as_it_is(shown, where, 0)
         locked = self._rules.lock(self._pack_parts(self._as_it_is(value, where, 0)))
-        return self._as_it_is(Kept(shown, locked), where, 0)
+        return self._as_it_is(KeptValue(shown, locked), where, 0)
 
 
 def text_redactor(types: TypeRegistry, rules: RedactionRules | None) -> Callable[[str], str]:

@@ -60,7 +60,7 @@ _WRITTEN = re.compile(  # escapes as JSON, a program's source or an address writ
 TEXT_ESCAPE = re.compile(_ESCAPE)
 
 
-class Found(NamedTuple):
+class FoundSecret(NamedTuple):
     """A stretch of text that is a secret, and the rule that says so."""
 
     start: int
@@ -137,7 +137,7 @@ class SecretFinder:
     def _possible(self) -> Callable[[bytes], list[int]]:
         return make_possible([one.native for one in self._exact])
 
-    def find(self, data: bytes) -> list[Found]:
+    def find(self, data: bytes) -> list[FoundSecret]:
         """Return the stretches that are secrets, in order and without overlap; escapes of no kind hide one."""
         if len(data) < _SHORTEST:
             return []
@@ -147,13 +147,14 @@ class SecretFinder:
         if _HIDDEN.search(data):
             shown = _Shown(data)
             found += [
-                Found(shown.at(one.start), shown.at(one.end - 1) + 1, one.rule) for one in self._found_in(shown.data)
+                FoundSecret(shown.at(one.start), shown.at(one.end - 1) + 1, one.rule)
+                for one in self._found_in(shown.data)
             ]
         return _without_overlap(found)
 
-    def _found_in(self, data: bytes) -> list[Found]:
+    def _found_in(self, data: bytes) -> list[FoundSecret]:
         return [
-            Found(*match.span(match.re.groups and 1), exact.rule)
+            FoundSecret(*match.span(match.re.groups and 1), exact.rule)
             for exact, start, end in self._windows(data)
             for match in exact.matches(data, start, end)
         ]
@@ -188,7 +189,7 @@ def make_finder(own: tuple[tuple[str, str], ...] = ()) -> SecretFinder:
     return SecretFinder(own)
 
 
-def redacted(data: bytes, found: list[Found]) -> bytes:
+def redacted(data: bytes, found: list[FoundSecret]) -> bytes:
     """Return the bytes with each secret replaced by its rule's name."""
     parts: list[bytes] = []
     position = 0
@@ -328,18 +329,18 @@ _CHECKS = {
 }
 
 
-def _without_overlap(found: list[Found]) -> list[Found]:
-    kept: list[Found] = []
+def _without_overlap(found: list[FoundSecret]) -> list[FoundSecret]:
+    kept: list[FoundSecret] = []
     for one in sorted(found, key=lambda one: (one.start, -one.end)):
         if kept and one.start < kept[-1].end:
             last = kept[-1]
-            kept[-1] = Found(last.start, max(last.end, one.end), last.rule)
+            kept[-1] = FoundSecret(last.start, max(last.end, one.end), last.rule)
         else:
             kept.append(one)
     return kept
 
 
 __all__ = [
-    "TEXT_ESCAPE", "Found", "SecretFinder", "ends_in_secret_key", "is_secret_key", "is_telling",
+    "TEXT_ESCAPE", "FoundSecret", "SecretFinder", "ends_in_secret_key", "is_secret_key", "is_telling",
     "keys_pattern", "looks_random", "make_finder", "redacted",
 ]  # fmt: skip

@@ -15,7 +15,7 @@ from holdfast.model.triggers import Trigger, checked_trigger
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from holdfast.capture.triggers import Event
+    from holdfast.capture.triggers import TriggerEvent
 
 
 class Position(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,7 +30,7 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
 class Condition:
     """When a checkpoint is due."""
 
-    def due(self, event: Event, position: Position) -> str | None:
+    def due(self, event: TriggerEvent, position: Position) -> str | None:
         """Return why a checkpoint is due now, or None."""
         raise NotImplementedError
 
@@ -50,7 +50,7 @@ class AnyOf(Condition):
     def __init__(self, conditions: Iterable[Condition]) -> None:
         self.conditions = tuple(conditions)
 
-    def due(self, event: Event, position: Position) -> str | None:
+    def due(self, event: TriggerEvent, position: Position) -> str | None:
         """Return the first reason."""
         return next((reason for one in self.conditions if (reason := one.due(event, position))), None)
 
@@ -61,7 +61,7 @@ class AllOf(Condition):
     def __init__(self, conditions: Iterable[Condition]) -> None:
         self.conditions = tuple(conditions)
 
-    def due(self, event: Event, position: Position) -> str | None:
+    def due(self, event: TriggerEvent, position: Position) -> str | None:
         """Return all reasons, joined."""
         reasons = [one.due(event, position) for one in self.conditions]
         return "; ".join(filter(None, reasons)) if reasons and all(reasons) else None
@@ -73,7 +73,7 @@ class Not(Condition):
     def __init__(self, condition: Condition) -> None:
         self.condition = condition
 
-    def due(self, event: Event, position: Position) -> str | None:
+    def due(self, event: TriggerEvent, position: Position) -> str | None:
         """Return the event's own reason if the other gives none."""
         return None if self.condition.due(event, position) else event.text
 
@@ -87,7 +87,7 @@ class On(Condition):
         self.triggers = frozenset(map(checked_trigger, triggers))
         self.every = every
 
-    def due(self, event: Event, position: Position) -> str | None:
+    def due(self, event: TriggerEvent, position: Position) -> str | None:
         """Return the event's own reason."""
         if self.triggers and event.trigger not in self.triggers:
             return None
@@ -100,7 +100,7 @@ class OnPhaseComplete(Condition):
     def __init__(self, *phases: str) -> None:
         self.phases = frozenset(phases)
 
-    def due(self, event: Event, position: Position) -> str | None:  # noqa: ARG002 - one signature for all
+    def due(self, event: TriggerEvent, position: Position) -> str | None:  # noqa: ARG002 - one signature for all
         """Return the event's own reason if it is one of these phases."""
         is_end = event.trigger is Trigger.PHASE_COMPLETE
         return event.text if is_end and (not self.phases or event.phase in self.phases) else None
@@ -128,7 +128,7 @@ class Every(Condition):
             raise UsageError(f"every {seconds} seconds: give a number above 0")
         self.seconds = seconds
 
-    def due(self, event: Event, position: Position) -> str | None:  # noqa: ARG002
+    def due(self, event: TriggerEvent, position: Position) -> str | None:  # noqa: ARG002
         """Return how old the last one is."""
         if position.since_last_s is None:
             return "there is no checkpoint yet"
@@ -140,10 +140,10 @@ class Every(Condition):
 class When(Condition):
     """Due when a function of the user's says so; text that it returns is the reason."""
 
-    def __init__(self, predicate: Callable[[Event, Position], object]) -> None:
+    def __init__(self, predicate: Callable[[TriggerEvent, Position], object]) -> None:
         self.predicate = predicate
 
-    def due(self, event: Event, position: Position) -> str | None:
+    def due(self, event: TriggerEvent, position: Position) -> str | None:
         """Ask the function."""
         answer = self.predicate(event, position)
         return (answer if isinstance(answer, str) else event.text) if answer else None

@@ -44,7 +44,7 @@ _REASONS = {
 }
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True):
+class TriggerEvent(msgspec.Struct, frozen=True, kw_only=True):
     """Something that happened in a run, for which a checkpoint may be taken."""
 
     trigger: Trigger

@@ -17,7 +17,7 @@ from holdfast.capture.protection import OnFailure, UnprotectedWarning, reason_of
 from holdfast.capture.signals import SignalGuard
 from holdfast.capture.strategy import Position
 from holdfast.capture.timer import Timer, Timers
-from holdfast.capture.triggers import Event, known_operation
+from holdfast.capture.triggers import TriggerEvent, known_operation
 from holdfast.errors import Conflict, RunCancelled, RunStopped, RunWaiting, SessionOver, Unprotected
 from holdfast.model.failure import failure_of
 from holdfast.model.triggers import Trigger, checked_trigger
@@ -195,7 +195,7 @@ class Watch:
         if not self._recorder.is_enabled:
             return None
         self.say()
-        event = Event(trigger=checked_trigger(trigger), reason=reason, phase=phase, details=dict(details))
+        event = TriggerEvent(trigger=checked_trigger(trigger), reason=reason, phase=phase, details=dict(details))
         why = self._why(event, asked=True)
         return None if why is None else self._attempt(event.trigger, why, phase=phase, files=files, **given)
 
@@ -216,7 +216,7 @@ class Watch:
         if not self._recorder.is_enabled:
             return True
         self.say()
-        event = Event(trigger=trigger, reason=reason, phase=phase, details=dict(details or {}))
+        event = TriggerEvent(trigger=trigger, reason=reason, phase=phase, details=dict(details or {}))
         why = self._why(event, asked=bool(files))
         if why is None:
             return self.append(trigger, reason, phase=phase, on_failure=on_failure)
@@ -240,7 +240,7 @@ class Watch:
             raise
         return True
 
-    def _why(self, event: Event, *, asked: bool) -> str | None:
+    def _why(self, event: TriggerEvent, *, asked: bool) -> str | None:
         """Return why a checkpoint is due for an event, None if none is: the one place that decides it."""
         if not self.rules.takes(event.trigger, asked=asked):
             return None
@@ -428,7 +428,7 @@ class Watch:
         is_taken = self._aside(trigger, f"{signal.Signals(number).name} received")
         return is_taken and self._recorder.protection.since is None
 
-    def _position(self, event: Event) -> Position:
+    def _position(self, event: TriggerEvent) -> Position:
         return Position(since_last_s=self._since_last_s(), checkpoints=self._taken, events=self._events[event.trigger])
 
     def _since_last_s(self) -> float | None:

@@ -18,7 +18,7 @@ YES_AND_NO = {"y": "approve", "yes": "approve", "n": "reject", "no": "reject"}
 """What people type, and the answer that they mean where a question has it."""
 
 
-class Ask:
+class Prompt:
     """Asks on standard error and reads standard input."""
 
     def __init__(self, out: Output, stdin: TextIO | None, *, yes: bool = False) -> None:

@@ -15,7 +15,7 @@ class Row(NamedTuple):
     lanes: str
 
 
-class Graph:
+class LogGraph:
     """Draws a tree of checkpoints from the newest down; each lane waits for the parent of what it last showed."""
 
     def __init__(self, is_deleted: Callable[[str], bool] = lambda _id: False) -> None:

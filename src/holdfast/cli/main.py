@@ -92,7 +92,7 @@ def _carried_out(line: list[str]) -> int:
 
 
 def _command(rest: list[str], options: Globals, out: Output) -> int:
-    from holdfast.cli.ask import Ask  # noqa: PLC0415
+    from holdfast.cli.ask import Prompt  # noqa: PLC0415
     from holdfast.cli.session import Session  # noqa: PLC0415
     from holdfast.cli.table import BY_NAME  # noqa: PLC0415
 
@@ -115,7 +115,7 @@ def _command(rest: list[str], options: Globals, out: Output) -> int:
         arguments = parser.parsed(words)
     except SystemExit as left:  # argparse has shown its help
         return int(left.code or 0)
-    session = Session(options, out, Ask(out, sys.stdin, yes=options.yes))
+    session = Session(options, out, Prompt(out, sys.stdin, yes=options.yes))
     with _log_to(out, options):
         try:
             code: int = module.execute(arguments, session)

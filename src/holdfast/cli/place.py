@@ -82,7 +82,7 @@ def _settings_in(folder: Path) -> Path | None:
     return find_settings(folder)
 
 
-class Place(NamedTuple):
+class StorePlace(NamedTuple):
     """A store and the settings that it is opened with; None are the defaults."""
 
     project: Project
@@ -111,7 +111,9 @@ class Place(NamedTuple):
             raise NoStore("store", str(folder.parent if folder.name != FILE else folder.parent.parent))
 
 
-def find_place(store: str | None, start: Path, environment: Mapping[str, str], *, reads_settings: bool = True) -> Place:
+def find_place(
+    store: str | None, start: Path, environment: Mapping[str, str], *, reads_settings: bool = True
+) -> StorePlace:
     """Return the store that is meant: named on the line, in HOLDFAST_STORE, in the settings, or the project's own."""
     project = find_project(start)
     if not reads_settings:
@@ -120,13 +122,13 @@ def find_place(store: str | None, start: Path, environment: Mapping[str, str], *
     own = str(project.store or project.root / FOLDER)
     folder = config_folder()
     if project.settings_file is None and (folder is None or not (folder / "holdfast.yaml").exists()):
-        return Place(project, named or own, None, named is not None)
+        return StorePlace(project, named or own, None, named is not None)
     from holdfast.settings.file import located, project_settings  # noqa: PLC0415
 
     is_located = named is not None or project.store is not None
     settings = project_settings(project.settings_file, is_located=is_located)
     url = named or (own if project.store else None) or located(settings, project.settings_file) or own
-    return Place(project, url, settings, named is not None)
+    return StorePlace(project, url, settings, named is not None)
 
 
 def local_path(url: str) -> Path | None:

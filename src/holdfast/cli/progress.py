@@ -21,7 +21,7 @@ _LINE_S = 10.0
 _BAR = 24
 
 
-class Progress:
+class ProgressBar:
     """One piece of work under way; `update` may be called as often as the work likes."""
 
     def __init__(self, out: Output, title: str, *, monotonic: Callable[[], float] = time.monotonic) -> None:

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holdfast.cli.progress import Progress
+from holdfast.cli.progress import ProgressBar
 from holdfast.errors import UsageError
 from holdfast.settings.environment import config_folder
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from holdfast.checkpoint import Checkpoint
-    from holdfast.cli.ask import Ask
+    from holdfast.cli.ask import Prompt
     from holdfast.cli.output import Output
     from holdfast.cli.parser import Globals
-    from holdfast.cli.place import Place
+    from holdfast.cli.place import StorePlace
     from holdfast.engine import Holdfast
     from holdfast.settings.values import Settings
     from holdfast.store.store import Store
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class Session:
     """What a command works with."""
 
-    def __init__(self, options: Globals, out: Output, ask: Ask) -> None:
+    def __init__(self, options: Globals, out: Output, ask: Prompt) -> None:
         self.options = options
         self.out = out
         self.ask = ask
@@ -41,7 +41,7 @@ class Session:
         self._told: set[str] = set()
 
     @cached_property
-    def place(self) -> Place:
+    def place(self) -> StorePlace:
         """Where the store is."""
         from holdfast.cli.place import find_place  # noqa: PLC0415 - commands without a store do without
 
@@ -180,9 +180,9 @@ class Session:
         """Return the time, in UTC."""
         return datetime.now(UTC)
 
-    def progress(self, title: str) -> Progress:
+    def progress(self, title: str) -> ProgressBar:
         """Return something to tell how far long work has come."""
-        return Progress(self.out, title)
+        return ProgressBar(self.out, title)
 
     def close(self) -> None:
         """Close what was opened."""

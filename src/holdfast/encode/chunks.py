@@ -25,14 +25,14 @@ class Chunk(NamedTuple):
     data: bytes
 
 
-class Content(NamedTuple):
+class ChunkContent(NamedTuple):
     """What stands below a reference, and how many stored bytes it came from."""
 
     data: bytes
     stored_bytes: int
 
 
-class Writer(Protocol):
+class ChunkSink(Protocol):
     """What takes the chunks of one commit."""
 
     def leaf(self, data: bytes) -> Ref:
@@ -114,7 +114,7 @@ class ChunkReader:
         """Return all content below a reference, in order; refuses more than `limit` bytes before allocating them."""
         return self.load(root, limit=limit).data
 
-    def load(self, root: Ref, *, limit: int) -> Content:
+    def load(self, root: Ref, *, limit: int) -> ChunkContent:
         """Return all content below a reference, and how many stored bytes it came from."""
         if root.size > limit:
             raise LimitExceeded("raise max_section_mb to read it", "a section's bytes", root.size, limit)
@@ -130,7 +130,9 @@ class ChunkReader:
                 data = leaves[ref.id] = verified(LEAF, ref.id, stored.get(ref.id))
                 if len(data) != ref.size:
                     raise ChunkCorrupt(f"holds {len(data):,} bytes, its node says {ref.size:,}", ref.id.hex())
-        return Content(b"".join([leaves[part.id] if isinstance(part, Ref) else part for part in parts]), stored_bytes)
+        return ChunkContent(
+            b"".join([leaves[part.id] if isinstance(part, Ref) else part for part in parts]), stored_bytes
+        )
 
     def stored(self, names: Sequence[bytes]) -> Mapping[bytes, Chunk]:
         """Return chunks as they are stored, for `verified`; where the store itself is damaged, find the one it is."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from holdfast.encode.chunks import Writer
+    from holdfast.encode.chunks import ChunkSink
     from holdfast.encode.tree import Ref
 
 _SMALLEST_CUT = 2 * 1024
@@ -28,7 +28,7 @@ class Cut(NamedTuple):
     ref: Ref
 
 
-def recut(new: bytes, old: Sequence[Cut], writer: Writer) -> list[Cut]:
+def recut(new: bytes, old: Sequence[Cut], writer: ChunkSink) -> list[Cut]:
     """Return the cuts of `new`, taking over every old cut that stands in it unchanged."""
     cuts: list[Cut] = []
     position = 0
@@ -78,7 +78,7 @@ def _align(new: bytes, position: int, end: int, old: Sequence[Cut]) -> Iterator[
         yield new[position:end]
 
 
-def _cut_stretch(stretch: bytes, cuts: list[Cut], size: int, writer: Writer) -> None:
+def _cut_stretch(stretch: bytes, cuts: list[Cut], size: int, writer: ChunkSink) -> None:
     """Append a changed stretch; a short one takes its left neighbour in, so that cuts do not crumble."""
     if cuts and len(stretch) < size // 2 and len(cuts[-1].data) + len(stretch) <= 2 * size:
         stretch = cuts.pop().data + stretch

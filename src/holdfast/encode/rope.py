@@ -19,7 +19,7 @@ from zlib import crc32
 from holdfast.encode.cuts import Cut, recut
 
 if TYPE_CHECKING:
-    from holdfast.encode.chunks import Writer
+    from holdfast.encode.chunks import ChunkSink
     from holdfast.encode.tree import Entry, Ref
     from holdfast.encode.values import Packer
 
@@ -56,7 +56,7 @@ class Rope:
         tail = takewhile(lambda packed: packed.copy is not _NOT_PLAIN, self._packed)
         return sum(self.counts) + len(list(tail))
 
-    def update(self, items: list[Any], where: str, packer: Packer, writer: Writer) -> list[Entry]:
+    def update(self, items: list[Any], where: str, packer: Packer, writer: ChunkSink) -> list[Entry]:
         """Bring the rope to these items and return its entries: nodes, groups, then the unsettled tail."""
         known = self._keep(items, writer)
         first = sum(self.counts)
@@ -68,7 +68,7 @@ class Rope:
         return [*self._spine.entries(), *(cut.ref for cut in self.tail)]
 
     def _extend(
-        self, items: list[Any], first: int, where: str, packer: Packer, writer: Writer, *, known: dict[bytes, Ref]
+        self, items: list[Any], first: int, where: str, packer: Packer, writer: ChunkSink, *, known: dict[bytes, Ref]
     ) -> None:
         tail = self._packed
         tail_bytes = sum(len(packed.data) for packed in tail)
@@ -84,7 +84,7 @@ class Rope:
                 tail_bytes = 0
         self.tail = recut(b"".join(packed.data for packed in tail), self.tail, writer)
 
-    def _keep(self, items: list[Any], writer: Writer) -> dict[bytes, Ref]:
+    def _keep(self, items: list[Any], writer: ChunkSink) -> dict[bytes, Ref]:
         """Drop the groups from the first changed one on; return them by name, in case they come again."""
         if self.shadow is not None and are_equal(items[: len(self.shadow)], self.shadow):
             return {}
@@ -105,7 +105,7 @@ class Rope:
             self._spine.push(ref, writer)
         return dropped
 
-    def _settle(self, known: dict[bytes, Ref], writer: Writer) -> None:
+    def _settle(self, known: dict[bytes, Ref], writer: ChunkSink) -> None:
         """Make a group of the tail."""
         ref, *pieces = _write_group(b"".join(packed.data for packed in self._packed), writer)
         if ref.id in known:
@@ -128,7 +128,7 @@ class _Spine:
     def __init__(self) -> None:
         self._levels: list[list[Ref]] = [[]]
 
-    def push(self, ref: Ref, writer: Writer, level: int = 0) -> None:
+    def push(self, ref: Ref, writer: ChunkSink, level: int = 0) -> None:
         """Append one reference; close its node where the reference's own name says so."""
         if level == len(self._levels):
             self._levels.append([])
@@ -143,7 +143,7 @@ class _Spine:
         return [ref for level in reversed(self._levels) for ref in level]
 
 
-def _write_group(data: bytes, writer: Writer) -> list[Ref]:
+def _write_group(data: bytes, writer: ChunkSink) -> list[Ref]:
     """Return a group's reference, and its pieces if an item in it is larger than a chunk may be."""
     if len(data) <= _LARGEST_LEAF:
         return [writer.leaf(data)]

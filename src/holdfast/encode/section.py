@@ -18,7 +18,7 @@ from holdfast.encode.values import array_header, below, is_utf8, map_header
 from holdfast.errors import LimitExceeded
 
 if TYPE_CHECKING:
-    from holdfast.encode.chunks import ChunkReader, Writer
+    from holdfast.encode.chunks import ChunkReader, ChunkSink
     from holdfast.encode.tree import Entry
     from holdfast.encode.values import Packer
 
@@ -46,7 +46,7 @@ class SectionMemo:
 class SectionEncoder:
     """Encodes sections into one commit's chunks."""
 
-    def __init__(self, packer: Packer, writer: Writer, *, max_bytes: int) -> None:
+    def __init__(self, packer: Packer, writer: ChunkSink, *, max_bytes: int) -> None:
         self._packer = packer
         self._writer = writer
         self._max_bytes = max_bytes

@@ -42,7 +42,7 @@ class ConditionError(UsageError):
     """A condition that cannot be read, or that does not fit the values it meets."""
 
 
-class Condition(NamedTuple):
+class FlowCondition(NamedTuple):
     """A condition that was read: the names that it uses, and its value once they are known."""
 
     text: str
@@ -58,14 +58,14 @@ class Condition(NamedTuple):
 
 
 @lru_cache(1024)
-def parse_condition(text: str) -> Condition:
+def parse_condition(text: str) -> FlowCondition:
     """Read a condition; ConditionError names the place where it stops making sense."""
     if len(text) > _LONGEST:
         raise ConditionError(f"a condition of {len(text):,} characters: at most {_LONGEST:,}")
     parser = _Parser(text)
     evaluate = parser.either(0)
     parser.finish()
-    return Condition(text, tuple(dict.fromkeys(parser.names)), evaluate)
+    return FlowCondition(text, tuple(dict.fromkeys(parser.names)), evaluate)
 
 
 class _Token(NamedTuple):

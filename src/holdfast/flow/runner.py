@@ -425,7 +425,7 @@ class Runner:
         """Ask, or refuse, by the verdict on what changed in the subject: the same as on any other way to resume."""
         run = self._run
         verdicts = run.holdfast.settings.recovery.verdicts
-        then, seen = freshness.Facts(subject=run.subject.value), freshness.Facts(subject=now)
+        then, seen = freshness.FreshnessFacts(subject=run.subject.value), freshness.FreshnessFacts(subject=now)
         found = freshness.findings(then, seen, verdicts=verdicts)
         if run.head is not None:
             ask_or_refuse(run, run.head, found)

@@ -8,7 +8,7 @@ Do = Literal["attach", "capture", "destructive", "keep", "close"]
 Path = tuple[str | int, ...]
 
 
-class Rule(NamedTuple):
+class DialectRule(NamedTuple):
     """What an event causes: what is done, the trigger of its checkpoint, why in words, and how the assistant runs it.
 
     `attach` begins or resumes the session's run, `capture` takes what changed, `destructive` does so before shell
@@ -43,7 +43,7 @@ class Dialect(NamedTuple):
     """Its settings file, from the project's folder or the home directory."""
     layout: Literal["nested", "flat", "plugin"]
     timeout: int
-    events: dict[str, Rule]
+    events: dict[str, DialectRule]
     prompt: Path = ("prompt",)
     tool: Path = ("tool_name",)
     transcript: Path = ("transcript_path",)
@@ -59,8 +59,8 @@ class Dialect(NamedTuple):
 
 _SHELL_OF_CLAUDE = "Bash"
 _AFTER = "after tools"
-_PROMPT = Rule("capture", "phase_transition", "before a prompt")
-_STOP = Rule("keep", "session_end", "the turn ended")
+_PROMPT = DialectRule("capture", "phase_transition", "before a prompt")
+_STOP = DialectRule("keep", "session_end", "the turn ended")
 
 CLAUDE = Dialect(
     name="claude",
@@ -77,15 +77,15 @@ CLAUDE = Dialect(
     timeout=30,
     shells=("Bash", "PowerShell"),
     events={
-        "SessionStart": Rule("attach", "state_transition", "the session started"),
+        "SessionStart": DialectRule("attach", "state_transition", "the session started"),
         "UserPromptSubmit": _PROMPT,
-        "PreToolUse": Rule("destructive", "before_destructive", "before", matcher=_SHELL_OF_CLAUDE),
-        "PostToolBatch": Rule("capture", "step_complete", _AFTER, waits=False),
-        "PreCompact": Rule("keep", "state_transition", "before the conversation is compacted"),
-        "SubagentStop": Rule("keep", "agent_complete", "a subagent ended", waits=False),
+        "PreToolUse": DialectRule("destructive", "before_destructive", "before", matcher=_SHELL_OF_CLAUDE),
+        "PostToolBatch": DialectRule("capture", "step_complete", _AFTER, waits=False),
+        "PreCompact": DialectRule("keep", "state_transition", "before the conversation is compacted"),
+        "SubagentStop": DialectRule("keep", "agent_complete", "a subagent ended", waits=False),
         "Stop": _STOP,
-        "StopFailure": Rule("keep", "error_occurred", "the turn failed"),
-        "SessionEnd": Rule("close", "session_end", "the session ended"),
+        "StopFailure": DialectRule("keep", "error_occurred", "the turn failed"),
+        "SessionEnd": DialectRule("close", "session_end", "the session ended"),
     },
 )
 CODEX = CLAUDE._replace(
@@ -96,15 +96,15 @@ CODEX = CLAUDE._replace(
     config=".codex/hooks.json",
     shells=("Bash", "shell", "exec_command", "local_shell"),
     events={
-        "SessionStart": Rule("attach", "state_transition", "the session started"),
+        "SessionStart": DialectRule("attach", "state_transition", "the session started"),
         "UserPromptSubmit": _PROMPT,
-        "PreToolUse": Rule("destructive", "before_destructive", "before", matcher=_SHELL_OF_CLAUDE),
-        "PostToolUse": Rule("capture", "step_complete", _AFTER),
-        "PreCompact": Rule("keep", "state_transition", "before the conversation is compacted"),
-        "SubagentStop": Rule("keep", "agent_complete", "a subagent ended"),
+        "PreToolUse": DialectRule("destructive", "before_destructive", "before", matcher=_SHELL_OF_CLAUDE),
+        "PostToolUse": DialectRule("capture", "step_complete", _AFTER),
+        "PreCompact": DialectRule("keep", "state_transition", "before the conversation is compacted"),
+        "SubagentStop": DialectRule("keep", "agent_complete", "a subagent ended"),
         "Stop": _STOP,
-        "Interrupt": Rule("keep", "user_interrupt", "the turn was interrupted", timeout=3),
-        "SessionEnd": Rule("close", "session_end", "the session ended", timeout=3),
+        "Interrupt": DialectRule("keep", "user_interrupt", "the turn was interrupted", timeout=3),
+        "SessionEnd": DialectRule("close", "session_end", "the session ended", timeout=3),
     },
 )
 GEMINI = CLAUDE._replace(
@@ -116,13 +116,13 @@ GEMINI = CLAUDE._replace(
     timeout=30_000,  # milliseconds
     shells=("run_shell_command",),
     events={
-        "SessionStart": Rule("attach", "state_transition", "the session started"),
+        "SessionStart": DialectRule("attach", "state_transition", "the session started"),
         "BeforeAgent": _PROMPT,
-        "BeforeTool": Rule("destructive", "before_destructive", "before", matcher="run_shell_command"),
-        "AfterTool": Rule("capture", "step_complete", _AFTER),
-        "PreCompress": Rule("keep", "state_transition", "before the conversation is compacted"),
+        "BeforeTool": DialectRule("destructive", "before_destructive", "before", matcher="run_shell_command"),
+        "AfterTool": DialectRule("capture", "step_complete", _AFTER),
+        "PreCompress": DialectRule("keep", "state_transition", "before the conversation is compacted"),
         "AfterAgent": _STOP,
-        "SessionEnd": Rule("close", "session_end", "the session ended"),
+        "SessionEnd": DialectRule("close", "session_end", "the session ended"),
     },
 )
 CURSOR = Dialect(
@@ -140,15 +140,15 @@ CURSOR = Dialect(
     timeout=30,
     context="additional_context",
     events={
-        "sessionStart": Rule("attach", "state_transition", "the session started"),
+        "sessionStart": DialectRule("attach", "state_transition", "the session started"),
         "beforeSubmitPrompt": _PROMPT,
-        "beforeShellExecution": Rule("destructive", "before_destructive", "before"),
-        "afterShellExecution": Rule("capture", "step_complete", _AFTER),
-        "afterFileEdit": Rule("capture", "step_complete", _AFTER),
-        "preCompact": Rule("keep", "state_transition", "before the conversation is compacted"),
-        "subagentStop": Rule("keep", "agent_complete", "a subagent ended"),
+        "beforeShellExecution": DialectRule("destructive", "before_destructive", "before"),
+        "afterShellExecution": DialectRule("capture", "step_complete", _AFTER),
+        "afterFileEdit": DialectRule("capture", "step_complete", _AFTER),
+        "preCompact": DialectRule("keep", "state_transition", "before the conversation is compacted"),
+        "subagentStop": DialectRule("keep", "agent_complete", "a subagent ended"),
         "stop": _STOP,
-        "sessionEnd": Rule("close", "session_end", "the session ended"),
+        "sessionEnd": DialectRule("close", "session_end", "the session ended"),
     },
 )
 OPENCODE = Dialect(
@@ -169,12 +169,12 @@ OPENCODE = Dialect(
     context="",
     home_config=".config/opencode/plugin/holdfast.js",
     events={
-        "session.created": Rule("attach", "state_transition", "the session started"),
+        "session.created": DialectRule("attach", "state_transition", "the session started"),
         "chat.message": _PROMPT,
-        "tool.execute.before": Rule("destructive", "before_destructive", "before"),
-        "tool.execute.after": Rule("capture", "step_complete", _AFTER),
+        "tool.execute.before": DialectRule("destructive", "before_destructive", "before"),
+        "tool.execute.after": DialectRule("capture", "step_complete", _AFTER),
         "session.idle": _STOP,
-        "session.error": Rule("keep", "error_occurred", "the turn failed"),
+        "session.error": DialectRule("keep", "error_occurred", "the turn failed"),
     },
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
-from holdfast.hook.dialects import CLAUDE, CODEX, DIALECTS, Dialect, Path, Rule
+from holdfast.hook.dialects import CLAUDE, CODEX, DIALECTS, Dialect, DialectRule, Path
 
 MAX_BYTES = 64 * 1024 * 1024
 _LONGEST_NAME = 100
@@ -22,7 +22,7 @@ class HookEvent(NamedTuple):
     name: str
     session: str
     cwd: str
-    rule: Rule | None
+    rule: DialectRule | None
     prompt: str = ""
     command: str = ""
     transcript: str = ""

@@ -15,12 +15,12 @@ from holdfast.errors import DocumentInvalid, UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from holdfast.hook.dialects import Dialect, Rule
+    from holdfast.hook.dialects import Dialect, DialectRule
 
 _MAX_BYTES = 8 * 1024 * 1024
 
 
-class Change(NamedTuple):
+class InstallChange(NamedTuple):
     """What an installation would write, and what is there now."""
 
     file: Path
@@ -57,11 +57,11 @@ class Change(NamedTuple):
             ) from error
 
 
-def plan_install(dialect: Dialect, file: Path, command: str) -> Change:
+def plan_install(dialect: Dialect, file: Path, command: str) -> InstallChange:
     """Return the change to an assistant's configuration in a file; hooks of others stay as they are."""
     before = _read(file)
     if dialect.layout == "plugin":
-        return Change(
+        return InstallChange(
             file, before, _PLUGIN.replace("COMMAND", json.dumps([*shlex.split(command), "--from", dialect.name]))
         )
     settings = _parsed(file, before)
@@ -76,7 +76,7 @@ def plan_install(dialect: Dialect, file: Path, command: str) -> Change:
             raise UsageError(f"'hooks.{event}' in {file} is not a list: put that right, then install again")
         kept = [one for one in entries if not any(map(_is_ours, _commands(one)))]
         hooks[event] = [*kept, _entry(dialect, rule, command)]
-    return Change(file, before, json.dumps(settings, indent=2, ensure_ascii=False) + "\n")
+    return InstallChange(file, before, json.dumps(settings, indent=2, ensure_ascii=False) + "\n")
 
 
 def installed_events(dialect: Dialect, file: Path) -> list[str]:
@@ -92,7 +92,7 @@ def installed_events(dialect: Dialect, file: Path) -> list[str]:
     ]  # fmt: skip
 
 
-def _entry(dialect: Dialect, rule: Rule, command: str) -> dict[str, Any]:
+def _entry(dialect: Dialect, rule: DialectRule, command: str) -> dict[str, Any]:
     line, timeout = f"{command} --from {dialect.name}", rule.timeout or dialect.timeout
     if dialect.layout == "flat":
         return {"command": line, "timeout": timeout}

@@ -39,7 +39,7 @@ SECTION = "session"
 """What a run knows of its session: the assistant, its id, its directory."""
 
 
-class Place(NamedTuple):
+class HookPlace(NamedTuple):
     """Where an event happens: the project's directory, how its store is opened, what names the store from outside."""
 
     root: Path
@@ -49,7 +49,7 @@ class Place(NamedTuple):
     """Files that tell whether the store is as it was left, and the user's own ignore rules; empty for other stores."""
 
 
-class Reply(NamedTuple):
+class HookReply(NamedTuple):
     """What the assistant is answered: a message for the person, context for the model."""
 
     message: str = ""
@@ -69,13 +69,13 @@ class Reply(NamedTuple):
         return answer
 
 
-def handle(event: HookEvent, place: Place) -> Reply:
+def handle(event: HookEvent, place: HookPlace) -> HookReply:
     """Carry out what an event causes; a failure is remembered, and told now if the assistant waits for an answer."""
     rule = event.rule
     if rule is None or rule.do == "close":
-        return Reply()
+        return HookReply()
     if not place.root.is_dir():
-        return Reply(f"Holdfast: nothing was captured: there is no directory {str(place.root)!r}.")
+        return HookReply(f"Holdfast: nothing was captured: there is no directory {str(place.root)!r}.")
     file = state_file(str(place.root), event.run)
     before = read_state(file)
     now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -86,7 +86,7 @@ def handle(event: HookEvent, place: Place) -> Reply:
         lost = {"since": str(lost.get("since", now)), "why": _sentence(error)}
         write_state(file, {**drop_stamps(before), "unprotected": lost})
         told = f"Holdfast: unprotected since {lost['since']}: {lost['why']}. `holdfast doctor` looks for the cause."
-        return Reply(told if rule.waits else "")
+        return HookReply(told if rule.waits else "")
     was = before.get("unprotected")
     if was and not rule.waits:
         state["unprotected"] = {**was, "until": was.get("until", now)}
@@ -95,10 +95,10 @@ def handle(event: HookEvent, place: Place) -> Reply:
     if was and rule.waits:
         until = was.get("until", now)
         message = f"Holdfast: protected again; unprotected from {was.get('since')} to {until}: {was.get('why')}."
-    return Reply(message, context)
+    return HookReply(message, context)
 
 
-def _carried_out(event: HookEvent, place: Place) -> tuple[str, dict[str, Any]]:
+def _carried_out(event: HookEvent, place: HookPlace) -> tuple[str, dict[str, Any]]:
     """Capture what changed; return context for the model and the stamps for the next glance."""
     rule = event.rule
     assert rule is not None

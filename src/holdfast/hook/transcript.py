@@ -24,7 +24,7 @@ MAX_BYTES = 64 * 1024 * 1024  # taken over by one event; the next one takes the 
 _TAIL = 256
 
 
-class Mark(msgspec.Struct, frozen=True, tag="holdfast.mark"):
+class TranscriptMark(msgspec.Struct, frozen=True, tag="holdfast.mark"):
     """How far a transcript was read: the offset, a digest of the bytes before it, and how often it started over."""
 
     path: str = ""
@@ -34,10 +34,10 @@ class Mark(msgspec.Struct, frozen=True, tag="holdfast.mark"):
     lines: int = 0
 
 
-def last_mark(log: LogItems) -> Mark:
+def last_mark(log: LogItems) -> TranscriptMark:
     """Return how far the transcript in a log was read."""
     newest = next(reversed(log), None)
-    return msgspec.convert(newest, Mark) if is_mark(newest) else Mark()
+    return msgspec.convert(newest, TranscriptMark) if is_mark(newest) else TranscriptMark()
 
 
 def is_mark(item: Any) -> bool:
@@ -45,7 +45,7 @@ def is_mark(item: Any) -> bool:
     return isinstance(item, dict) and item.get("type") == "holdfast.mark"
 
 
-def read_on(path: str, mark: Mark) -> tuple[list[Any], Mark]:
+def read_on(path: str, mark: TranscriptMark) -> tuple[list[Any], TranscriptMark]:
     """Return the lines that a transcript has since a mark, and the new mark; OSError if it cannot be read.
 
     A last line without its end is left for the next time: the assistant is still writing it.
@@ -56,7 +56,7 @@ def read_on(path: str, mark: Mark) -> tuple[list[Any], Mark]:
             raise OSError(f"{path!r} is not a regular file")
         if mark.path != path or not _continues(file, mark):
             generation = mark.generation + 1 if mark.path == path else 0
-            mark = Mark(path=path, generation=generation)
+            mark = TranscriptMark(path=path, generation=generation)
         file.seek(mark.offset)
         data = file.read(MAX_BYTES)
         end = data.rfind(b"\n") + 1
@@ -66,11 +66,13 @@ def read_on(path: str, mark: Mark) -> tuple[list[Any], Mark]:
         file.seek(max(0, offset - _TAIL))
         tail = _digest(file.read(min(_TAIL, offset)))
     lines = list(_lines(data))
-    made = Mark(path=path, offset=offset, tail=tail, generation=mark.generation, lines=mark.lines + len(lines))
+    made = TranscriptMark(
+        path=path, offset=offset, tail=tail, generation=mark.generation, lines=mark.lines + len(lines)
+    )
     return lines, made
 
 
-def _continues(file: Any, mark: Mark) -> bool:
+def _continues(file: Any, mark: TranscriptMark) -> bool:
     """Tell whether a transcript still begins with what was read of it."""
     file.seek(max(0, mark.offset - _TAIL))
     before = file.read(min(_TAIL, mark.offset))

@@ -45,7 +45,7 @@ class Pending(NamedTuple):
         return blake2b(json.dumps(self, ensure_ascii=True).encode(), digest_size=32).hexdigest()
 
 
-class Desk:
+class ConfirmationDesk:
     """Takes requests of one server process, and tells which of them a person has confirmed."""
 
     def __init__(self, root: Path, clock: Callable[[], float] = time.time) -> None:

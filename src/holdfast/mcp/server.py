@@ -13,9 +13,9 @@ from mcp_types import ToolAnnotations
 
 from holdfast.hook.event import EventInvalid, event_of
 from holdfast.hook.glance import needs_nothing
-from holdfast.hook.session import Place, handle
+from holdfast.hook.session import HookPlace, handle
 from holdfast.mcp.answers import NOTE
-from holdfast.mcp.confirm import Desk
+from holdfast.mcp.confirm import ConfirmationDesk
 from holdfast.mcp.tools import ReadTools, RecoveryTools, ToolRefused, WriteTools
 from holdfast.version import __version__
 
@@ -34,11 +34,11 @@ _ADDS = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world
 _REPLACES = ToolAnnotations(read_only_hint=False, destructive_hint=True, open_world_hint=False)
 
 
-def make_server(scope: Scope, hook_place: Place | None = None) -> MCPServer[Any]:
+def make_server(scope: Scope, hook_place: HookPlace | None = None) -> MCPServer[Any]:
     """Return a server for a scope; `hook_place` is where events of an assistant's hooks are captured."""
     server: MCPServer[Any] = MCPServer("holdfast", instructions=_INSTRUCTIONS, version=__version__, log_level="ERROR")
     logging.getLogger("mcp").setLevel(logging.CRITICAL)  # standard output is the protocol, and errors are answers
-    desk = Desk(scope.root)
+    desk = ConfirmationDesk(scope.root)
     read, recovery = ReadTools(scope), RecoveryTools(scope, desk)
     for tool in (
         read.list_runs,
@@ -75,7 +75,7 @@ def _add(server: MCPServer[Any], tool: Callable[..., Any], annotations: ToolAnno
     server.add_tool(called, annotations=annotations)
 
 
-def _hook_tool(place: Place) -> Callable[..., dict[str, Any]]:
+def _hook_tool(place: HookPlace) -> Callable[..., dict[str, Any]]:
     def hook(event: str, session: str, prompt: str = "") -> dict[str, Any]:
         """Take what changed at an event of this assistant; called by its hooks, not by a model.
 

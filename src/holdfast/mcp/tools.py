@@ -14,7 +14,7 @@ from holdfast.recovery.plan import RecoveryPlan
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast.mcp.confirm import Desk
+    from holdfast.mcp.confirm import ConfirmationDesk
     from holdfast.mcp.scope import Scope
 
 _F = TypeVar("_F", bound="Callable[..., Any]")
@@ -145,7 +145,7 @@ class WriteTools:
 class RecoveryTools:
     """Going back: planned by anyone, carried out only with a person's confirmation outside of the client."""
 
-    def __init__(self, scope: Scope, desk: Desk) -> None:
+    def __init__(self, scope: Scope, desk: ConfirmationDesk) -> None:
         self._scope = scope
         self._desk = desk
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from holdfast.checkpoint import Checkpoint
     from holdfast.engine import Holdfast
     from holdfast.recovery.directory import Changes, OpenDirectory
-    from holdfast.recovery.freshness import Facts, Finding
+    from holdfast.recovery.freshness import Finding, FreshnessFacts
     from holdfast.run import Run
 
 _log = logging.getLogger("holdfast")
@@ -127,7 +127,7 @@ class OpenRun:
             or freshness.flow is not None
         )
 
-    def _take_subject(self, now: Facts | None) -> None:
+    def _take_subject(self, now: FreshnessFacts | None) -> None:
         """Keep the subject as it is now: new labels are the run's from here on."""
         source = self._freshness.subject
         if source is None:

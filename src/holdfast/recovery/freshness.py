@@ -34,7 +34,7 @@ _MOST_NAMED = 10
 _COMMIT = re.compile(r"[0-9a-f]{40,64}\Z")
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
+class FreshnessFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of the world at one moment; None where it was not looked at."""
 
     at: datetime | None = None
@@ -90,7 +90,11 @@ class Taken(Protocol):
 
 
 def findings(
-    then: Facts, now: Facts, *, verdicts: Mapping[str, Verdict] | None = None, older_than: timedelta | None = None
+    then: FreshnessFacts,
+    now: FreshnessFacts,
+    *,
+    verdicts: Mapping[str, Verdict] | None = None,
+    older_than: timedelta | None = None,
 ) -> tuple[Finding, ...]:
     """Return all that moved between two moments, the gravest first; `verdicts` replaces defaults by kind."""
     chosen = DEFAULT_VERDICTS | check_verdicts(verdicts or {})
@@ -110,13 +114,13 @@ def overall(found: Sequence[Finding]) -> Verdict:
     return max((one.verdict for one in found), key=VERDICTS.index, default="resume")
 
 
-def facts_then(checkpoint: Taken, *, flow: str | None = None) -> Facts:
+def facts_then(checkpoint: Taken, *, flow: str | None = None) -> FreshnessFacts:
     """Return what a checkpoint says of its moment; a section that is damaged says nothing."""
     envelope = checkpoint.record.envelope
     position = _read(lambda: checkpoint.git) if WORKSPACE in checkpoint.sections else None
     subject = _read(lambda: checkpoint.section("subject")) if "subject" in checkpoint.sections else None
     position = position or NO_REPOSITORY
-    return Facts(
+    return FreshnessFacts(
         at=envelope.created_at,
         head=position.head if position.head not in ("none", "unknown") else None,
         branch=position.branch,
@@ -129,7 +133,7 @@ def facts_then(checkpoint: Taken, *, flow: str | None = None) -> Facts:
 
 
 def facts_now(
-    then: Facts,
+    then: FreshnessFacts,
     directory: str | os.PathLike[str] | None,
     *,
     at: datetime,
@@ -137,7 +141,7 @@ def facts_now(
     provider: SubjectProvider | None = None,
     flow: str | None = None,
     worked_until_ns: int | None = None,
-) -> Facts:
+) -> FreshnessFacts:
     """Return how the world is now; `changed_paths` are those that the caller found to differ from the captured ones.
 
     Only what was there then is looked for: without a repository git is not run, without a subject nobody is asked. Up
@@ -147,7 +151,7 @@ def facts_now(
     if then.head is not None and directory is not None:
         place = _git_now(os.path.realpath(directory), then, worked_until_ns or 0)
     told = {} if then.subject is None or provider is None else _subject_now(then.subject, provider)
-    return Facts(
+    return FreshnessFacts(
         at=at,
         files_changed=None if changed_paths is None else len(changed_paths),
         changed_paths=tuple(changed_paths or ())[:_MOST_NAMED],
@@ -159,7 +163,7 @@ def facts_now(
     )
 
 
-def _of_git(then: Facts, now: Facts) -> Iterator[tuple[str, str]]:
+def _of_git(then: FreshnessFacts, now: FreshnessFacts) -> Iterator[tuple[str, str]]:
     if then.head is None or now.head is None:
         return
     if now.head == "none":
@@ -177,7 +181,7 @@ def _of_git(then: Facts, now: Facts) -> Iterator[tuple[str, str]]:
         yield "head-moved", f"{detail} ({now.moved})" if now.moved else detail
 
 
-def _of_files(now: Facts) -> Iterator[tuple[str, str]]:
+def _of_files(now: FreshnessFacts) -> Iterator[tuple[str, str]]:
     if not now.files_changed:
         return
     count = "1 file is" if now.files_changed == 1 else f"{now.files_changed:,} files are"
@@ -186,7 +190,7 @@ def _of_files(now: Facts) -> Iterator[tuple[str, str]]:
     yield "files-changed", f"{count} not as captured" + (f": {names}" if names else "")
 
 
-def _of_subject(then: Facts, now: Facts) -> Iterator[tuple[str, str]]:
+def _of_subject(then: FreshnessFacts, now: FreshnessFacts) -> Iterator[tuple[str, str]]:
     before, after = then.subject, now.subject
     if before is None:
         return
@@ -211,7 +215,7 @@ def _of_subject(then: Facts, now: Facts) -> Iterator[tuple[str, str]]:
             yield "subject-branch-changed", detail
 
 
-def _of_versions(then: Facts, now: Facts) -> Iterator[tuple[str, str]]:
+def _of_versions(then: FreshnessFacts, now: FreshnessFacts) -> Iterator[tuple[str, str]]:
     if then.flow is not None and now.flow is not None and then.flow != now.flow:
         yield "flow-changed", "the flow's definition is not the one that the checkpoint was taken with"
     if None not in (then.program_version, now.program_version) and then.program_version != now.program_version:
@@ -220,13 +224,13 @@ def _of_versions(then: Facts, now: Facts) -> Iterator[tuple[str, str]]:
         yield "format-changed", f"stored in format {then.format_version}, this program writes {now.format_version}"
 
 
-def _of_age(then: Facts, now: Facts, older_than: timedelta | None) -> Iterator[tuple[str, str]]:
+def _of_age(then: FreshnessFacts, now: FreshnessFacts, older_than: timedelta | None) -> Iterator[tuple[str, str]]:
     if older_than is None or then.at is None or now.at is None or now.at - then.at <= older_than:
         return
     yield "too-old", f"it was taken on {then.at:%Y-%m-%d %H:%M} UTC, more than {older_than} ago"
 
 
-def _git_now(directory: str, then: Facts, worked_until_ns: int) -> dict[str, Any]:
+def _git_now(directory: str, then: FreshnessFacts, worked_until_ns: int) -> dict[str, Any]:
     """Return where the repository around a directory stands, and what became of the branch and commit of then."""
     worktree = _worktree_around(directory)
     if worktree is None:
@@ -252,7 +256,7 @@ def _git_now(directory: str, then: Facts, worked_until_ns: int) -> dict[str, Any
     return facts
 
 
-def _is_unmoved(worktree: str, then: Facts) -> bool:
+def _is_unmoved(worktree: str, then: FreshnessFacts) -> bool:
     """Tell from two small files that HEAD is where it was, which it mostly is; False where git has to be asked."""
     folder = Path(worktree) / ".git"
     if then.branch is None or then.commit is None or not folder.is_dir():
@@ -331,13 +335,13 @@ def _plain(value: str | None) -> str:
     return "\n".join(line.rstrip() for line in (value or "").replace("\r\n", "\n").split("\n")).strip()
 
 
-def _place(facts: Facts) -> str:
+def _place(facts: FreshnessFacts) -> str:
     if facts.branch is not None:
         return f"branch {_shown(facts.branch)}"
     return f"no branch, at {_commit(facts)}"
 
 
-def _commit(facts: Facts) -> str:
+def _commit(facts: FreshnessFacts) -> str:
     return facts.commit[:12] if facts.commit else "no commit"
 
 

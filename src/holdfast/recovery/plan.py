@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from holdfast.model.checkpoint import CheckpointRecord, Envelope
     from holdfast.model.recovery import RecoveryInfo
     from holdfast.model.verdicts import Verdict as FreshnessVerdict
-    from holdfast.recovery.freshness import Facts
+    from holdfast.recovery.freshness import FreshnessFacts
     from holdfast.recovery.subject import SubjectProvider
     from holdfast.recovery.verdict import Freshness
     from holdfast.workspace.options import WorkspaceOptions
@@ -329,8 +329,8 @@ class Moved(NamedTuple):
     """What is known of the world outside the run, then and now; nothing where nobody looked."""
 
     findings: tuple[PlanFinding, ...] = ()
-    then: Facts | None = None
-    now: Facts | None = None
+    then: FreshnessFacts | None = None
+    now: FreshnessFacts | None = None
     has_files: bool = False
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from holdfast.model.recovery import RecoveryInfo
-    from holdfast.recovery.freshness import Facts
+    from holdfast.recovery.freshness import FreshnessFacts
     from holdfast.recovery.plan import PlanFinding
 
 Kind = Literal["branch", "subject", "files", "wait"]
@@ -35,8 +35,8 @@ class Prerequisite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 def prerequisites_of(
     info: RecoveryInfo,
-    then: Facts | None,
-    now: Facts | None = None,
+    then: FreshnessFacts | None,
+    now: FreshnessFacts | None = None,
     found: Sequence[PlanFinding] = (),
     *,
     has_files: bool = False,
@@ -49,7 +49,9 @@ def prerequisites_of(
     return (*outside, *_waits(info))
 
 
-def _outside(then: Facts, now: Facts, found: Sequence[PlanFinding], *, has_files: bool) -> Iterator[Prerequisite]:
+def _outside(
+    then: FreshnessFacts, now: FreshnessFacts, found: Sequence[PlanFinding], *, has_files: bool
+) -> Iterator[Prerequisite]:
     if then.head is not None:
         place = f"branch {then.branch!r}" if then.branch is not None else f"commit {(then.commit or 'none')[:12]}"
         yield _one("branch", place, OF_BRANCH, found, is_known=now.head is not None)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from holdfast.workspace.restore import RestoreReport
 
 
-class Readable(Protocol):
+class ResultSource(Protocol):
     """A checkpoint, as far as a result needs it."""
 
     @property
@@ -34,7 +34,7 @@ class RecoveryResult:
 
     success: bool
     run: str = ""
-    checkpoint: Readable | None = None
+    checkpoint: ResultSource | None = None
     restored_from: str | None = None
     restored_sections: tuple[str, ...] = ()
     skipped_agents: tuple[str, ...] = ()

@@ -33,7 +33,7 @@ class Freshness(NamedTuple):
     flow_then: str | None = None
 
 
-class Found(Protocol):
+class FoundFacts(Protocol):
     """A finding, as far as its verdict goes."""
 
     @property
@@ -66,7 +66,7 @@ def freshness_of(
     )
 
 
-def enforced(run: str, checkpoint: str, found: Sequence[Found]) -> Verdict:
+def enforced(run: str, checkpoint: str, found: Sequence[FoundFacts]) -> Verdict:
     """Return the gravest verdict; CannotResume if that is to start fresh."""
     worst: Verdict = max((_verdict(one) for one in found), key=VERDICTS.index, default="resume")
     if worst == "fresh":
@@ -79,14 +79,14 @@ def enforced(run: str, checkpoint: str, found: Sequence[Found]) -> Verdict:
     return worst
 
 
-def enforce(run: str, checkpoint: str, found: Sequence[Found]) -> None:
+def enforce(run: str, checkpoint: str, found: Sequence[FoundFacts]) -> None:
     """Raise CannotResume where to start fresh is the verdict, RunWaiting where a person has to be asked."""
     if enforced(run, checkpoint, found) == "ask":
         wait, question = wait_of(found)
         raise RunWaiting(run, wait, "approval", question)
 
 
-def wait_of(found: Sequence[Found]) -> tuple[str, str]:
+def wait_of(found: Sequence[FoundFacts]) -> tuple[str, str]:
     """Return the name of the question whether to resume, and the question; the same findings ask the same."""
     asked = [one for one in found if _verdict(one) == "ask"]
     name = blake3("\n".join(f"{one.kind}: {one.detail}" for one in asked).encode("utf-8", "replace")).hexdigest()[:16]
@@ -95,6 +95,6 @@ def wait_of(found: Sequence[Found]) -> tuple[str, str]:
     return f"resume:{name}", f"resume all the same? {told}{more}"
 
 
-def _verdict(one: Found) -> Verdict:
+def _verdict(one: FoundFacts) -> Verdict:
     verdict: Verdict = one.verdict  # type: ignore[attr-defined]
     return verdict

@@ -24,14 +24,16 @@ if TYPE_CHECKING:
 _REMOVED_AT_ONCE = 500
 
 
-class Point(NamedTuple):
+class CompactionPoint(NamedTuple):
     """A place that must stay whole: a kept checkpoint or the head of the line, and the numbers that led to it."""
 
     number: int
     ranges: Ranges
 
 
-def superseded(records: Iterable[Record], points: Sequence[Point], *, entries_from: int, before: float) -> list[int]:
+def superseded(
+    records: Iterable[Record], points: Sequence[CompactionPoint], *, entries_from: int, before: float
+) -> list[int]:
     """Return the numbers of records that nothing needs, rising; pure.
 
     Needed are: at each point the newest record of every path on the way to it; every item of a log on the way to one;
@@ -54,7 +56,7 @@ def superseded(records: Iterable[Record], points: Sequence[Point], *, entries_fr
     return [number for number in dispensable if number not in kept]
 
 
-def _leads_to(number: int, point: Point) -> bool:
+def _leads_to(number: int, point: CompactionPoint) -> bool:
     return number <= point.number and any(low <= number <= high for low, high in point.ranges)
 
 
@@ -72,13 +74,13 @@ def compact(
     listing = store.checkpoints(run)
     if listing.damaged:
         return []  # what a damaged one stands on is not known
-    points = [Point(one.number, one.ranges) for one in listing]
+    points = [CompactionPoint(one.number, one.ranges) for one in listing]
     usable = [one.number for one in listing if one.marks.status not in NO_RECOVERY_POINT]
     # Should the newest turn out to be damaged, recovery continues from the one before it with the entries since.
     entries_from = usable[1] if len(usable) > 1 else 0
     gone = superseded(
         store.journal.records(line),
-        [*points, Point(line.number, line.ranges)],
+        [*points, CompactionPoint(line.number, line.ranges)],
         entries_from=entries_from,
         before=before.timestamp(),
     )

@@ -23,7 +23,7 @@ EXPIRED_FOR = timedelta(days=1)
 """How long an automatic sweep leaves a checkpoint marked as expired before a later one deletes it."""
 
 
-class Row(msgspec.Struct, frozen=True, gc=False):
+class RetentionRow(msgspec.Struct, frozen=True, gc=False):
     """What retention looks at of one checkpoint."""
 
     id: str
@@ -57,7 +57,7 @@ class RetentionPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the second newest one to recover from stays, in case the newest turns out to be damaged."""
 
 
-class Decision(msgspec.Struct, frozen=True, gc=False):
+class RetentionDecision(msgspec.Struct, frozen=True, gc=False):
     """What happens to one checkpoint, and why."""
 
     id: str
@@ -68,10 +68,10 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     """Whether the clock alone says so."""
 
 
-def row_of(record: CheckpointRecord, beside: int = 0) -> Row:
+def row_of(record: CheckpointRecord, beside: int = 0) -> RetentionRow:
     """Return what retention looks at of a checkpoint; `beside` are the bytes that it takes beside its chunks."""
     envelope, marks = record.envelope, record.marks
-    return Row(
+    return RetentionRow(
         envelope.id,
         envelope.seq,
         envelope.trigger,
@@ -116,13 +116,13 @@ def policy_by_hand(keep: int | None, older_than: timedelta | None) -> RetentionP
 
 
 def decide(
-    rows: Iterable[Row],
+    rows: Iterable[RetentionRow],
     policy: RetentionPolicy,
     *,
     now: datetime,
     run: RunRecord,
     needed: Mapping[str, str] | None = None,
-) -> list[Decision]:
+) -> list[RetentionDecision]:
     """Return what happens to each checkpoint, newest first; `needed` are ids that stay, with the reason.
 
     By number, never by the clock: what was taken last is newest, and a clock that was set back ages nothing wrongly.
@@ -134,30 +134,30 @@ def decide(
         why = f"the run finished more than {policy.age_days:g} days ago"
         kept = {**(needed or {}), **{row.id: "pinned" for row in newest_first if _is_pinned_by_hand(row)}}
         return [
-            Decision(row.id, row.seq, "keep", kept[row.id])
+            RetentionDecision(row.id, row.seq, "keep", kept[row.id])
             if row.id in kept
-            else Decision(row.id, row.seq, "delete", why, is_by_age=True)
+            else RetentionDecision(row.id, row.seq, "delete", why, is_by_age=True)
             for row in newest_first
         ]
     protected = _protected(newest_first, run.head, needed or {}, falls_back=policy.spares_fallback)
     limits = _Limits(policy, before)
     within, archived, beyond = "within every limit", "archived already", f"beyond the {policy.live} live ones"
     live_left = len(newest_first) if policy.live is None else policy.live
-    decisions: list[Decision] = []
+    decisions: list[RetentionDecision] = []
     for row in newest_first:
         reason = protected.get(row.id)
         passed, is_by_age = limits.passed(row)
         if reason is None and passed is not None:
-            decisions.append(Decision(row.id, row.seq, "delete", passed, is_by_age))
+            decisions.append(RetentionDecision(row.id, row.seq, "delete", passed, is_by_age))
             continue
         limits.count(row)
         if row.status == "archived":
-            decisions.append(Decision(row.id, row.seq, "keep", reason or archived))
+            decisions.append(RetentionDecision(row.id, row.seq, "keep", reason or archived))
         elif live_left > 0 or reason is not None:
             live_left -= 1
-            decisions.append(Decision(row.id, row.seq, "keep", reason or within))
+            decisions.append(RetentionDecision(row.id, row.seq, "keep", reason or within))
         else:
-            decisions.append(Decision(row.id, row.seq, "archive", beyond))
+            decisions.append(RetentionDecision(row.id, row.seq, "archive", beyond))
     return decisions
 
 
@@ -167,13 +167,15 @@ def is_expired(run: RunRecord, policy: RetentionPolicy, now: datetime) -> bool:
     return policy.expires_runs and before is not None and run.status in FINISHED and run.updated_at < before
 
 
-def in_two_sweeps(decisions: Iterable[Decision], rows: Mapping[str, Row], now: datetime) -> list[Decision]:
+def in_two_sweeps(
+    decisions: Iterable[RetentionDecision], rows: Mapping[str, RetentionRow], now: datetime
+) -> list[RetentionDecision]:
     """Return decisions as an automatic sweep carries them out: what age alone deletes is marked first.
 
     Only a sweep that comes a day later deletes it, so a clock that is wrong for an hour deletes nothing; what turns out
     not to be too old is an ordinary checkpoint again.
     """
-    found: list[Decision] = []
+    found: list[RetentionDecision] = []
     for one in decisions:
         row = rows[one.id]
         action: Action = one.action
@@ -197,7 +199,7 @@ class _Limits:
         self._kept = 0
         self._bytes = 0
 
-    def passed(self, row: Row) -> tuple[str | None, bool]:
+    def passed(self, row: RetentionRow) -> tuple[str | None, bool]:
         """Return which limit this one passes, and whether that is its age; None if none. Asked once for each."""
         policy = self._policy
         keep = policy.rules.of(row.trigger).keep
@@ -215,14 +217,14 @@ class _Limits:
             return f"older than {policy.age_days:g} days", True
         return None, False
 
-    def count(self, row: Row) -> None:
+    def count(self, row: RetentionRow) -> None:
         """Count one that stays."""
         self._kept += 1
         self._bytes += row.stored_bytes
 
 
 def _protected(
-    newest_first: Sequence[Row], head: str | None, needed: Mapping[str, str], *, falls_back: bool
+    newest_first: Sequence[RetentionRow], head: str | None, needed: Mapping[str, str], *, falls_back: bool
 ) -> dict[str, str]:
     """Return the ids that always stay, each with the reason."""
     protected = dict(needed)
@@ -248,7 +250,7 @@ def _protected(
     return protected
 
 
-def _is_pinned_by_hand(row: Row) -> bool:
+def _is_pinned_by_hand(row: RetentionRow) -> bool:
     """Tell whether a person pinned it; the first checkpoint of a fork is pinned by the fork itself."""
     return row.is_pinned and not (row.seq == 1 and row.parent is not None)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from holdfast.errors import Conflict, IntegrityError, NotFound
-from holdfast.retain.policy import Decision, Row, decide, in_two_sweeps, is_expired, row_of
+from holdfast.retain.policy import RetentionDecision, RetentionRow, decide, in_two_sweeps, is_expired, row_of
 from holdfast.retain.sweep import sweep
 
 if TYPE_CHECKING:
@@ -34,11 +34,11 @@ class RunPlan(NamedTuple):
     """What retention does with the checkpoints of one run; `is_whole` if the run itself goes."""
 
     run: RunRecord
-    decisions: Sequence[Decision]
+    decisions: Sequence[RetentionDecision]
     is_whole: bool = False
 
     @property
-    def changes(self) -> list[Decision]:
+    def changes(self) -> list[RetentionDecision]:
         """The decisions that change something."""
         return [one for one in self.decisions if one.action != "keep"]
 
@@ -65,7 +65,7 @@ class Pruned(list[str]):
 class RowsRead(NamedTuple):
     """Checkpoints of a run as retention looks at them, newest first."""
 
-    rows: list[Row]
+    rows: list[RetentionRow]
     is_all: bool
     """Whether these are all that the run has; damaged ones are left alone, and out of it."""
 
@@ -75,7 +75,7 @@ def read_rows(store: Store, run: str, *, settled: bool = True) -> RowsRead:
 
     Those were decided when newer ones came, so only their age can change anything about them.
     """
-    rows: list[Row] = []
+    rows: list[RetentionRow] = []
     before_seq: int | None = None
     is_sound = True
     while True:
@@ -134,7 +134,7 @@ def plan_with(
         needed.update(found)
 
 
-def paced(planned: RunPlan, rows: Iterable[Row], now: datetime) -> RunPlan:
+def paced(planned: RunPlan, rows: Iterable[RetentionRow], now: datetime) -> RunPlan:
     """Return a plan as an automatic sweep carries it out; see `in_two_sweeps`."""
     decisions = in_two_sweeps(planned.decisions, {row.id: row for row in rows}, now)
     return planned._replace(
@@ -192,7 +192,7 @@ def _delete_run(store: Store, run: RunRecord) -> bool:
     return True
 
 
-def _mark(store: Store, run: str, decisions: Sequence[Decision], at: datetime) -> list[str]:
+def _mark(store: Store, run: str, decisions: Sequence[RetentionDecision], at: datetime) -> list[str]:
     """Mark in one transaction, each only if its marks are what they were when it was looked at."""
     left: list[str] = []
     changes: dict[str, tuple[Marks, Marks]] = {}
@@ -221,7 +221,7 @@ def _delete(store: Store, run: str, checkpoints: Sequence[str]) -> list[str]:
         return spared
 
 
-def _marks_of(store: Store, run: str, decision: Decision) -> Marks | None:
+def _marks_of(store: Store, run: str, decision: RetentionDecision) -> Marks | None:
     """Return the marks as they are now, None if the checkpoint is gone or cannot be read."""
     try:
         record = store.checkpoint_at(run, decision.seq)

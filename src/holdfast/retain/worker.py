@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from holdfast.model.checkpoint import CheckpointRecord
-    from holdfast.retain.policy import RetentionPolicy, Row
+    from holdfast.retain.policy import RetentionPolicy, RetentionRow
     from holdfast.retain.prune import RunPlan
     from holdfast.store.store import Store
 
@@ -61,7 +61,7 @@ class RetentionWorker:
         self._open_reader = open_reader
         self._after = after
         self._quiet_s = quiet_s
-        self._rows: dict[int, Row] | None = None
+        self._rows: dict[int, RetentionRow] | None = None
         self._new: deque[CheckpointRecord] = deque()  # commits append while we take from the other end
         self._noted = 0
         self._is_due = False
@@ -204,7 +204,7 @@ class RetentionWorker:
         run = self._store.run(self.run)
         return paced(plan(self._store, run, RowsRead(rows, is_all=False), self._policy, now), rows, now)
 
-    def _read(self, *, settled: bool) -> dict[int, Row]:
+    def _read(self, *, settled: bool) -> dict[int, RetentionRow]:
         return {row.seq: row for row in read_rows(self._store, self.run, settled=settled).rows}
 
     def _rest(self) -> None:

@@ -51,7 +51,7 @@ class AgentOutput(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the caller counted the cost in a budget of its own."""
 
 
-class TaskOutput(NamedTuple):
+class AgentTaskOutput(NamedTuple):
     """What an agent did for a task, as lists show it."""
 
     agent: str
@@ -262,10 +262,10 @@ class Agents:
         except KeyError:
             raise UsageError(f"agent {agent!r} was never called for task {task!r}") from None
 
-    def outputs(self, agent: str | None = None) -> list[TaskOutput]:
+    def outputs(self, agent: str | None = None) -> list[AgentTaskOutput]:
         """Return every finished task, of one agent or of all, with summary and location of its output."""
         return [
-            TaskOutput(one.id, name, task.completed_at, task.summary, task.location)
+            AgentTaskOutput(one.id, name, task.completed_at, task.summary, task.location)
             for one in self.agents
             if agent is None or one.id == agent
             for name, task in one.tasks.items()

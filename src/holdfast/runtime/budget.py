@@ -20,7 +20,7 @@ from holdfast.model.triggers import Trigger
 from holdfast.runtime.amounts import add, amount_of, shown, stored
 from holdfast.runtime.calls import charge_call
 from holdfast.runtime.host import Alone
-from holdfast.runtime.ledger import COUNTS, NEED_AMOUNT, ROOT, TIME, Ledger, Line, Part, label_of, named
+from holdfast.runtime.ledger import COUNTS, NEED_AMOUNT, ROOT, TIME, Ledger, LedgerLine, LedgerPart, label_of, named
 from holdfast.runtime.nearest import hint
 
 if TYPE_CHECKING:
@@ -317,20 +317,20 @@ class Budget:
         """Return how much may still be spent, here and above; None if there is no limit."""
         with self._host.lock:
             self._check_name(name, reading=True)
-            lines = [part.lines.get(name, Line()) for _path, part in self._ledger.above(self.path)]
+            lines = [part.lines.get(name, LedgerLine()) for _path, part in self._ledger.above(self.path)]
             found = [max(0, add(line.limit, -line.used)) for line in lines if line.limit is not None]
         return min(found, default=None)
 
-    def _part(self) -> Part:
+    def _part(self) -> LedgerPart:
         return next(part for _path, part in self._ledger.above(self.path))
 
-    def _lines(self) -> dict[str, Line]:
+    def _lines(self) -> dict[str, LedgerLine]:
         return self._part().lines
 
-    def _line(self, name: str) -> Line:
+    def _line(self, name: str) -> LedgerLine:
         with self._host.lock:
             self._check_name(name, reading=True)
-            return self._lines().get(name, Line())
+            return self._lines().get(name, LedgerLine())
 
     def _check_name(self, name: str, *, reading: bool = False) -> None:
         if name == TIME and not reading:
@@ -437,7 +437,7 @@ class Budget:
     def _raise(self, path: str, amounts: Mapping[str, Given], *, by: str, is_total: bool) -> None:
         exact = {named(name): amount_of(name, given) for name, given in amounts.items()}
         with self._host.lock:
-            part = self._ledger.parts.get(path, Part(1.0))
+            part = self._ledger.parts.get(path, LedgerPart(1.0))
             for name in exact:
                 line = part.lines.get(name)
                 if line is None or line.limit is None:

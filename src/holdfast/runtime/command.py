@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from holdfast.model.sections import TokenUsage
     from holdfast.runtime.host import Host
-    from holdfast.runtime.reaper import Gate
+    from holdfast.runtime.reaper import ReaperGate
 
     OnOutput = Callable[["Stream", str], object]
 
@@ -279,7 +279,7 @@ class Command:
         finally:
             _end(process)
 
-    def _spawn(self, stdin: int | None, terminal: Terminal | None) -> tuple[subprocess.Popen[bytes], Gate]:
+    def _spawn(self, stdin: int | None, terminal: Terminal | None) -> tuple[subprocess.Popen[bytes], ReaperGate]:
         source = "/dev/null" if stdin is None else f"/dev/fd/{stdin}"
         output = subprocess.PIPE if terminal is None else terminal.slave
         if terminal is not None:

@@ -52,7 +52,7 @@ def find_limited(section: sections.Budget, name: str, *, near: str = ROOT) -> st
 
 
 @dataclass(slots=True)
-class Line:
+class LedgerLine:
     """One budget: how much is used, and how much there may be."""
 
     used: Amount = 0
@@ -94,18 +94,18 @@ class Line:
 
 
 @dataclass(slots=True)
-class Part:
+class LedgerPart:
     """The budgets of the run, a phase or an agent, and the clock of its running time."""
 
     share: float
-    lines: dict[str, Line] = field(default_factory=dict)
+    lines: dict[str, LedgerLine] = field(default_factory=dict)
     seconds: float = 0.0  # that were counted before `since`
     since: float | None = None
     openings: int = 0
 
-    def line(self, name: str) -> Line:
+    def line(self, name: str) -> LedgerLine:
         """Return a budget, a new one without a limit if there is none."""
-        return self.lines.setdefault(name, Line())
+        return self.lines.setdefault(name, LedgerLine())
 
     def seconds_until(self, now: float) -> float:
         """Return the running time up to now."""
@@ -128,15 +128,15 @@ class Ledger:
     def __init__(self, monotonic: Callable[[], float], share: float) -> None:
         self._monotonic = monotonic
         self._halts = 0
-        self.parts: dict[str, Part] = {ROOT: Part(share)}
+        self.parts: dict[str, LedgerPart] = {ROOT: LedgerPart(share)}
         self.counted: dict[str, None] = {}
         self.changes = 0
         self._time_seen = 0.0
         self.open(ROOT)
 
-    def open(self, path: str, share: float | None = None) -> Part:
+    def open(self, path: str, share: float | None = None) -> LedgerPart:
         """Return a part, its clock running."""
-        part = self.parts.setdefault(path, Part(self.parts[ROOT].share))
+        part = self.parts.setdefault(path, LedgerPart(self.parts[ROOT].share))
         if share is not None:
             part.share = share
         part.openings += 1
@@ -174,7 +174,7 @@ class Ledger:
             path = path.rpartition("/")[0]
         return True
 
-    def above(self, path: str) -> Iterator[tuple[str, Part]]:
+    def above(self, path: str) -> Iterator[tuple[str, LedgerPart]]:
         """Yield a part and all above it, the nearest first, their clocks looked at."""
         now = self._monotonic()
         while True:
@@ -217,12 +217,12 @@ class Ledger:
         self._time_seen = parts[ROOT].seconds
         self.changes += 1
 
-    def _restored(self, path: str, spending: dict[str, sections.Spending]) -> Part:
+    def _restored(self, path: str, spending: dict[str, sections.Spending]) -> LedgerPart:
         before = self.parts.get(path)
-        part = Part(before.share if before else self.parts[ROOT].share)
+        part = LedgerPart(before.share if before else self.parts[ROOT].share)
         for name, one in spending.items():
             limit = None if one.limit is None else from_stored(one.limit)
-            part.lines[name] = Line(from_stored(one.used), limit, from_stored(one.raised), one.warned, one.asked)
+            part.lines[name] = LedgerLine(from_stored(one.used), limit, from_stored(one.raised), one.warned, one.asked)
         if TIME in part.lines:
             part.seconds = float(part.lines[TIME].used)
         if before is not None and before.openings:

@@ -50,7 +50,7 @@ class Reaper:
         self._rows: dict[int, int] = {}
         self._free: list[int] = []
 
-    def spawn(self, start: Callable[[int], subprocess.Popen[bytes]]) -> tuple[subprocess.Popen[bytes], Gate]:
+    def spawn(self, start: Callable[[int], subprocess.Popen[bytes]]) -> tuple[subprocess.Popen[bytes], ReaperGate]:
         """Start a command by a function that gives its shell the gate as its standard input; return both.
 
         The shell is being loaded meanwhile; what the command says begins when the gate is opened.
@@ -59,7 +59,7 @@ class Reaper:
             if self._process is None or self._process.poll() is not None:
                 self._begin()
         inside, outside = os.pipe()
-        gate = Gate(outside)
+        gate = ReaperGate(outside)
         try:
             process = start(inside)
         except BaseException:
@@ -135,7 +135,7 @@ class Reaper:
             os.close(exit_)
 
 
-class Gate:
+class ReaperGate:
     """What holds a command's shell back until it is opened; closed unopened, the shell ends."""
 
     def __init__(self, descriptor: int) -> None:

@@ -23,7 +23,7 @@ from holdfast.settings.environment import config_folder
 from holdfast.settings.expressions import matches_nothing
 from holdfast.settings.presets import preset_under
 from holdfast.settings.trust import Wish, check_trust, filled, is_unsaid, wishes_of
-from holdfast.settings.values import Part, Settings
+from holdfast.settings.values import Settings, SettingsPart
 
 FILES = ("holdfast.yaml", "holdfast.yml", "pyproject.toml")
 _BOUNDS = Bounds(size_bytes=1 << 20, depth=32, nodes=50_000)
@@ -225,7 +225,7 @@ def _refuse_unknown(data: dict[Any, Any], cls: type[msgspec.Struct], path: str, 
 
 
 def _is_part(hint: Any) -> bool:
-    return isinstance(hint, type) and issubclass(hint, Part)
+    return isinstance(hint, type) and issubclass(hint, SettingsPart)
 
 
 def _nearest(name: str, known: list[Any]) -> str:

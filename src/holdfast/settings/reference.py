@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 
 import msgspec
 
-from holdfast.settings.values import Part, Settings
+from holdfast.settings.values import Settings, SettingsPart
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +37,7 @@ def settings_reference(example: str) -> str:
     lines = [_INTRODUCTION, "## At the top", *_table(Settings, "", words)]
     for field in msgspec.structs.fields(Settings):
         kind = field.type
-        if isinstance(kind, type) and issubclass(kind, Part):
+        if isinstance(kind, type) and issubclass(kind, SettingsPart):
             lines += ["", f"## {field.name}", _sentence(words[field.name]), "", *_table(kind, f"{field.name}.", words)]
     return "\n".join(lines) + "\n"
 
@@ -56,12 +56,12 @@ def _words(example: str) -> dict[str, str]:
     return found
 
 
-def _table(part: type[Part], above: str, words: dict[str, str]) -> Iterator[str]:
+def _table(part: type[SettingsPart], above: str, words: dict[str, str]) -> Iterator[str]:
     yield "| setting | value | default | |\n|---|---|---|---|"
     hints = get_type_hints(part, include_extras=True)
     for field in msgspec.structs.fields(part):
         hint = hints[field.name]
-        if isinstance(hint, type) and issubclass(hint, Part):
+        if isinstance(hint, type) and issubclass(hint, SettingsPart):
             continue
         meaning = words[f"{above}{field.name}"].replace("|", "\\|")
         yield f"| `{field.name}` | {_value(hint)} | {_default(field)} | {meaning} |"

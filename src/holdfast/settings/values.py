@@ -20,18 +20,18 @@ Seconds = Annotated[float, msgspec.Meta(gt=0)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SettingsPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What every part of the settings shares: nothing unknown passes."""
 
 
-class DestructiveSettings(Part, frozen=True):
+class DestructiveSettings(SettingsPart, frozen=True):
     """Operations before which a checkpoint is taken."""
 
     operations: list[str] = []
     """Yours, beside the known ones."""
 
 
-class StrategySettings(Part, frozen=True):
+class StrategySettings(SettingsPart, frozen=True):
     """When an event leads to a checkpoint; without any of these, every trigger that is on does, or none."""
 
     otherwise: Literal["all", "none"] = "all"
@@ -44,7 +44,7 @@ class StrategySettings(Part, frozen=True):
     every_s: Seconds | None = None
 
 
-class SessionSettings(Part, frozen=True):
+class SessionSettings(SettingsPart, frozen=True):
     """How a session ends."""
 
     signals: bool = True
@@ -53,7 +53,7 @@ class SessionSettings(Part, frozen=True):
     """How long before the deadline the position is saved."""
 
 
-class RetentionSettings(Part, frozen=True):
+class RetentionSettings(SettingsPart, frozen=True):
     """What is kept; see docs/CAPTURE.md."""
 
     enabled: bool = True
@@ -64,7 +64,7 @@ class RetentionSettings(Part, frozen=True):
     total_mb: Annotated[float, msgspec.Meta(gt=0)] | None = None
 
 
-class WorkspaceSettings(Part, frozen=True):
+class WorkspaceSettings(SettingsPart, frozen=True):
     """What is captured of a run's directory; patterns as in a .gitignore, see docs/WORKSPACE.md."""
 
     ignore: list[str] = []
@@ -81,7 +81,7 @@ class WorkspaceSettings(Part, frozen=True):
     """Whether putting a repository back may fetch from the remote that the checkpoint names what was too large."""
 
 
-class RedactionSettings(Part, frozen=True):
+class RedactionSettings(SettingsPart, frozen=True):
     """What is kept out of checkpoints."""
 
     enabled: bool = True
@@ -97,7 +97,7 @@ class RedactionSettings(Part, frozen=True):
     """Keep what is taken out under the key of an encrypted store: a program that resumes gets it, nobody else does."""
 
 
-class RecoverySettings(Part, frozen=True):
+class RecoverySettings(SettingsPart, frozen=True):
     """What a resume does about what moved outside the run, and about work that was interrupted."""
 
     verdicts: dict[str, Verdict] = {}
@@ -107,7 +107,7 @@ class RecoverySettings(Part, frozen=True):
     """What becomes of files that an interrupted call had changed; where nobody can be asked they are kept."""
 
 
-class EncryptionSettings(Part, frozen=True):
+class EncryptionSettings(SettingsPart, frozen=True):
     """Encryption at rest; a key file or variable switches it on."""
 
     key_file: str | None = None
@@ -116,7 +116,7 @@ class EncryptionSettings(Part, frozen=True):
     """Sign every checkpoint instead of encrypting: anyone may read, nobody without the key can alter."""
 
 
-class MirrorSettings(Part, frozen=True):
+class MirrorSettings(SettingsPart, frozen=True):
     """A readable mirror of the store: documents that people read, written after each checkpoint."""
 
     form: Literal["off", "yaml", "json", "task"] = "off"
@@ -124,7 +124,7 @@ class MirrorSettings(Part, frozen=True):
     """A path with {run}, {task} or {issue} (of run issue-42: 42) in it; {root} and {project} are known too."""
 
 
-class WorkerSettings(Part, frozen=True):
+class WorkerSettings(SettingsPart, frozen=True):
     """What delivers submitted runs to workers."""
 
     engine: Literal["absurd", "temporal"] = "absurd"
@@ -133,7 +133,7 @@ class WorkerSettings(Part, frozen=True):
     """The address of Temporal, host:port."""
 
 
-class Settings(Part, frozen=True):
+class Settings(SettingsPart, frozen=True):
     """All settings, with their defaults."""
 
     enabled: bool = True
@@ -195,7 +195,7 @@ class Settings(Part, frozen=True):
         return int(self.max_section_mb * _MEGABYTE)
 
 
-_P = TypeVar("_P", bound=Part)
+_P = TypeVar("_P", bound=SettingsPart)
 
 
 def merged(settings: _P, **given: Any) -> _P:

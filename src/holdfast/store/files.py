@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.errors import HoldfastError, StoreUnavailable, UsageError
 from holdfast.store.api import StoreTraits
 from holdfast.store.files_disk import ChunkFiles, Disk, Lock, translated
-from holdfast.store.files_log import Change, Line, Witness, drop_change, make_line, make_witness, put_change
+from holdfast.store.files_log import LogChange, LogLine, Witness, drop_change, make_line, make_witness, put_change
 from holdfast.store.files_rows import BY_LINE, STORE, UNKNOWN, Log, LogRows, integer, names_in, stamp, status_of
 from holdfast.store.medium import Batch, MediumSizes, StaleError, apply_in
 from holdfast.store.names import run_name
@@ -267,7 +267,7 @@ class FilesMedium:
 
     def _append(self, log: Log, transaction: _Transaction, begun: int) -> None:
         held = self._rows.image.holds.get(transaction.holder, set())
-        line = Line(
+        line = LogLine(
             holdfast=FORMAT, run=log.run, number=log.number + 1, prev=log.check, begun=begun,
             rows=[
                 drop_change(table, prefix) if row is None else put_change(table, row)
@@ -299,7 +299,7 @@ class FilesMedium:
         parts[0]["begun"] = log.begun
         check, lines = log.check, []
         for at, part in enumerate(parts, log.number + 1):
-            data, check = make_line(Line(holdfast=FORMAT, run=log.run, number=at, prev=check, **part))
+            data, check = make_line(LogLine(holdfast=FORMAT, run=log.run, number=at, prev=check, **part))
             lines.append(data)
         whole = b"".join(lines)
         temporary = self._tmp / os.urandom(8).hex()
@@ -436,7 +436,7 @@ class _Transaction(_Reader):
         self.erase = erase
         self.run: str | None = None
         self.has_begun = False
-        self.changes: list[Change] = []
+        self.changes: list[LogChange] = []
         self.holder = 0
         self.touched: set[bytes] = set()  # chunks that the holder holds now and did not before, or the other way round
         self.let_go: set[bytes] = set()
@@ -488,13 +488,13 @@ class _Transaction(_Reader):
                 raise StaleError(table.name)
             self.has_begun |= table is RUN and self._image.get(RUN, row[:1]) is None
         self._image.put(table, row)
-        self.changes.append(Change(table, row))
+        self.changes.append(LogChange(table, row))
 
     def drop(self, table: Table, prefix: Key) -> None:
         """Delete the rows whose key begins with this."""
         self._turn_to(table, prefix)
         self._image.drop(table, prefix)
-        self.changes.append(Change(table, None, prefix))
+        self.changes.append(LogChange(table, None, prefix))
 
     def hold(self, run: int, chunks: Iterable[Chunk]) -> None:
         """Store chunks and let a run hold them."""

@@ -43,7 +43,7 @@ _WIDTHS = {table.name: (len(table.key), len(table.all_columns)) for table in TAB
 _Cells = list[str | int | float | None]
 
 
-class Line(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class LogLine(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """One transaction: rows put and dropped, in their order, and the chunks that a run holds or lets go."""
 
     holdfast: int
@@ -60,7 +60,7 @@ class Line(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fiel
     release: list[str] = []
 
 
-class Change(NamedTuple):
+class LogChange(NamedTuple):
     """One row put (`row`), or the beginning of the keys of rows that are dropped (`prefix`)."""
 
     table: Table
@@ -68,13 +68,13 @@ class Change(NamedTuple):
     prefix: Row = ()
 
 
-class Written(NamedTuple):
+class WrittenLines(NamedTuple):
     """A line as it was read, with where it ends and its check; `error` says why it cannot be trusted.
 
     Only one that does not match its check can be torn: whole lines of others, or of a newer program, do.
     """
 
-    line: Line | None
+    line: LogLine | None
     check: str
     end: int
     error: IntegrityError | None = None
@@ -92,11 +92,11 @@ class Witness(NamedTuple):
 
 BROKEN = Witness(-1, 0, "", "")
 """A file that is not a witness: the log stands for itself, but a bad line at its end cannot be taken for a torn one."""
-_decode = msgspec.json.Decoder(Line).decode
+_decode = msgspec.json.Decoder(LogLine).decode
 _encode = msgspec.json.Encoder().encode
 
 
-def make_line(line: Line) -> tuple[bytes, str]:
+def make_line(line: LogLine) -> tuple[bytes, str]:
     """Return a line's bytes and its check; LimitExceeded if it is longer than a line may be."""
     body = _encode(line)[:-1]
     if len(body) > LONGEST_LINE - _END_BYTES:
@@ -120,7 +120,7 @@ def drop_change(table: Table, prefix: Row) -> tuple[str, _Cells]:
     return f"-{table.name}", [cell for cell in prefix if not isinstance(cell, bytes)]  # keys have no bytes
 
 
-def changes_of(line: Line) -> Iterator[Change]:
+def changes_of(line: LogLine) -> Iterator[LogChange]:
     """Yield what a line did to rows; ValueError if it is not what lines of ours hold."""
     for name, cells in line.rows:
         table = _BY_NAME.get(name.removeprefix("-"))
@@ -130,11 +130,11 @@ def changes_of(line: Line) -> Iterator[Change]:
         if name.startswith("-"):
             if len(cells) > width:
                 raise ValueError(f"drops a key of {table.name} that is too long")
-            yield Change(table, None, tuple(map(_cell, cells, _TYPES[table.name])))
+            yield LogChange(table, None, tuple(map(_cell, cells, _TYPES[table.name])))
         elif len(cells) != full or None in cells[:width]:
             raise ValueError(f"holds a row of {table.name} with {len(cells)} cells")
         else:
-            yield Change(table, tuple(map(_cell, cells, _TYPES[table.name])))
+            yield LogChange(table, tuple(map(_cell, cells, _TYPES[table.name])))
 
 
 def _cell(cell: Any, kind: Type) -> Cell:
@@ -148,7 +148,7 @@ def _cell(cell: Any, kind: Type) -> Cell:
     return cast("Cell", cell)
 
 
-def read_lines(descriptor: int, start: int = 0) -> Iterator[Written]:
+def read_lines(descriptor: int, start: int = 0) -> Iterator[WrittenLines]:
     """Yield the lines of a log from a position on, each parsed and checked by itself; the last may be torn.
 
     Memory is bounded by the longest line. A line that is longer than any of ours ends the reading.
@@ -166,13 +166,13 @@ def read_lines(descriptor: int, start: int = 0) -> Iterator[Written]:
         held += len(rest)
         if held > LONGEST_LINE:
             error = IntegrityError(f"is longer than {LONGEST_LINE:,} bytes")
-            yield Written(None, "", position, error, matches=False)
+            yield WrittenLines(None, "", position, error, matches=False)
             return
     if held:
-        yield Written(None, "", position, IntegrityError("is cut off"), matches=False)
+        yield WrittenLines(None, "", position, IntegrityError("is cut off"), matches=False)
 
 
-def _parsed(raw: bytes, end: int) -> Written:
+def _parsed(raw: bytes, end: int) -> WrittenLines:
     body, check = raw[:-_END_BYTES], raw[-_CHECK_CHARS - len(_TAIL) : -len(_TAIL)].decode("ascii", "replace")
     matches = raw == sealed(body)[0]
     error = None if matches else IntegrityError("does not match its check")
@@ -180,10 +180,10 @@ def _parsed(raw: bytes, end: int) -> Written:
         line = _decode(body + b"}")
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as failure:
         error = error or _newer(body) or IntegrityError(f"cannot be decoded ({failure})")
-        return Written(None, check, end, error, matches)
+        return WrittenLines(None, check, end, error, matches)
     if matches and line.holdfast != FORMAT:
         error = FormatTooNew("its journal", line.holdfast, FORMAT)
-    return Written(line, check, end, error, matches)
+    return WrittenLines(line, check, end, error, matches)
 
 
 def _newer(body: bytes) -> FormatTooNew | None:

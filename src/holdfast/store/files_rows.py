@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from holdfast.store.files_disk import Lock
-    from holdfast.store.files_log import Change, Line, Written
+    from holdfast.store.files_log import LogChange, LogLine, WrittenLines
     from holdfast.store.tables import Cell, Key, Row, Table
 
 STORE = ""
@@ -328,7 +328,7 @@ class LogRows:
         log.stamp = stamp(status)
         self.adopt(log)
 
-    def take_line(self, log: Log, line: Line, changes: Sequence[Change]) -> None:
+    def take_line(self, log: Log, line: LogLine, changes: Sequence[LogChange]) -> None:
         """Do to the rows in memory what a line says."""
         for table, row, prefix in changes:
             rows = self.image.tables[table.name]
@@ -351,7 +351,7 @@ class LogRows:
         if table is LINE:
             log.lines.add(integer(row[2]))
 
-    def take_holds(self, log: Log, line: Line) -> None:
+    def take_holds(self, log: Log, line: LogLine) -> None:
         """Let a run hold the chunks that a line names."""
         if line.hold or line.release:
             log.holders.add(line.holder)
@@ -421,10 +421,10 @@ class _Reading:
         self._log = log
         self._witness = witness
         self._is_first = not log.number
-        self._doubtful: list[tuple[Written, str]] = []
-        self._left: list[Change] = []
+        self._doubtful: list[tuple[WrittenLines, str]] = []
+        self._left: list[LogChange] = []
 
-    def take(self, lines: Iterable[Written]) -> None:
+    def take(self, lines: Iterable[WrittenLines]) -> None:
         """Take all lines from where the log was read to."""
         log, witness = self._log, self._witness
         for written in lines:
@@ -448,7 +448,7 @@ class _Reading:
             log.harm(f"the newest {lost:,} lines of its journal are missing ({size:,} bytes)")
         self._take_left()
 
-    def _judged(self, written: Written) -> tuple[Line, list[Change]]:
+    def _judged(self, written: WrittenLines) -> tuple[LogLine, list[LogChange]]:
         """Return a line and its changes; ValueError if it is not one that belongs where it stands."""
         log, line = self._log, written.line
         if written.error is not None or line is None:
@@ -463,7 +463,7 @@ class _Reading:
             raise ValueError("does not follow the one before it")
         return line, self._changes(line)
 
-    def _changes(self, line: Line) -> list[Change]:
+    def _changes(self, line: LogLine) -> list[LogChange]:
         """Return what a line changes; ValueError if that is not all its own run's."""
         log, changes = self._log, list(changes_of(line))
         numbers = log.lines | {row[2] for table, row, _ in changes if row is not None and table is LINE}
@@ -477,7 +477,7 @@ class _Reading:
             raise ValueError("names a chunk that can be none")
         return changes
 
-    def _compare(self, line: Line, check: str) -> None:
+    def _compare(self, line: LogLine, check: str) -> None:
         """Compare a line with what the witness says of it."""
         witness = self._witness
         if witness is not None and (

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _PAGE = 500
 
 
-class Step(NamedTuple):
+class ChainStep(NamedTuple):
     """One piece of a journal: a record, or the gap that compaction left; or what is wrong where one should be."""
 
     first: int
@@ -173,7 +173,7 @@ class LineJournal:
                     transaction.drop(RECORD, (head.n, number))
                 transaction.put(GAP, self._codec.close(GAP, gap))
 
-    def walk(self, line: LineRow) -> Iterator[Step]:
+    def walk(self, line: LineRow) -> Iterator[ChainStep]:
         """Yield a line's journal in order, every row, the chain that joins them and its end checked."""
         return JournalWalk(self._medium, self._codec, line).steps()
 
@@ -189,7 +189,7 @@ class JournalWalk:
         self._chain: bytes | None = b""
         """The seal that the next piece must follow; None after damage: there is nothing to compare it with."""
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Iterator[ChainStep]:
         """Yield the journal in order; what is damaged, lost or out of order is named in its place, the rest follows."""
         line = self._line
         while self._number <= line.number:
@@ -206,7 +206,7 @@ class JournalWalk:
             yield self._fault(self._number, "its journal does not end as its line says")
         yield from self._outside()
 
-    def _outside(self) -> Iterator[Step]:
+    def _outside(self) -> Iterator[ChainStep]:
         """Find rows before the first number and after the last one that the line has by now."""
         line = self._line
         with self._medium.read() as reader:
@@ -252,7 +252,7 @@ class JournalWalk:
             return gap if gap.last >= self._number else None
         return None
 
-    def _step(self, first: int, row: Row, *, is_gap: bool) -> Step:
+    def _step(self, first: int, row: Row, *, is_gap: bool) -> ChainStep:
         """Return the piece at the next number, and continue behind it."""
         if first < self._number:
             return self._fault(first, f"record #{first} of its journal stands in a gap")
@@ -268,12 +268,12 @@ class JournalWalk:
         follows = self._chain in (None, item.prev)
         self._number, self._chain = last + 1, item.seal if is_gap else row[-1]  # type: ignore[assignment]
         wrong = RunCorrupt(f"record #{first} of its journal does not follow the one before it", self._line.run)
-        return Step(first, last, item, None if follows else wrong)
+        return ChainStep(first, last, item, None if follows else wrong)
 
-    def _lost(self, last: int) -> Step:
+    def _lost(self, last: int) -> ChainStep:
         first, self._number, self._chain = self._number, last + 1, None
         what = f"record #{first} of its journal" if first == last else f"records #{first}..#{last} of its journal"
-        return Step(first, last, None, RunCorrupt(f"{what} vanished", self._line.run))
+        return ChainStep(first, last, None, RunCorrupt(f"{what} vanished", self._line.run))
 
-    def _fault(self, number: int, detail: str) -> Step:
-        return Step(number, number, None, RunCorrupt(detail, self._line.run))
+    def _fault(self, number: int, detail: str) -> ChainStep:
+        return ChainStep(number, number, None, RunCorrupt(detail, self._line.run))

@@ -63,7 +63,7 @@ class MirrorOptions(msgspec.Struct, frozen=True, kw_only=True):
     project: str = ""
 
 
-class IndexEntry(msgspec.Struct, frozen=True, kw_only=True):
+class MirrorEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One checkpoint in the index."""
 
     id: str
@@ -122,11 +122,11 @@ def document_of(
     }
 
 
-def entry_of(record: CheckpointRecord, options: MirrorOptions) -> IndexEntry:
+def entry_of(record: CheckpointRecord, options: MirrorOptions) -> MirrorEntry:
     """Return a checkpoint as the index has it."""
     envelope, marks = record.envelope, record.marks
     suffix = "yaml" if options.form == "yaml" else "json"
-    return IndexEntry(
+    return MirrorEntry(
         id=envelope.id, file=f"{name_of(record.envelope)}.{suffix}", seq=envelope.seq,
         created_at=envelope.created_at.isoformat(), trigger=plain(envelope.trigger),
         phase=plain(envelope.summary.phase), status=marks.status, state=plain(envelope.summary.state),
@@ -188,14 +188,14 @@ class Mirror:
         # Taken by another: a task of this name in another run, or twins where case is one.
         return folder if taken == (run, task) else folder.with_name(run_name(f"{run}:{task}:{taken}"))
 
-    def write(self, document: Mapping[str, Any], entry: IndexEntry) -> HoldfastError | None:
+    def write(self, document: Mapping[str, Any], entry: MirrorEntry) -> HoldfastError | None:
         """Write a checkpoint's document, the index and `latest`; return what went wrong, None if nothing did.
 
         A mirror never fails the checkpoint that it is of.
         """
         return self._kept(str(document["run"]), lambda folder: self._write(folder, [(document, entry)], keep=True))
 
-    def rewrite(self, run: str, documents: Sequence[tuple[Mapping[str, Any], IndexEntry]]) -> HoldfastError | None:
+    def rewrite(self, run: str, documents: Sequence[tuple[Mapping[str, Any], MirrorEntry]]) -> HoldfastError | None:
         """Write all documents of a run, newest first, and remove those of checkpoints that are not among them."""
         return self._kept(run, lambda folder: self._write(folder, documents, keep=False))
 
@@ -237,7 +237,7 @@ class Mirror:
             return StoreUnavailable(f"mirror of {run}", f"its document was not written ({error})")
         return None
 
-    def _write(self, folder: Path, documents: Sequence[tuple[Mapping[str, Any], IndexEntry]], *, keep: bool) -> None:
+    def _write(self, folder: Path, documents: Sequence[tuple[Mapping[str, Any], MirrorEntry]], *, keep: bool) -> None:
         if self.options.form == "task":
             self._write_task(folder, [document for document, _ in documents], keep=keep)
             return
@@ -247,7 +247,7 @@ class Mirror:
         entries |= {entry.id: entry for _, entry in documents}
         self._write_index(folder, documents[0][0]["run"] if documents else "", entries.values(), keep=keep)
 
-    def _write_index(self, folder: Path, run: str, entries: Iterable[IndexEntry], *, keep: bool) -> None:
+    def _write_index(self, folder: Path, run: str, entries: Iterable[MirrorEntry], *, keep: bool) -> None:
         """Write the index and `latest`; without `keep`, remove the documents that it does not name."""
         ordered = sorted(entries, key=lambda entry: entry.seq, reverse=True)
         if not keep:
@@ -299,11 +299,11 @@ class Mirror:
         _write_task_file(path, run, task, (before | {one["id"]: one for one in entries}).values())
         return broken
 
-    def _entries(self, folder: Path) -> list[IndexEntry]:
+    def _entries(self, folder: Path) -> list[MirrorEntry]:
         """Return the entries of the index; from the documents themselves, if it is missing or broken."""
         with suppress(msgspec.ValidationError, KeyError):
-            return msgspec.convert(self._read_index(folder)["checkpoints"], list[IndexEntry])
-        found: list[IndexEntry] = []
+            return msgspec.convert(self._read_index(folder)["checkpoints"], list[MirrorEntry])
+        found: list[MirrorEntry] = []
         for path in sorted(folder.iterdir()):
             with suppress(OSError, DocumentInvalid, KeyError, TypeError, msgspec.ValidationError):
                 if checkpoint_of_name(path.name) and path.suffix == f".{self._form}":
@@ -362,14 +362,14 @@ def rebuild_mirror(
     return problems
 
 
-def _entry_in(document: Any, file: str) -> IndexEntry:
+def _entry_in(document: Any, file: str) -> MirrorEntry:
     fields = {name: document[name] for name in ("id", "seq", "created_at", "trigger", "phase", "status", "label")}
     return msgspec.convert(
         {
             **fields, "file": file, "state": document["summary"]["state"], "size": document["size_bytes"],
             "can_resume": document["recovery"]["can_resume"],
         },
-        IndexEntry,
+        MirrorEntry,
     )  # fmt: skip
 
 

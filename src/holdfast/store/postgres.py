@@ -42,7 +42,7 @@ from holdfast.store.named_sql import queries
 from holdfast.store.postgres_chunks import ChunkRows, columns
 from holdfast.store.postgres_errors import is_lost, translated_in_transaction
 from holdfast.store.postgres_notify import RunListener, WakeSender, channel_of
-from holdfast.store.postgres_pool import Connections, Settings
+from holdfast.store.postgres_pool import Connections, PoolSettings
 from holdfast.store.postgres_url import PostgresPlace
 from holdfast.store.store import Store
 from holdfast.store.tables import RUN
@@ -93,7 +93,7 @@ class PostgresMedium:
         self.url = place.shown
         self.conninfo = place.whole
         """The whole URL, with its password, tenant and schema: for who opens the same store for itself."""
-        settings = Settings(
+        settings = PoolSettings(
             place.conninfo,
             schema=self.schema,
             tenant=self.tenant,

@@ -23,7 +23,7 @@ from holdfast.store.postgres_errors import can_be_repeated, is_refused_for_good,
 from holdfast.store.wakeups import EVERYBODY, Wakeups
 
 if TYPE_CHECKING:
-    from holdfast.store.postgres_pool import Connections, Settings, TimedConnection
+    from holdfast.store.postgres_pool import Connections, PoolSettings, TimedConnection
     from holdfast.store.wakeups import Wakeup
 
 _EVERY_S = 0.05
@@ -113,7 +113,7 @@ class WakeSender:
 class RunListener(Wakeups):
     """One connection that listens for every run that somebody in this process waits for."""
 
-    def __init__(self, settings: Settings, url: str, channel: str) -> None:
+    def __init__(self, settings: PoolSettings, url: str, channel: str) -> None:
         super().__init__()
         self._settings = settings
         self._url = url

@@ -127,7 +127,7 @@ class TimedConnection(psycopg.Connection[tuple[Any, ...]]):
         return not poll.poll(0)
 
 
-class Settings:
+class PoolSettings:
     """What every connection of a store is set to."""
 
     def __init__(self, conninfo: str, *, schema: str, tenant: str, timeout_s: float, synchronous: bool) -> None:
@@ -170,7 +170,7 @@ class Settings:
 class Connections:
     """Open connections for the next who needs one; they outlive server restarts, and a fork of this process."""
 
-    def __init__(self, settings: Settings, *, url: str, size: int) -> None:
+    def __init__(self, settings: PoolSettings, *, url: str, size: int) -> None:
         self._settings = settings
         self.timeout_s = settings.timeout_s
         self._url = url

@@ -25,7 +25,7 @@ _ENDS = {"shutdown": "ended", "session_end": "ended", "error_occurred": "failed"
 _SEEN = {"done": "ended", "failed": "failed", "skipped": "skipped", "started": "began"}
 
 
-class Fact(msgspec.Struct, frozen=True, kw_only=True):
+class FeedFact(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that happened: what it is about, which one, what became of it, when, and how long it took."""
 
     what: What
@@ -37,7 +37,7 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
     attributes: dict[str, str | int] = {}
 
 
-def facts_of(items: Iterable[FeedItem], store: Store, packer: Packer) -> Iterator[tuple[str, Fact]]:
+def facts_of(items: Iterable[FeedItem], store: Store, packer: Packer) -> Iterator[tuple[str, FeedFact]]:
     """Yield the facts that items of a feed tell, each with its run."""
     for item in items:
         if item.checkpoint is not None:
@@ -46,19 +46,19 @@ def facts_of(items: Iterable[FeedItem], store: Store, packer: Packer) -> Iterato
             entry = read_entry(item.record, store)
             at = datetime.fromtimestamp(item.record.at, UTC)
             if item.number == 1:
-                yield item.run, Fact(what="run", event="began", at=at)
+                yield item.run, FeedFact(what="run", event="began", at=at)
             lines = notes_of([entry], packer)
             found = [fact for line in lines if isinstance(line, dict) and (fact := fact_of_line(line)) is not None]
             yield from ((item.run, fact) for fact in sorted(found, key=lambda one: one.at))
             if entry.trigger in _ENDS:
-                yield item.run, Fact(what="run", event=_ENDS[entry.trigger], at=at)
+                yield item.run, FeedFact(what="run", event=_ENDS[entry.trigger], at=at)
         elif item.record is not None:
             for line in call_lines([item.record], store, packer):
                 if (fact := fact_of_line(line)) is not None:
                     yield item.run, fact
 
 
-def fact_of_line(line: Mapping[str, Any]) -> Fact | None:
+def fact_of_line(line: Mapping[str, Any]) -> FeedFact | None:
     """Return the fact in a line of a run's journal or of its steps and calls; None if it is of another kind."""
     at = line.get("at")
     if not isinstance(at, datetime):
@@ -72,28 +72,28 @@ def fact_of_line(line: Mapping[str, Any]) -> Fact | None:
         if event is None:
             return None
         took = line.get("duration_s")
-        return Fact(
+        return FeedFact(
             what="call", event=event, at=at, name=_named(line["step"]), phase=phase,
             duration_s=float(took) if isinstance(took, (int, float)) else None,
             attributes={"kind": _named(line.get("kind", "step")), "attempts": _count(line.get("attempts"))},
         )  # fmt: skip
     kind = line.get("kind")
     if kind == _RESUMED:
-        return Fact(what="run", event="resumed", at=at)
+        return FeedFact(what="run", event="resumed", at=at)
     if kind in ("completed", "cancelled"):
-        return Fact(what="run", event=str(kind), at=at)
+        return FeedFact(what="run", event=str(kind), at=at)
     if kind in _PHASES and phase is not None:
-        return Fact(what="phase", event=_PHASES[str(kind)], at=at, name=phase)
+        return FeedFact(what="phase", event=_PHASES[str(kind)], at=at, name=phase)
     return None
 
 
-def _checkpoint(record: Any) -> Fact:
+def _checkpoint(record: Any) -> FeedFact:
     envelope = record.envelope
     attributes: dict[str, str | int] = {
         "id": envelope.id, "seq": envelope.seq, "trigger": envelope.trigger, "stored_bytes": envelope.stored_bytes,
     }  # fmt: skip
     what: What = "recovery" if envelope.trigger == "recovery" else "checkpoint"
-    return Fact(what=what, event="ended", at=envelope.created_at, name=envelope.id, attributes=attributes)
+    return FeedFact(what=what, event="ended", at=envelope.created_at, name=envelope.id, attributes=attributes)
 
 
 def _named(value: Any) -> str:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from holdfast.engine import Holdfast
     from holdfast.journal.feed import Feed
-    from holdfast.telemetry.facts import Fact
+    from holdfast.telemetry.facts import FeedFact
     from holdfast.telemetry.spans import SpanStep
 
 _NAME = "holdfast"
@@ -109,13 +109,13 @@ class Observer:
                 return
             self._stopped.wait(_LOOK_EVERY_S)
 
-    def _tell(self, run: str, fact: Fact) -> None:
+    def _tell(self, run: str, fact: FeedFact) -> None:
         self._count(fact)
         fold = self._folds.setdefault(run, SpanFold(run))
         for step in fold.steps(fact):
             self._step(run, step)
 
-    def _count(self, fact: Fact) -> None:
+    def _count(self, fact: FeedFact) -> None:
         if fact.what in ("checkpoint", "recovery"):
             self._checkpoints.add(1, {"trigger": str(fact.attributes["trigger"])})
             self._bytes.add(int(fact.attributes["stored_bytes"]))

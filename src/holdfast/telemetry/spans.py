@@ -10,7 +10,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from holdfast.telemetry.facts import Fact
+    from holdfast.telemetry.facts import FeedFact
 
 RUN = "run"
 _OVER = {"ended": None, "completed": None, "failed": "failed", "cancelled": "cancelled", "interrupted": "interrupted"}
@@ -36,7 +36,7 @@ class SpanFold:
         self._open: dict[str, datetime] = {}
         self._last: datetime | None = None
 
-    def steps(self, fact: Fact) -> Iterator[SpanStep]:
+    def steps(self, fact: FeedFact) -> Iterator[SpanStep]:
         """Yield the steps that a fact makes."""
         before, self._last = self._last, max(fact.at, self._last or fact.at)
         if fact.what == "run":
@@ -58,7 +58,7 @@ class SpanFold:
         for key in reversed(list(self._open)):
             yield self._end(key, max(at or self._open[key], self._open[key]), error)
 
-    def _run_steps(self, fact: Fact, before: datetime | None) -> Iterator[SpanStep]:
+    def _run_steps(self, fact: FeedFact, before: datetime | None) -> Iterator[SpanStep]:
         if fact.event in ("began", "resumed"):
             if RUN in self._open:
                 self._last = before
@@ -69,14 +69,14 @@ class SpanFold:
         elif RUN in self._open:
             yield from self.end(_OVER.get(fact.event))
 
-    def _phase_steps(self, fact: Fact) -> Iterator[SpanStep]:
+    def _phase_steps(self, fact: FeedFact) -> Iterator[SpanStep]:
         key = f"phase:{fact.name}"
         if key in self._open:
             yield self._end(key, fact.at)
         if fact.event == "began":
             yield self._start(key, fact.at, "holdfast.phase", parent=self._parent(RUN), attributes={"name": fact.name})
 
-    def _call_steps(self, fact: Fact) -> Iterator[SpanStep]:
+    def _call_steps(self, fact: FeedFact) -> Iterator[SpanStep]:
         key, parent = f"call:{fact.name}", f"phase:{fact.phase}"
         if fact.event == "began":
             if key in self._open:
@@ -113,17 +113,17 @@ class SpanFold:
 _VERBS = {"checkpoint": "checkpoint", "recovery": "recover"}
 
 
-def span_steps(run: str, facts: Iterable[Fact]) -> list[SpanStep]:
+def span_steps(run: str, facts: Iterable[FeedFact]) -> list[SpanStep]:
     """Return the starts and ends of spans that a list of facts makes, all of them ended."""
     fold = SpanFold(run)
     found = [step for fact in facts for step in fold.steps(fact)]
     return [*found, *fold.end()]
 
 
-def _name(fact: Fact) -> str:
+def _name(fact: FeedFact) -> str:
     return f"invoke_agent {fact.name}" if fact.attributes.get("kind") == "agent" else "holdfast.call"
 
 
-def _call(fact: Fact) -> dict[str, str | int]:
+def _call(fact: FeedFact) -> dict[str, str | int]:
     phase: dict[str, str | int] = {"phase": fact.phase} if fact.phase is not None else {}
     return {"path": fact.name, **phase, **{name: value for name, value in fact.attributes.items() if value}}

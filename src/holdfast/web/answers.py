@@ -57,7 +57,7 @@ class WaitRow(TypedDict):
     details: dict[str, Any]
 
 
-class RunRow(TypedDict):
+class RunRowAnswer(TypedDict):
     """What the list of runs says of one; a damaged one has its name, and what is wrong as its detail."""
 
     id: str
@@ -88,7 +88,7 @@ class RunRow(TypedDict):
 class RunPage(TypedDict):
     """A page of runs, with how many there are of each status."""
 
-    runs: list[RunRow]
+    runs: list[RunRowAnswer]
     total: int
     all: int
     counts: dict[str, int]
@@ -125,7 +125,7 @@ class CheckpointFacts(TypedDict):
     stored_bytes: int
 
 
-class CheckpointRow(CheckpointFacts):
+class CheckpointRowAnswer(CheckpointFacts):
     """A checkpoint in a list."""
 
     is_head: bool
@@ -140,7 +140,7 @@ class CheckpointDocument(CheckpointFacts):
     sections: list[str]
 
 
-class Recovery(TypedDict):
+class RecoveryAnswer(TypedDict):
     """Whether a run can resume from a checkpoint, where, and what keeps it from it."""
 
     can_resume: bool
@@ -156,7 +156,7 @@ class Recovery(TypedDict):
     reset_to: str | None
 
 
-class Gate(TypedDict):
+class GateAnswer(TypedDict):
     """What one gate said."""
 
     task: str
@@ -172,10 +172,10 @@ class Why(TypedDict):
     """Why a run failed."""
 
     detail: str
-    gates: list[Gate]
+    gates: list[GateAnswer]
 
 
-class Phase(TypedDict):
+class PhaseAnswer(TypedDict):
     """One phase of a run."""
 
     name: str
@@ -185,7 +185,7 @@ class Phase(TypedDict):
     summary: str
 
 
-class Origin(TypedDict):
+class OriginAnswer(TypedDict):
     """Where a run was forked from."""
 
     checkpoint: str
@@ -193,17 +193,17 @@ class Origin(TypedDict):
     seq: int | None
 
 
-class RunDetail(RunRow):
+class RunDetail(RunRowAnswer):
     """How a run stands; what its head says is missing where that cannot be read."""
 
     owner: str | None
     deleted: list[int]
     forks: dict[str, list[str]]
-    head_row: NotRequired[CheckpointRow]
-    recovery: NotRequired[Recovery]
+    head_row: NotRequired[CheckpointRowAnswer]
+    recovery: NotRequired[RecoveryAnswer]
     why: NotRequired[Why | None]
-    phases: NotRequired[list[Phase]]
-    lineage: NotRequired[list[Origin]]
+    phases: NotRequired[list[PhaseAnswer]]
+    lineage: NotRequired[list[OriginAnswer]]
     can_undo: NotRequired[bool]
     number: NotRequired[int]
     problem: NotRequired[str]
@@ -213,7 +213,7 @@ class CheckpointPage(TypedDict):
     """A page of a run's checkpoints by place, newest first; or what was found, and how far it was looked for."""
 
     run: str
-    rows: list[CheckpointRow]
+    rows: list[CheckpointRowAnswer]
     head: NotRequired[str | None]
     total: NotRequired[int]
     last_seq: NotRequired[int]
@@ -223,7 +223,7 @@ class CheckpointPage(TypedDict):
     next: NotRequired[int | None]
 
 
-class Chain(TypedDict):
+class ChainAnswer(TypedDict):
     """Checkpoints below one another in one lane: stretches of numbers from the top down, and what it joins."""
 
     lane: int
@@ -236,7 +236,7 @@ class LanesAnswer(TypedDict):
     """The lanes of a run's graph."""
 
     run: str
-    chains: list[Chain]
+    chains: list[ChainAnswer]
 
 
 class Sample(TypedDict):
@@ -332,7 +332,7 @@ class EventPage(TypedDict):
     events: list[RunEvent]
 
 
-class TaskOutput(TypedDict):
+class TaskOutputAnswer(TypedDict):
     """What the tasks of a run print, and the end of what one of them printed."""
 
     run: str
@@ -343,7 +343,7 @@ class TaskOutput(TypedDict):
     text: str
 
 
-class FileVersion(TypedDict):
+class FileVersionAnswer(TypedDict):
     """One version of a path, and the checkpoint that first had it."""
 
     id: str
@@ -366,12 +366,12 @@ class DamagedVersion(TypedDict):
     seq: int
 
 
-class FileHistory(TypedDict):
+class FileHistoryAnswer(TypedDict):
     """Every version of one path."""
 
     run: str
     path: str
-    versions: list[FileVersion]
+    versions: list[FileVersionAnswer]
     damaged: list[DamagedVersion]
     looked_at: int
     next: int | None
@@ -382,7 +382,7 @@ class Blame(TypedDict):
 
     run: str
     path: str
-    versions: list[FileVersion]
+    versions: list[FileVersionAnswer]
     lines: list[tuple[int, str]]
     note: str | None
 
@@ -394,7 +394,7 @@ class SectionSize(TypedDict):
     size: int
 
 
-class Redacted(TypedDict):
+class RedactedAnswer(TypedDict):
     """Where something was kept out, and by which rule."""
 
     path: str
@@ -436,7 +436,7 @@ class Captured(TypedDict):
     changed_total: int
 
 
-class Place(TypedDict):
+class PlaceAnswer(TypedDict):
     """Where a checkpoint is."""
 
     run: str
@@ -452,14 +452,14 @@ class CheckpointDetail(CheckpointFacts):
     checksum: str
     codec: str
     program_version: str
-    recovery: Recovery
+    recovery: RecoveryAnswer
     budget_used: dict[str, Number]
     redacted_count: int
-    redacted: list[Redacted]
+    redacted: list[RedactedAnswer]
     sections: list[SectionSize]
     workspace: Captured | None
     workspace_problem: str | None
-    parent_at: Place | None
+    parent_at: PlaceAnswer | None
     parent_problem: str | None
     last_seq: int
 
@@ -578,8 +578,8 @@ class FileChange(TypedDict):
 class Comparison(TypedDict):
     """What differs between two points, and where both came from."""
 
-    a: CheckpointRow
-    b: CheckpointRow | None
+    a: CheckpointRowAnswer
+    b: CheckpointRowAnswer | None
     now: str | None
     sections: list[SectionChange]
     unchanged: list[str]
@@ -588,7 +588,7 @@ class Comparison(TypedDict):
     files: list[FileChange]
     files_total: int
     files_counts: dict[str, int]
-    ancestor: Place | None
+    ancestor: PlaceAnswer | None
     seconds: float | None
     steps: tuple[int, int]
     since: dict[str, str]
@@ -596,7 +596,7 @@ class Comparison(TypedDict):
     command: str
 
 
-class Difference(TypedDict):
+class DifferenceAnswer(TypedDict):
     """One place at which two values differ."""
 
     path: str
@@ -607,7 +607,7 @@ class Difference(TypedDict):
     new_kind: NotRequired[str]
 
 
-class Message(TypedDict):
+class MessageAnswer(TypedDict):
     """What somebody said: a person, a model, an agent to another, or a tool."""
 
     place: str
@@ -625,14 +625,14 @@ class MessagePage(TypedDict):
     run: str
     total: int
     offset: int
-    messages: list[Message]
+    messages: list[MessageAnswer]
 
 
 class MessageChange(TypedDict):
     """A message that one of two points has."""
 
     kind: Literal["added", "removed"]
-    message: Message
+    message: MessageAnswer
 
 
 class MessageChanges(TypedDict):
@@ -651,10 +651,10 @@ class DifferencePage(TypedDict):
     name: str
     total: int
     offset: int
-    differences: list[Difference]
+    differences: list[DifferenceAnswer]
 
 
-class FileDiff(FileChange):
+class FileDiffAnswer(FileChange):
     """How one file differs, as a unified diff."""
 
     added: int
@@ -670,7 +670,7 @@ class Evidence(TypedDict):
     head: NotRequired[str]
     base: NotRequired[str | None]
     files: NotRequired[dict[str, int] | None]
-    gates: NotRequired[list[Gate]]
+    gates: NotRequired[list[GateAnswer]]
     paths: NotRequired[list[str]]
     problem: NotRequired[str]
 
@@ -744,7 +744,7 @@ class RunSize(TypedDict):
     checkpoints: int
 
 
-class Fault(TypedDict):
+class FaultAnswer(TypedDict):
     """One thing that verification found."""
 
     kind: str
@@ -758,7 +758,7 @@ class Verified(TypedDict):
     """What the last verification found."""
 
     sound: bool
-    faults: list[Fault]
+    faults: list[FaultAnswer]
     at: float
     runs: NotRequired[int]
     checkpoints: NotRequired[int]
@@ -815,7 +815,7 @@ class Job(TypedDict):
     begun: bool
 
 
-class PlanFinding(TypedDict):
+class PlanFindingAnswer(TypedDict):
     """Something outside the run that is not as it was."""
 
     kind: str
@@ -823,7 +823,7 @@ class PlanFinding(TypedDict):
     detail: str
 
 
-class UnknownStep(TypedDict):
+class UnknownStepAnswer(TypedDict):
     """A step that began and has no recorded end."""
 
     step: str
@@ -864,16 +864,16 @@ class PlanFacts(TypedDict):
     rerun: list[str]
     pending_agents: list[str]
     skipped_agents: list[str]
-    unknown: list[UnknownStep]
+    unknown: list[UnknownStepAnswer]
     git: list[str]
-    findings: list[PlanFinding]
+    findings: list[PlanFindingAnswer]
     warnings: list[str]
     blockers: list[str]
     suggestions: list[str]
     damage: list[PlanDamage]
 
 
-class PlanItem(TypedDict):
+class PlanItemAnswer(TypedDict):
     """What becomes of one file."""
 
     path: str
@@ -889,7 +889,7 @@ class PlanFiles(TypedDict):
 
     target: str
     counts: dict[str, int]
-    items: list[PlanItem]
+    items: list[PlanItemAnswer]
     offset: int
     total: int
     overwrites: bool
@@ -905,7 +905,7 @@ class Decided(TypedDict):
     paths: NotRequired[dict[str, str]]
 
 
-class Asked(TypedDict):
+class AskedAnswer(TypedDict):
     """What a plan was made from: with another decision in it, it makes the next plan."""
 
     spec: NotRequired[str]
@@ -919,7 +919,7 @@ class PlanAnswer(TypedDict):
     """A plan, and whether it still holds."""
 
     digest: str
-    asked: Asked
+    asked: AskedAnswer
     plan: PlanFacts
     lines: list[str]
     files: PlanFiles | None
@@ -1001,7 +1001,7 @@ class RunMoved(TypedDict):
     type: Literal["run"]
     cursor: str
     run: str
-    summary: RunRow | None
+    summary: RunRowAnswer | None
 
 
 class MarksChanged(TypedDict):

@@ -32,11 +32,11 @@ from holdfast.errors import (
 )
 from holdfast.version import __version__
 from holdfast.web import handlers
-from holdfast.web.feed import Feed
+from holdfast.web.feed import PageFeed
 from holdfast.web.guard import SESSION, Guard
 from holdfast.web.overview import Overview
 from holdfast.web.planbook import PlanBook
-from holdfast.web.site import Ask, Handles, Refused, Site
+from holdfast.web.site import Handles, PageRequest, RequestRefused, Site
 from holdfast.web.storage import Storage
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Page:
         self._site = site
         self._sessions = sessions
         overview = Overview()
-        self._feed = Feed(site, overview)
+        self._feed = PageFeed(site, overview)
         self._desk = handlers.Desk(site, overview, self._feed, PlanBook(), Storage())
         self._active = 0
         self._streams = 0
@@ -116,16 +116,18 @@ class Page:
         self._active += 1
         try:
             self._feed.start()  # mounted apps have no lifespan of their own
-            ask = Ask(path=dict(request.path_params), query=dict(request.query_params), body=await _body(request))
+            ask = PageRequest(
+                path=dict(request.path_params), query=dict(request.query_params), body=await _body(request)
+            )
             return await run_in_threadpool(self._answer, handler, ask)
         except ClientDisconnect:
             return _refusal(413, "TooLarge", "the request is larger than it may be", None)
-        except Refused as refused:
+        except RequestRefused as refused:
             return _refusal(refused.status, refused.kind, str(refused), refused.hint)
         finally:
             self._active -= 1
 
-    def _answer(self, handler: handlers.Handler, ask: Ask) -> Response:
+    def _answer(self, handler: handlers.Handler, ask: PageRequest) -> Response:
         self._feed.wait_ready(10)
         try:
             if handler.writes:
@@ -134,7 +136,7 @@ class Page:
             else:
                 with self._site.handles.read() as handle:
                     value = handler.call(self._desk, handle, ask)
-        except Refused as refused:
+        except RequestRefused as refused:
             return _refusal(refused.status, refused.kind, str(refused), refused.hint)
         except HoldfastError as error:
             return _refusal(_status(error), type(error).__name__, str(error), getattr(error, "hint", None) or None)
@@ -148,7 +150,7 @@ class Page:
             return _refusal(404, "NotFound", "this page needs no code", None)
         try:
             body = await _body(request)
-        except (Refused, ClientDisconnect):
+        except (RequestRefused, ClientDisconnect):
             body = {}
         code = body.get("code")
         token = self._sessions.exchange(code) if isinstance(code, str) else None
@@ -239,9 +241,9 @@ async def _body(request: Request) -> dict[str, Any]:
     try:
         body = msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise Refused(400, "BadJson", f"this is not JSON: {error}") from None
+        raise RequestRefused(400, "BadJson", f"this is not JSON: {error}") from None
     if not isinstance(body, dict):
-        raise Refused(400, "BadJson", "send a JSON object")
+        raise RequestRefused(400, "BadJson", "send a JSON object")
     return body
 
 

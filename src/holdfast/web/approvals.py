@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.model.sections import WORKSPACE
 from holdfast.web.overview import waits_of
-from holdfast.web.site import Refused
+from holdfast.web.site import RequestRefused
 
 if TYPE_CHECKING:
     from holdfast.checkpoint import Checkpoint
@@ -116,7 +116,7 @@ def _first_with_files(handle: Handle, head: Checkpoint) -> Checkpoint | None:
     return None
 
 
-def gates_of(handle: Handle, head: Checkpoint) -> list[answers.Gate]:
+def gates_of(handle: Handle, head: Checkpoint) -> list[answers.GateAnswer]:
     """Return what the gates of the task under way said, the output of failed ones with it."""
     if "gates" not in head.sections:
         return []
@@ -144,6 +144,6 @@ def answer(site: Site, handle: Handle, run: str, wait: str, body: dict[str, Any]
     if not isinstance(choice, str) or not isinstance(note, str):
         raise UsageError("give choice and note as text")
     if wait not in {one["id"] for one in waits_of(handle, run)}:
-        raise Refused(409, "AnsweredMeanwhile", f"{run} no longer waits for this: somebody answered it")
+        raise RequestRefused(409, "AnsweredMeanwhile", f"{run} no longer waits for this: somebody answered it")
     answered = handle.hf.control.answer(run, choice, wait=wait, by=site.user, note=note, value=body.get("value"))
     return {"run": run, "wait": answered.id, "question": answered.question, "choice": choice, "by": site.user}

@@ -140,7 +140,7 @@ def section(
     }
 
 
-def file(site: Site, handle: Handle, a: str, b: str, path: str) -> answers.FileDiff:
+def file(site: Site, handle: Handle, a: str, b: str, path: str) -> answers.FileDiffAnswer:
     """Return how one file differs, as a unified diff."""
     pair = Pair(site, handle, a, b)
     change = next((one for one in pair.changes() if one.path == path), None)
@@ -183,7 +183,7 @@ def _file(change: Change) -> answers.FileChange:
     }
 
 
-def _difference(handle: Handle, one: Difference) -> answers.Difference:
+def _difference(handle: Handle, one: Difference) -> answers.DifferenceAnswer:
     from holdfast.recovery.short_form import jsonable  # noqa: PLC0415 - with the rest of a comparison
 
     def shown(value: object) -> tuple[str, str]:
@@ -191,7 +191,7 @@ def _difference(handle: Handle, one: Difference) -> answers.Difference:
             return handle.clean_text(str(jsonable(value, max_chars=4000))), "text"
         return handle.clean_text(short(handle.clean(value, one.path))), type(value).__name__
 
-    told: answers.Difference = {"path": one.path, "kind": one.kind}
+    told: answers.DifferenceAnswer = {"path": one.path, "kind": one.kind}
     if one.kind != "added":
         told["old"], told["old_kind"] = shown(one.old)
     if one.kind != "removed":
@@ -199,7 +199,7 @@ def _difference(handle: Handle, one: Difference) -> answers.Difference:
     return told
 
 
-def _ancestor(handle: Handle, old: Checkpoint, new: Checkpoint) -> answers.Place | None:
+def _ancestor(handle: Handle, old: Checkpoint, new: Checkpoint) -> answers.PlaceAnswer | None:
     """Return the newest checkpoint that both points were taken on, over forks too."""
     seen: set[str] = set()
     pairs = zip_longest(ancestors(handle.hf.store, old.record), ancestors(handle.hf.store, new.record))

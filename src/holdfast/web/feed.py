@@ -36,7 +36,7 @@ _KEPT = 1000
 _log = logging.getLogger("holdfast")
 
 
-class Feed:
+class PageFeed:
     """Tells subscribers what happened since a cursor."""
 
     def __init__(self, site: Site, overview: Overview) -> None:

@@ -14,7 +14,7 @@ from holdfast.model.ids import check_run_id
 from holdfast.model.sections import WORKSPACE
 from holdfast.store.lineage import head_of
 from holdfast.web.history import SEARCH_S, ancestors
-from holdfast.web.site import Refused
+from holdfast.web.site import RequestRefused
 from holdfast.workspace import paths, snapshot, tree
 from holdfast.workspace.diff import is_binary
 from holdfast.workspace.directory import DIRECTORY, FILE, Entry, decode
@@ -155,16 +155,16 @@ def file_bytes(hf: Holdfast, record: CheckpointRecord, path: str) -> tuple[int, 
     return entry.size, tree.pieces(reader, entry.ref)
 
 
-def history(handle: Handle, run: str, path: str, *, before: int | None) -> answers.FileHistory:
+def history(handle: Handle, run: str, path: str, *, before: int | None) -> answers.FileHistoryAnswer:
     """Return the versions of one path, newest first, each with the checkpoint that first had it."""
     hf = handle.hf
     try:
         paths.split(path)
     except ValueError as error:
-        raise Refused(404, "NotFound", f"{path[:80]!r} is not a path: {error}") from None
+        raise RequestRefused(404, "NotFound", f"{path[:80]!r} is not a path: {error}") from None
     hf.store.run(check_run_id(run))
     ends = time.monotonic() + SEARCH_S
-    found: list[answers.FileVersion] = []
+    found: list[answers.FileVersionAnswer] = []
     damaged: list[answers.DamagedVersion] = []
     last: tuple[CheckpointRecord, Entry | None] | None = None
     last_root: bytes | None = None
@@ -225,7 +225,7 @@ def _carried(old: list[str], new: list[str], origins: list[int], number: int) ->
     return found
 
 
-def _text_of(hf: Holdfast, version: answers.FileVersion, path: str) -> list[str] | None:
+def _text_of(hf: Holdfast, version: answers.FileVersionAnswer, path: str) -> list[str] | None:
     if version["status"] == "deleted":
         return []
     reader, shot = captured(hf, hf.store.checkpoint(version["id"]))
@@ -249,7 +249,7 @@ def _differs(one: Entry | None, other: Entry | None) -> bool:
     return (one.kind, one.ref, one.mode, one.target) != (other.kind, other.ref, other.mode, other.target)
 
 
-def _version(record: CheckpointRecord, entry: Entry | None, before: Entry | None) -> answers.FileVersion:
+def _version(record: CheckpointRecord, entry: Entry | None, before: Entry | None) -> answers.FileVersionAnswer:
     envelope = record.envelope
     return {
         "id": envelope.id,

@@ -17,7 +17,7 @@ from holdfast.web import messages as said
 from holdfast.web.history import document_of, facts_of
 from holdfast.web.overview import forks_of, summary_of
 from holdfast.web.planbook import PAGE as PLAN_PAGE
-from holdfast.web.site import Refused, found, short_place
+from holdfast.web.site import RequestRefused, found, short_place
 from holdfast.web.task_output import task_output
 from holdfast.web.timeline import timeline
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
     from holdfast.checkpoint import Checkpoint
     from holdfast.web import answers
-    from holdfast.web.feed import Feed
+    from holdfast.web.feed import PageFeed
     from holdfast.web.overview import Overview
     from holdfast.web.planbook import PlanBook
-    from holdfast.web.site import Ask, Handle, Site
+    from holdfast.web.site import Handle, PageRequest, Site
     from holdfast.web.storage import Storage
 
 _MOST_ROWS = 200
@@ -44,7 +44,7 @@ class Desk:
 
     site: Site
     overview: Overview
-    feed: Feed
+    feed: PageFeed
     plans: PlanBook
     storage: Storage
 
@@ -52,11 +52,11 @@ class Desk:
 class Handler(NamedTuple):
     """A function, and whether it needs the handle that may write."""
 
-    call: Callable[[Desk, Handle, Ask], Any]
+    call: Callable[[Desk, Handle, PageRequest], Any]
     writes: bool = False
 
 
-def about(desk: Desk, handle: Handle, _ask: Ask) -> answers.About:
+def about(desk: Desk, handle: Handle, _ask: PageRequest) -> answers.About:
     """Return which store this is, and what may be done."""
     store = handle.hf.store
     return {
@@ -70,7 +70,7 @@ def about(desk: Desk, handle: Handle, _ask: Ask) -> answers.About:
     }
 
 
-def runs(desk: Desk, _handle: Handle, ask: Ask) -> answers.RunPage:
+def runs(desk: Desk, _handle: Handle, ask: PageRequest) -> answers.RunPage:
     """Return a page of runs."""
     return desk.overview.page(
         status=ask.text("status"),
@@ -81,7 +81,7 @@ def runs(desk: Desk, _handle: Handle, ask: Ask) -> answers.RunPage:
     )
 
 
-def run(desk: Desk, handle: Handle, ask: Ask) -> answers.RunDetail:
+def run(desk: Desk, handle: Handle, ask: PageRequest) -> answers.RunDetail:
     """Return how a run stands: where, why, what it waits for, who moves it, where it came from."""
     name = check_run_id(ask.path["run"])
     hf = handle.hf
@@ -109,7 +109,7 @@ def run(desk: Desk, handle: Handle, ask: Ask) -> answers.RunDetail:
     return told
 
 
-def _has_gaps(told: answers.RunRow) -> bool:
+def _has_gaps(told: answers.RunRowAnswer) -> bool:
     return told["checkpoints"] < told["last_seq"]
 
 
@@ -129,7 +129,7 @@ def _why(handle: Handle, head: Checkpoint) -> answers.Why | None:
     return {"detail": handle.clean_text(str(status.get("detail", ""))[:4000]), "gates": gates}
 
 
-def _phases(handle: Handle, head: Checkpoint) -> list[answers.Phase]:
+def _phases(handle: Handle, head: Checkpoint) -> list[answers.PhaseAnswer]:
     if "phases" not in head.sections:
         return []
     book = head.section("phases")
@@ -143,16 +143,16 @@ def _phases(handle: Handle, head: Checkpoint) -> list[answers.Phase]:
         }
         for name in [*book.order, *(name for name in book.phases if name not in book.order)]
     ]
-    cleaned: list[answers.Phase] = handle.clean(rows, "phases")
+    cleaned: list[answers.PhaseAnswer] = handle.clean(rows, "phases")
     return cleaned
 
 
-def output(_desk: Desk, handle: Handle, ask: Ask) -> answers.TaskOutput:
+def output(_desk: Desk, handle: Handle, ask: PageRequest) -> answers.TaskOutputAnswer:
     """Return what the tasks of a run print: their names, and the end of one task's text."""
     return task_output(handle, check_run_id(ask.path["run"]), ask.text("task"))
 
 
-def checkpoints(_desk: Desk, handle: Handle, ask: Ask) -> answers.CheckpointPage:
+def checkpoints(_desk: Desk, handle: Handle, ask: PageRequest) -> answers.CheckpointPage:
     """Return a page of a run's checkpoints, by place or by what is searched for."""
     name = ask.path["run"]
     limit = ask.number("limit", 100, most=_MOST_ROWS)
@@ -180,7 +180,7 @@ def _touching(
     return {"run": name, "rows": rows, "looked_at": told["looked_at"], "next": told["next"]}
 
 
-def lanes(desk: Desk, handle: Handle, ask: Ask) -> answers.LanesAnswer:
+def lanes(desk: Desk, handle: Handle, ask: PageRequest) -> answers.LanesAnswer:
     """Return the lanes of a run's graph."""
     name = check_run_id(ask.path["run"])
     chains = desk.storage.lanes(name).chains(handle.hf.store)
@@ -198,17 +198,17 @@ def lanes(desk: Desk, handle: Handle, ask: Ask) -> answers.LanesAnswer:
     }
 
 
-def samples(_desk: Desk, handle: Handle, ask: Ask) -> answers.Samples:
+def samples(_desk: Desk, handle: Handle, ask: PageRequest) -> answers.Samples:
     """Return the budgets over the run."""
     return history.samples(handle.hf, ask.path["run"], ask.number("n", 300, most=1000))
 
 
-def spans(desk: Desk, handle: Handle, ask: Ask) -> answers.Spans:
+def spans(desk: Desk, handle: Handle, ask: PageRequest) -> answers.Spans:
     """Return the timeline of a run."""
     return timeline(handle, desk.storage.events(check_run_id(ask.path["run"])))
 
 
-def touched(desk: Desk, handle: Handle, ask: Ask) -> answers.Touched:
+def touched(desk: Desk, handle: Handle, ask: PageRequest) -> answers.Touched:
     """Return how many files each of some checkpoints touched."""
     name = check_run_id(ask.path["run"])
     ends = time.monotonic() + history.SEARCH_S
@@ -230,7 +230,7 @@ def touched(desk: Desk, handle: Handle, ask: Ask) -> answers.Touched:
     return {"run": name, "touched": counted}
 
 
-def events(desk: Desk, handle: Handle, ask: Ask) -> answers.EventPage:
+def events(desk: Desk, handle: Handle, ask: PageRequest) -> answers.EventPage:
     """Return what happened in a run, newest first, a page at a time."""
     name = check_run_id(ask.path["run"])
     offset, limit = ask.number("offset", 0, most=1 << 31), ask.number("limit", 100, most=500)
@@ -240,7 +240,7 @@ def events(desk: Desk, handle: Handle, ask: Ask) -> answers.EventPage:
     return {"run": name, "total": len(everything), "offset": offset, "is_cut": index.is_cut, "events": shown}
 
 
-def checkpoint(desk: Desk, handle: Handle, ask: Ask) -> answers.CheckpointDetail:
+def checkpoint(desk: Desk, handle: Handle, ask: PageRequest) -> answers.CheckpointDetail:
     """Return one checkpoint: what it is, its sections, its files in figures, whether the run can continue from it."""
     one = found(handle, ask.path["spec"])
     head = handle.hf.store.run(one.run).head
@@ -287,7 +287,7 @@ def _workspace(desk: Desk, one: Checkpoint) -> tuple[answers.Captured | None, st
     return told, None
 
 
-def _parent(handle: Handle, one: Checkpoint) -> tuple[answers.Place | None, str | None]:
+def _parent(handle: Handle, one: Checkpoint) -> tuple[answers.PlaceAnswer | None, str | None]:
     """Return where the parent is, or why that cannot be told."""
     if one.parent is None:
         return None, None
@@ -298,7 +298,7 @@ def _parent(handle: Handle, one: Checkpoint) -> tuple[answers.Place | None, str 
     return {"run": parent.run, "seq": parent.seq, "id": parent.id}, None
 
 
-def section(desk: Desk, handle: Handle, ask: Ask) -> answers.SectionPage:
+def section(desk: Desk, handle: Handle, ask: PageRequest) -> answers.SectionPage:
     """Return a page of one place in a section; one that is damaged says which."""
     one = found(handle, ask.path["spec"])
     name = ask.path["name"]
@@ -311,18 +311,20 @@ def section(desk: Desk, handle: Handle, ask: Ask) -> answers.SectionPage:
     return {**values.page(value, shown, offset=offset), "id": one.id, "seq": one.seq, "section": name}
 
 
-def whole_section(desk: Desk, handle: Handle, ask: Ask) -> answers.WholeSection:
+def whole_section(desk: Desk, handle: Handle, ask: PageRequest) -> answers.WholeSection:
     """Return a whole section as JSON, for editing; one that is too large to edit is refused."""
     one = found(handle, ask.path["spec"])
     name = ask.path["name"]
     if name not in one.sections or name == WORKSPACE:
         raise NotFound("section", name)
     if next((part.size for part in one.record.envelope.sections if part.name == name), 0) > _MOST_EDITED:
-        raise Refused(413, "TooLarge", "this section is more than a megabyte: edit it with `holdfast fork --section`")
+        raise RequestRefused(
+            413, "TooLarge", "this section is more than a megabyte: edit it with `holdfast fork --section`"
+        )
     return {"name": name, "value": handle.clean(desk.site.section(one, name), name)}
 
 
-def directory(desk: Desk, handle: Handle, ask: Ask) -> answers.DirectoryPage:
+def directory(desk: Desk, handle: Handle, ask: PageRequest) -> answers.DirectoryPage:
     """Return a page of one captured directory."""
     one = found(handle, ask.path["spec"])
     changed = desk.site.looks.of(("changed", one.id), lambda: files.changed_paths(one))
@@ -330,29 +332,29 @@ def directory(desk: Desk, handle: Handle, ask: Ask) -> answers.DirectoryPage:
     return files.directory(handle.hf, one.record, ask.text("under"), offset=offset, limit=limit, changed=changed)
 
 
-def file(_desk: Desk, handle: Handle, ask: Ask) -> answers.FileText:
+def file(_desk: Desk, handle: Handle, ask: PageRequest) -> answers.FileText:
     """Return a captured file as text."""
     one = found(handle, ask.path["spec"])
     return files.file_text(handle, one.record, ask.text("path"), offset=ask.number("offset", 0, most=1 << 48))
 
 
-def file_history(_desk: Desk, handle: Handle, ask: Ask) -> answers.FileHistory:
+def file_history(_desk: Desk, handle: Handle, ask: PageRequest) -> answers.FileHistoryAnswer:
     """Return every version of one path."""
     before = ask.number("before", 0, most=1 << 48) or None
     return files.history(handle, ask.path["run"], ask.text("path"), before=before)
 
 
-def blame(_desk: Desk, handle: Handle, ask: Ask) -> answers.Blame:
+def blame(_desk: Desk, handle: Handle, ask: PageRequest) -> answers.Blame:
     """Return which checkpoint each line of a file came with."""
     return files.blame(handle, ask.path["run"], ask.text("path"))
 
 
-def compare(desk: Desk, handle: Handle, ask: Ask) -> answers.Comparison:
+def compare(desk: Desk, handle: Handle, ask: PageRequest) -> answers.Comparison:
     """Return what differs between two points."""
     return comparing.compare(desk.site, handle, ask.text("a"), ask.text("b"))
 
 
-def compare_section(desk: Desk, handle: Handle, ask: Ask) -> answers.DifferencePage:
+def compare_section(desk: Desk, handle: Handle, ask: PageRequest) -> answers.DifferencePage:
     """Return a page of what differs in one section."""
     offset, limit = ask.number("offset", 0, most=1 << 31), ask.number("limit", 100, most=200)
     return comparing.section(
@@ -360,41 +362,41 @@ def compare_section(desk: Desk, handle: Handle, ask: Ask) -> answers.DifferenceP
     )
 
 
-def messages(desk: Desk, handle: Handle, ask: Ask) -> answers.MessagePage:
+def messages(desk: Desk, handle: Handle, ask: PageRequest) -> answers.MessagePage:
     """Return what was said in a run, up to a checkpoint or up to now."""
     name, at = check_run_id(ask.path["run"]), ask.number("at", 0, most=1 << 48) or None
     offset, limit = ask.number("offset", 0, most=1 << 31), ask.number("limit", 50, most=200)
     return said.page(desk.site, handle, name, at, offset=offset, limit=limit)
 
 
-def compare_messages(desk: Desk, handle: Handle, ask: Ask) -> answers.MessageChanges:
+def compare_messages(desk: Desk, handle: Handle, ask: PageRequest) -> answers.MessageChanges:
     """Return the messages that only one of two points has."""
     offset, limit = ask.number("offset", 0, most=1 << 31), ask.number("limit", 50, most=200)
     return said.compare(desk.site, handle, ask.text("a"), ask.text("b"), offset=offset, limit=limit)
 
 
-def compare_file(desk: Desk, handle: Handle, ask: Ask) -> answers.FileDiff:
+def compare_file(desk: Desk, handle: Handle, ask: PageRequest) -> answers.FileDiffAnswer:
     """Return how one file differs."""
     return comparing.file(desk.site, handle, ask.text("a"), ask.text("b"), ask.text("path"))
 
 
-def make_plan(desk: Desk, handle: Handle, ask: Ask) -> answers.PlanAnswer:
+def make_plan(desk: Desk, handle: Handle, ask: PageRequest) -> answers.PlanAnswer:
     """Make a plan; nothing is touched."""
     return desk.plans.make(desk.site, handle, ask.body)
 
 
-def plan(desk: Desk, handle: Handle, ask: Ask) -> answers.PlanAnswer:
+def plan(desk: Desk, handle: Handle, ask: PageRequest) -> answers.PlanAnswer:
     """Return a plan with a page of its files, and whether it still holds."""
     offset, limit = ask.number("offset", 0, most=1 << 31), ask.number("limit", PLAN_PAGE, most=1000)
     return desk.plans.document(handle, ask.path["digest"], offset=offset, limit=limit)
 
 
-def plan_item(desk: Desk, handle: Handle, ask: Ask) -> answers.PlanSides:
+def plan_item(desk: Desk, handle: Handle, ask: PageRequest) -> answers.PlanSides:
     """Return the sides of one file of a plan, and the result."""
     return desk.plans.sides(handle, ask.path["digest"], ask.text("path"))
 
 
-def run_plan(desk: Desk, handle: Handle, ask: Ask) -> answers.PlanDone:
+def run_plan(desk: Desk, handle: Handle, ask: PageRequest) -> answers.PlanDone:
     """Carry out exactly the plan that was shown."""
     if ask.body:
         raise UsageError("a plan is carried out as it was shown: send nothing with it, or make another plan")
@@ -408,7 +410,7 @@ def run_plan(desk: Desk, handle: Handle, ask: Ask) -> answers.PlanDone:
     return desk.plans.carry_out(handle, digest, progress)
 
 
-def fork(_desk: Desk, handle: Handle, ask: Ask) -> answers.CheckpointDocument:
+def fork(_desk: Desk, handle: Handle, ask: PageRequest) -> answers.CheckpointDocument:
     """Begin a new run from a checkpoint, with edited sections."""
     spec, name = ask.given("spec", str), ask.given("name", str)
     sections = ask.given("sections", dict, {})
@@ -418,7 +420,7 @@ def fork(_desk: Desk, handle: Handle, ask: Ask) -> answers.CheckpointDocument:
     return document_of(first)
 
 
-def tell(desk: Desk, handle: Handle, ask: Ask) -> answers.Told:
+def tell(desk: Desk, handle: Handle, ask: PageRequest) -> answers.Told:
     """Say something to a run: pause, unpause, cancel, or a larger budget."""
     name, what = check_run_id(ask.path["run"]), ask.path["what"]
     note = ask.given("note", str, "")
@@ -431,14 +433,14 @@ def tell(desk: Desk, handle: Handle, ask: Ask) -> answers.Told:
             what
         ](name, by=by, note=note)
     else:
-        raise Refused(404, "NotFound", f"a run cannot be told {what!r}")
+        raise RequestRefused(404, "NotFound", f"a run cannot be told {what!r}")
     handle.hf.store.wake(name)
     desk.overview.look_again(handle, name)
     desk.feed.tell_run(name)
     return {"run": name, "asked": what, "by": by}
 
 
-def answer(desk: Desk, handle: Handle, ask: Ask) -> answers.GivenAnswer:
+def answer(desk: Desk, handle: Handle, ask: PageRequest) -> answers.GivenAnswer:
     """Answer what a run waits for."""
     name = check_run_id(ask.path["run"])
     told = approvals.answer(desk.site, handle, name, ask.path["wait"], ask.body)
@@ -447,12 +449,12 @@ def answer(desk: Desk, handle: Handle, ask: Ask) -> answers.GivenAnswer:
     return told
 
 
-def inbox(desk: Desk, handle: Handle, _ask: Ask) -> answers.Inbox:
+def inbox(desk: Desk, handle: Handle, _ask: PageRequest) -> answers.Inbox:
     """Return what waits for a person."""
     return approvals.inbox(handle, desk.overview)
 
 
-def marks(desk: Desk, handle: Handle, ask: Ask) -> answers.CheckpointDocument:
+def marks(desk: Desk, handle: Handle, ask: PageRequest) -> answers.CheckpointDocument:
     """Give a checkpoint a label, or pin it."""
     one = found(handle, ask.path["spec"])
     changes: dict[str, Any] = {}
@@ -465,22 +467,22 @@ def marks(desk: Desk, handle: Handle, ask: Ask) -> answers.CheckpointDocument:
     return document_of(marked)
 
 
-def storage(desk: Desk, handle: Handle, _ask: Ask) -> answers.StorageAnswer:
+def storage(desk: Desk, handle: Handle, _ask: PageRequest) -> answers.StorageAnswer:
     """Return what takes room."""
     return desk.storage.document(handle, desk.overview)
 
 
-def plan_prune(desk: Desk, handle: Handle, ask: Ask) -> answers.PrunePlan:
+def plan_prune(desk: Desk, handle: Handle, ask: PageRequest) -> answers.PrunePlan:
     """Return what retention would delete."""
     return desk.storage.prune_plan(handle, ask.given("run", str))
 
 
-def prune(desk: Desk, handle: Handle, ask: Ask) -> answers.PruneDone:
+def prune(desk: Desk, handle: Handle, ask: PageRequest) -> answers.PruneDone:
     """Delete exactly what was shown."""
     return desk.storage.prune(handle, ask.path["digest"], ask.body.get("typed"))
 
 
-def verify(desk: Desk, _handle: Handle, _ask: Ask) -> answers.Job:
+def verify(desk: Desk, _handle: Handle, _ask: PageRequest) -> answers.Job:
     """Begin to check everything."""
     return desk.storage.verify(desk.site, desk.feed)
 

@@ -41,7 +41,7 @@ def facts_of(checkpoint: Checkpoint) -> answers.CheckpointFacts:
     return cast("answers.CheckpointFacts", facts)
 
 
-def row_document(hf: Holdfast, record: CheckpointRecord, *, head: str | None) -> answers.CheckpointRow:
+def row_document(hf: Holdfast, record: CheckpointRecord, *, head: str | None) -> answers.CheckpointRowAnswer:
     """Return what a list says of a checkpoint; no payload is read."""
     envelope = record.envelope
     return {
@@ -63,7 +63,7 @@ def page(hf: Holdfast, run: str, *, offset: int, limit: int) -> answers.Checkpoi
     record = hf.store.run(check_run_id(run))
     deleted = sorted(one.seq for one in hf.store.tombstones(run)) if record.checkpoints < record.last_seq else []
     top = _seq_at(record.last_seq, deleted, offset)
-    rows: list[answers.CheckpointRow] = []
+    rows: list[answers.CheckpointRowAnswer] = []
     damaged: list[str] = []
     if top >= 1:
         listing = hf.store.checkpoints(run, limit=limit, before_seq=top + 1)
@@ -103,7 +103,7 @@ def search(hf: Holdfast, run: str, wanted: dict[str, str], *, before: int | None
     """Return checkpoints that fit a trigger, a phase and a text, from the newest down; says how far it looked."""
     record = hf.store.run(check_run_id(run))
     ends = time.monotonic() + SEARCH_S
-    rows: list[answers.CheckpointRow] = []
+    rows: list[answers.CheckpointRowAnswer] = []
     looked = 0
     while True:
         listing = hf.store.checkpoints(run, limit=_PAGE, before_seq=before)

@@ -38,7 +38,7 @@ _ENDINGS = ("messagechunk", "message", "_call_output", "_call")
 _CONTENT = ("content", "parts", "message", "body", "output", "contents", "result")
 
 
-class Said(NamedTuple):
+class SaidMessage(NamedTuple):
     """A message as it is stored, and where."""
 
     place: str
@@ -82,7 +82,7 @@ def compare(site: Site, handle: Handle, a: str, b: str, *, offset: int, limit: i
     }
 
 
-def _said(site: Site, handle: Handle, point: Checkpoint) -> Iterator[Said]:
+def _said(site: Site, handle: Handle, point: Checkpoint) -> Iterator[SaidMessage]:
     """Yield what was said up to a point; a section that cannot be read says so elsewhere."""
     yield from _recorded(handle, point)
     for name in point.sections:
@@ -96,7 +96,7 @@ def _said(site: Site, handle: Handle, point: Checkpoint) -> Iterator[Said]:
                 yield from _listed(name, value)
 
 
-def _recorded(handle: Handle, point: Checkpoint) -> Iterator[Said]:
+def _recorded(handle: Handle, point: Checkpoint) -> Iterator[SaidMessage]:
     """Yield the messages of a session, which are records of its journal."""
     store = handle.hf.store
     line = store.line(point.run) if point.ranges else None
@@ -105,7 +105,7 @@ def _recorded(handle: Handle, point: Checkpoint) -> Iterator[Said]:
     here = msgspec.structs.replace(line, ranges=point.ranges, number=point.number)
     packer = handle.hf.internals.journal_packer()
     for path in _RECORDED:
-        kept: list[Said] = []
+        kept: list[SaidMessage] = []
         for record in store.journal.of_path(here, path):
             if record.kind == _CLEARED:
                 kept.clear()
@@ -114,32 +114,32 @@ def _recorded(handle: Handle, point: Checkpoint) -> Iterator[Said]:
             else:
                 with suppress(HoldfastError):
                     value = packer.unpack(body_of(record, store), path)
-                    kept.append(Said(f"{path.rstrip(':')} #{record.number}", value))
+                    kept.append(SaidMessage(f"{path.rstrip(':')} #{record.number}", value))
         yield from (one for one in kept if _is_message(one.value))
 
 
-def _between_agents(section: dict[str, Any]) -> Iterator[Said]:
+def _between_agents(section: dict[str, Any]) -> Iterator[SaidMessage]:
     """Yield the messages between agents that are under way, answers to earlier ones, and open conflicts."""
     awaiting = {one.get("id") for one in section.get("awaiting_response") or ()}
     pending = section.get("pending") or []
     known = {one.get("id") for one in pending}
     for one in pending:
         note = "not acknowledged" + (", an answer is expected" if one.get("id") in awaiting else "")
-        yield Said(_BETWEEN_AGENTS, one, note)
+        yield SaidMessage(_BETWEEN_AGENTS, one, note)
     for one in section.get("awaiting_response") or ():
         if one.get("id") not in known:
-            yield Said(_BETWEEN_AGENTS, one, "waits for an answer")
+            yield SaidMessage(_BETWEEN_AGENTS, one, "waits for an answer")
     for name, answer in (section.get("answers") or {}).items():
-        yield Said(_BETWEEN_AGENTS, {"id": f"answer {name}", "sender": "answer", "body": answer}, f"to {name}")
+        yield SaidMessage(_BETWEEN_AGENTS, {"id": f"answer {name}", "sender": "answer", "body": answer}, f"to {name}")
     for one in section.get("conflicts") or ():
         agents = ", ".join(map(str, one.get("agents") or ()))
-        yield Said(_BETWEEN_AGENTS, {"sender": agents, "body": one}, f"conflict, round {one.get('round')}")
+        yield SaidMessage(_BETWEEN_AGENTS, {"sender": agents, "body": one}, f"conflict, round {one.get('round')}")
 
 
-def _listed(name: str, value: Any, depth: int = 2) -> Iterator[Said]:
+def _listed(name: str, value: Any, depth: int = 2) -> Iterator[SaidMessage]:
     """Yield the messages of a section that is a list of them, or has such lists close below it."""
     if isinstance(value, list) and value and _is_message(value[0]) and _is_message(value[-1]):
-        yield from (Said(f"{name}[{number}]", item) for number, item in enumerate(value))
+        yield from (SaidMessage(f"{name}[{number}]", item) for number, item in enumerate(value))
     elif isinstance(value, dict) and depth:
         for key, item in value.items():
             if not key.startswith("__"):  # what a framework hands to itself is said a second time
@@ -162,9 +162,9 @@ def _is_message(value: Any) -> bool:
     return (speaks or named) and any(key in value for key in (*_CONTENT, "arguments", "text"))
 
 
-def _by_name(said: Iterable[Said]) -> dict[str, Said]:
+def _by_name(said: Iterable[SaidMessage]) -> dict[str, SaidMessage]:
     """Return messages by their ids, or else by what they say; the same words a second time are another message."""
-    found: dict[str, Said] = {}
+    found: dict[str, SaidMessage] = {}
     for one in said:
         name = str(one.value.get("id") or one.value.get("uuid") or blake3(_encode(one.value)).hexdigest(8))
         while name in found:
@@ -173,7 +173,7 @@ def _by_name(said: Iterable[Said]) -> dict[str, Said]:
     return found
 
 
-def _document(handle: Handle, one: Said) -> answers.Message:
+def _document(handle: Handle, one: SaidMessage) -> answers.MessageAnswer:
     value = handle.clean(one.value, one.place)
     text = handle.clean_text(_text(value))
     return {

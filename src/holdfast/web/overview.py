@@ -32,7 +32,7 @@ class Overview:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._seals: dict[str, bytes] = {}
-        self._runs: dict[str, answers.RunRow] = {}
+        self._runs: dict[str, answers.RunRowAnswer] = {}
         self._leases_at = 0.0
 
     def refresh(self, handle: Handle) -> list[str]:
@@ -71,12 +71,12 @@ class Overview:
             if run in self._runs:
                 self._runs[run] = summary_of(handle, run)
 
-    def of(self, run: str) -> answers.RunRow | None:
+    def of(self, run: str) -> answers.RunRowAnswer | None:
         """Return what is known of a run."""
         with self._lock:
             return self._runs.get(run)
 
-    def all(self) -> list[answers.RunRow]:
+    def all(self) -> list[answers.RunRowAnswer]:
         """Return what is known of every run."""
         with self._lock:
             return list(self._runs.values())
@@ -105,7 +105,7 @@ class Overview:
         }
 
 
-def summary_of(handle: Handle, run: str) -> answers.RunRow:
+def summary_of(handle: Handle, run: str) -> answers.RunRowAnswer:
     """Return what the list says of a run; one that is damaged says so."""
     try:
         return _summary(handle, run)
@@ -118,7 +118,7 @@ def summary_of(handle: Handle, run: str) -> answers.RunRow:
         }  # fmt: skip
 
 
-def _summary(handle: Handle, run: str) -> answers.RunRow:
+def _summary(handle: Handle, run: str) -> answers.RunRowAnswer:
     hf = handle.hf
     record = hf.store.run(run)
     head = head_of(hf.store, record)
@@ -139,7 +139,7 @@ def _summary(handle: Handle, run: str) -> answers.RunRow:
         "unprotected": _unprotected(hf, run) if moving else None,
         "files": envelope is not None and any(one.name == "workspace" for one in envelope.sections),
     }
-    return cast("answers.RunRow", document)
+    return cast("answers.RunRowAnswer", document)
 
 
 def _unprotected(hf: Holdfast, run: str) -> str | None:

@@ -16,7 +16,7 @@ from holdfast.recovery.finish import end_undone, recorded_workspace
 from holdfast.recovery.gather import world_moved
 from holdfast.recovery.undo import plan_undo
 from holdfast.web import answers
-from holdfast.web.site import Refused, short_place
+from holdfast.web.site import RequestRefused, short_place
 from holdfast.workspace import paths
 from holdfast.workspace.decide import Decisions
 from holdfast.workspace.diff import is_binary
@@ -47,7 +47,7 @@ class PlanBook:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._plans: OrderedDict[str, tuple[RecoveryPlan, str, answers.Asked]] = OrderedDict()
+        self._plans: OrderedDict[str, tuple[RecoveryPlan, str, answers.AskedAnswer]] = OrderedDict()
         self._begun: set[str] = set()
 
     def make(self, site: Site, handle: Handle, body: dict[str, Any]) -> answers.PlanAnswer:
@@ -57,7 +57,7 @@ class PlanBook:
         else:
             plan, command = self._recover(site, handle, body)
         asked: Any = {"options": {}, "decisions": {}, "unknown": {}}
-        asked |= {name: body[name] for name in answers.Asked.__annotations__ if body.get(name)}
+        asked |= {name: body[name] for name in answers.AskedAnswer.__annotations__ if body.get(name)}
         with self._lock:
             self._plans[plan.digest] = (plan, command, asked)
             self._plans.move_to_end(plan.digest)
@@ -94,12 +94,14 @@ class PlanBook:
         place = None if recorded_workspace(handle.hf, run) is not None else site.workspace
         return plan_undo(handle.hf, run, workspace=place), f"holdfast undo {shlex.quote(run)}"
 
-    def get(self, digest: str) -> tuple[RecoveryPlan, str, answers.Asked]:
+    def get(self, digest: str) -> tuple[RecoveryPlan, str, answers.AskedAnswer]:
         """Return a plan that was made here; 404 for any other."""
         with self._lock:
             found = self._plans.get(digest)
         if found is None:
-            raise Refused(404, "NotFound", "there is no such plan here: make it again", hint="plans are kept in memory")
+            raise RequestRefused(
+                404, "NotFound", "there is no such plan here: make it again", hint="plans are kept in memory"
+            )
         return found
 
     def document(self, handle: Handle, digest: str, *, offset: int, limit: int) -> answers.PlanAnswer:
@@ -169,7 +171,7 @@ class PlanBook:
         plan, _, _ = self.get(digest)
         with self._lock:
             if digest in self._begun:
-                raise Refused(409, "PlanUsed", "this plan is being carried out already, or was: look at the run")
+                raise RequestRefused(409, "PlanUsed", "this plan is being carried out already, or was: look at the run")
             self._begun.add(digest)
         try:
             if plan.kind == "undo":
@@ -180,7 +182,7 @@ class PlanBook:
                 self._begun.discard(digest)
             raise
         if not result.success:
-            raise Refused(409, "NotRecovered", f"nothing is changed: {'; '.join(result.errors)}")
+            raise RequestRefused(409, "NotRecovered", f"nothing is changed: {'; '.join(result.errors)}")
         return {
             "run": result.run,
             "checkpoint": getattr(result.checkpoint, "id", None),
@@ -223,7 +225,7 @@ def _files_done(report: RestoreReport) -> answers.FilesDone:
     }
 
 
-def _item(item: PlanItem) -> answers.PlanItem:
+def _item(item: PlanItem) -> answers.PlanItemAnswer:
     sides = {"checkpoint": item.checkpoint, "last": item.last, "disk": item.disk}
     return {
         "path": item.path,

@@ -27,7 +27,7 @@ HANDLES = 4  # one handle serves one thread at a time: a long list must not make
 _KEPT_VALUES = 4
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request that is answered with a status of its own and a sentence."""
 
     def __init__(self, status: int, kind: str, sentence: str, *, hint: str | None = None) -> None:
@@ -37,7 +37,7 @@ class Refused(Exception):
         self.hint = hint
 
 
-class Ask(msgspec.Struct, frozen=True, kw_only=True):
+class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What was asked: the parts of the path, the query, and the JSON body of a POST."""
 
     path: dict[str, str] = {}
@@ -65,7 +65,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
         return value
 
 
-class Kept(OrderedDict["Hashable", Any]):
+class KeptSections(OrderedDict["Hashable", Any]):
     """The values that were used last; safe for several threads."""
 
     def __init__(self, most: int) -> None:
@@ -157,8 +157,8 @@ class Site:
     """The directory that "now" means, and that recoveries put files back into."""
     user: str = ""
     """Who answers and recovers, for the record."""
-    values: Kept = field(default_factory=lambda: Kept(_KEPT_VALUES))
-    looks: Kept = field(default_factory=lambda: Kept(32))
+    values: KeptSections = field(default_factory=lambda: KeptSections(_KEPT_VALUES))
+    looks: KeptSections = field(default_factory=lambda: KeptSections(32))
 
     def section(self, checkpoint: Checkpoint, name: str) -> Any:
         """Return a section as it is stored, not yet redacted: what leaves is cleaned first. The last few are kept."""

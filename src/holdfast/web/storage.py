@@ -14,12 +14,12 @@ from holdfast.errors import HoldfastError
 from holdfast.web import answers
 from holdfast.web.events import EventIndex
 from holdfast.web.history import LaneIndex, RunIndex
-from holdfast.web.site import Refused, short_place
+from holdfast.web.site import RequestRefused, short_place
 
 if TYPE_CHECKING:
     from holdfast.retain.prune import Pruned
     from holdfast.store.api import StoreStats
-    from holdfast.web.feed import Feed
+    from holdfast.web.feed import PageFeed
     from holdfast.web.overview import Overview
     from holdfast.web.site import Handle, Site
 
@@ -115,19 +115,19 @@ class Storage:
         """Prune exactly what was shown; refused if the plan would be another one now."""
         with self._lock:
             if digest not in self._shown:
-                raise Refused(404, "NotFound", "there is no such plan here: look again what would be deleted")
+                raise RequestRefused(404, "NotFound", "there is no such plan here: look again what would be deleted")
             run = self._shown[digest]
         if typed != (run or "prune"):
-            raise Refused(422, "NotConfirmed", f"type {run or 'prune'!r} to delete")
+            raise RequestRefused(422, "NotConfirmed", f"type {run or 'prune'!r} to delete")
         now = handle.hf.prune(run, dry_run=True)
         if _digest(now) != digest:
-            raise Refused(409, "PlanOutdated", "the runs moved on since: look again what would be deleted")
+            raise RequestRefused(409, "PlanOutdated", "the runs moved on since: look again what would be deleted")
         done = handle.hf.prune(run)
         with self._lock:
             self._shown.pop(digest, None)
         return {"deleted": len(done), "archived": len(done.archived)}
 
-    def verify(self, site: Site, feed: Feed) -> answers.Job:
+    def verify(self, site: Site, feed: PageFeed) -> answers.Job:
         """Begin to check everything in the background; one at a time."""
         with self._lock:
             if self._verifying:
@@ -136,7 +136,7 @@ class Storage:
         threading.Thread(target=self._verify, args=(site, feed), name="holdfast-verify", daemon=True).start()
         return {"job": "verify", "begun": True}
 
-    def _verify(self, site: Site, feed: Feed) -> None:
+    def _verify(self, site: Site, feed: PageFeed) -> None:
         told = {"at": 0.0}
 
         def progress(what: str, count: int) -> None:

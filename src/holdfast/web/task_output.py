@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 PAGE_BYTES = 128 << 10
 
 
-def task_output(handle: Handle, run: str, task: str) -> answers.TaskOutput:
+def task_output(handle: Handle, run: str, task: str) -> answers.TaskOutputAnswer:
     """Return the tasks that printed something, newest last, and the end of what one of them printed."""
     folder = run_folder(handle.hf, run)
     found = outputs_in(folder) if folder is not None else []

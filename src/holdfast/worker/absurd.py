@@ -23,7 +23,7 @@ from psycopg.sql import SQL, Identifier
 from holdfast.errors import StoreUnavailable, UsageError
 from holdfast.store.postgres_pool import TimedConnection
 from holdfast.store.postgres_url import PostgresPlace
-from holdfast.worker.port import Again, Delivery, Done, EngineKind, Entry, Outcome, Until, left_s
+from holdfast.worker.port import Again, Delivery, Done, EngineKind, Outcome, QueueEntry, Until, left_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -84,7 +84,7 @@ class AbsurdEngine:
         ):
             self._ask("SELECT absurd.cancel_task(%s, %s)", (queue, task))
 
-    def entries(self, queue: str, *, limit: int, run: str | None = None) -> list[Entry]:
+    def entries(self, queue: str, *, limit: int, run: str | None = None) -> list[QueueEntry]:
         """Return the runs of a queue, the last submitted first; or the one that is named."""
         self._prepare(queue)
         rows = self._ask(
@@ -97,7 +97,7 @@ class AbsurdEngine:
             (self._key(""), run and self._key(run), run and self._key(run), limit),
         )
         return [
-            Entry(
+            QueueEntry(
                 run=name,
                 state="asleep" if is_later else _STATES[state],
                 attempt=attempt,

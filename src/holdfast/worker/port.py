@@ -76,7 +76,7 @@ def left_s(later: Later) -> float:
     return max(0.0, (later.at - datetime.now(UTC)).total_seconds())
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class QueueEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A run as its queue has it."""
 
     run: str
@@ -118,7 +118,7 @@ class Engine(Protocol):
         Of a queue no more than `limit` runs are claimed at once, over all workers; UsageError where it has no limits.
         """
 
-    def entries(self, queue: str, *, limit: int, run: str | None = None) -> list[Entry]:
+    def entries(self, queue: str, *, limit: int, run: str | None = None) -> list[QueueEntry]:
         """Return the runs of a queue, the last submitted first; or the one that is named."""
 
     def close(self) -> None:

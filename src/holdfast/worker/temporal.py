@@ -26,7 +26,7 @@ from temporalio.worker import Worker as TemporalWorker
 
 from holdfast.errors import StoreUnavailable, UsageError
 from holdfast.store.postgres_url import PostgresPlace
-from holdfast.worker.port import Again, Delivery, Done, EngineKind, Entry, Later, Outcome, Until, left_s
+from holdfast.worker.port import Again, Delivery, Done, EngineKind, Later, Outcome, QueueEntry, Until, left_s
 from holdfast.worker.temporal_workflow import ACTIVITY, WAKE, WORKFLOW, RunWorkflow
 
 if TYPE_CHECKING:
@@ -86,18 +86,18 @@ class TemporalEngine:
         """Deliver a run no more."""
         self._do(lambda client: client.get_workflow_handle(self._prefix + run).cancel(), or_gone=True)
 
-    def entries(self, queue: str, *, limit: int, run: str | None = None) -> list[Entry]:
+    def entries(self, queue: str, *, limit: int, run: str | None = None) -> list[QueueEntry]:
         """Return the runs of a queue, the last submitted first; or the one that is named."""
         return self._do(lambda client: self._listed(client, queue, limit, run))
 
     async def _is_due(self, client: Client, queue: str) -> bool:
         return any(one.state in ("due", "running") for one in await self._listed(client, queue, _MOST_LOOKED))
 
-    async def _listed(self, client: Client, queue: str, limit: int, run: str | None = None) -> list[Entry]:
+    async def _listed(self, client: Client, queue: str, limit: int, run: str | None = None) -> list[QueueEntry]:
         query = f"TaskQueue = '{queue}' AND WorkflowType = '{WORKFLOW}'"
         if run is not None:
             query += f" AND WorkflowId = '{self._prefix}{run}'"
-        found: list[Entry] = []
+        found: list[QueueEntry] = []
         async for row in client.list_workflows(query, limit=limit):
             if not row.id.startswith(self._prefix):
                 continue
@@ -112,7 +112,9 @@ class TemporalEngine:
                     since = one.last_started_time.ToDatetime(UTC) if worker else None
                     state = "running" if worker else "due"
             found.append(
-                Entry(run=row.id.removeprefix(self._prefix), state=state, attempt=attempt, worker=worker, since=since)
+                QueueEntry(
+                    run=row.id.removeprefix(self._prefix), state=state, attempt=attempt, worker=worker, since=since
+                )
             )
         return found
 

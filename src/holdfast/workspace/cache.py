@@ -13,7 +13,7 @@ from blake3 import blake3
 
 from holdfast.encode.tree import Ref
 from holdfast.workspace.directory import FILE, Entry
-from holdfast.workspace.known_directory import Details, Draft, Known, Outcome
+from holdfast.workspace.known_directory import DirectoryDetails, DirectoryDraft, Known, Outcome
 from holdfast.workspace.skips import NO_SKIPS, Skip, Skips
 
 _MAGIC = b"hfws1"
@@ -67,7 +67,7 @@ def _row(known: Known) -> list[Any]:
 def _known(row: list[Any]) -> Known:
     key, mode, token, names, sizes, changed, ref, nodes, ignore_files, has_git, skips, own, packed, below, rows = row
     stamps = [None if time < 0 else (size << 64) + time for size, time in zip(sizes, changed, strict=True)]
-    draft = Draft(
+    draft = DirectoryDraft(
         key=None if key is None else tuple(key),
         mode=mode,
         token=token,
@@ -91,7 +91,7 @@ def _known(row: list[Any]) -> Known:
     )
 
 
-def _details_out(details: Details) -> list[Any]:
+def _details_out(details: DirectoryDetails) -> list[Any]:
     entries = [
         [entry.kind, entry.mode, _ref_out(entry.ref), entry.target, entry.mtime_ns] if type(entry) is Entry else entry
         for entry in details.entries
@@ -99,7 +99,7 @@ def _details_out(details: Details) -> list[Any]:
     return [entries, [[name, list(pieces)] for name, pieces in details.pieces.items()], list(details.left_out.items())]
 
 
-def _details_in(packed: bytes, names: list[bytes]) -> Details:
+def _details_in(packed: bytes, names: list[bytes]) -> DirectoryDetails:
     stored, pieces, left_out = ormsgpack.unpackb(packed)
     entries: list[Outcome] = []
     for name, item in zip(names, stored, strict=True):
@@ -108,7 +108,7 @@ def _details_in(packed: bytes, names: list[bytes]) -> Details:
         else:
             kind, mode, ref, target, mtime_ns = item
             entries.append(Entry(name, kind, mode, _ref_in(ref) if kind == FILE and ref else None, target, mtime_ns))
-    return Details(entries, {name: tuple(parts) for name, parts in pieces}, dict(left_out))
+    return DirectoryDetails(entries, {name: tuple(parts) for name, parts in pieces}, dict(left_out))
 
 
 def _skips_in(stored: list[Any]) -> Skips:

@@ -433,7 +433,7 @@ def _wanted_index(directory: GitDirectory, objects: Objects, wanted: GitPosition
 
 
 def _noted(
-    tree: status.WorkTree, directory: GitDirectory, present: indexes.Index, entry: Indexed, objects: Objects
+    tree: status.WorkTree, directory: GitDirectory, present: indexes.GitIndex, entry: Indexed, objects: Objects
 ) -> Indexed:
     if entry.stage or entry.is_assumed or entry.is_intended:
         return entry

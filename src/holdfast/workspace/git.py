@@ -181,7 +181,7 @@ def users_environment() -> dict[str, str]:
     return kept | {"GIT_TERMINAL_PROMPT": "0"}
 
 
-class Done(NamedTuple):
+class GitDone(NamedTuple):
     """How a call of git ended."""
 
     code: int
@@ -191,7 +191,7 @@ class Done(NamedTuple):
 
 def finish(
     arguments: Sequence[str], cwd: str, settings: Mapping[str, str], given: bytes = b"", timeout_s: float = _TIMEOUT_S
-) -> Done:
+) -> GitDone:
     """Run git to its end; GitFailed if it cannot be run or takes too long."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     try:
@@ -205,7 +205,7 @@ def finish(
         raise GitFailed("git is not installed") from error
     except (OSError, subprocess.TimeoutExpired, ValueError) as error:
         raise GitFailed(f"git could not be run: {error}") from error
-    return Done(child.returncode, out, said.decode("utf-8", "replace").strip().partition("\n")[0])
+    return GitDone(child.returncode, out, said.decode("utf-8", "replace").strip().partition("\n")[0])
 
 
 def _ask(cwd: str, arguments: tuple[str, ...], settings: Mapping[str, str], given: bytes = b"") -> bytes:

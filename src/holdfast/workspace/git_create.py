@@ -19,7 +19,7 @@ from holdfast.workspace import git
 from holdfast.workspace.checkout import Flags, checkout, plan_checkout, put_position
 from holdfast.workspace.descriptors import OPEN_DIRECTORY, open_below, stat_below
 from holdfast.workspace.git_history import is_address, read_details
-from holdfast.workspace.gitdir import Facts, GitDirectory, GitFailed
+from holdfast.workspace.gitdir import GitDirectory, GitFacts, GitFailed
 from holdfast.workspace.objects import Objects
 from holdfast.workspace.ops import FileOps
 from holdfast.workspace.paths import raw
@@ -275,7 +275,7 @@ def _fill(
         worktree = os.open(os.path.join(os.fsencode(at.target), raw(position.path)), OPEN_DIRECTORY)  # noqa: PTH118
         try:
             directory = GitDirectory(worktree, own, own)
-            directory.facts = Facts(sha256=details.sha256, modes_count=_counts_modes(details))
+            directory.facts = GitFacts(sha256=details.sha256, modes_count=_counts_modes(details))
             with Objects(directory) as objects:
                 _put_refs(own, details, objects, position.commit, ops)
                 skipped, assumed = frozenset(details.skipped), frozenset(details.assumed)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from holdfast.encode.tree import Ref
-    from holdfast.workspace.index import Index
+    from holdfast.workspace.index import GitIndex
     from holdfast.workspace.position import Base
     from holdfast.workspace.sink import Sink
 
@@ -110,7 +110,7 @@ _LOG_LINE = re.compile(rb"[0-9a-f]{40,64} [0-9a-f]{40,64} [^\x00\n]*")
 
 def keep(
     directory: GitDirectory,
-    index: Index,
+    index: GitIndex,
     sink: Sink,
     *,
     limit: int,
@@ -222,7 +222,7 @@ def _tips(details: Details, objects: Objects) -> tuple[str, ...]:
     return tuple(value for value in dict.fromkeys(wanted) if objects.has(value))
 
 
-def _details(directory: GitDirectory, index: Index, more: Iterable[str]) -> Details:
+def _details(directory: GitDirectory, index: GitIndex, more: Iterable[str]) -> Details:
     refs = directory.refs()
     if len(refs) > _MAX_REFS:
         raise GitFailed(f"it has more than {_MAX_REFS:,} refs")

@@ -46,7 +46,7 @@ class GitFailed(Exception):
     """A repository cannot be read or written; the argument says why."""
 
 
-class Facts(NamedTuple):
+class GitFacts(NamedTuple):
     """All that is taken from a repository's own configuration: what its bytes mean, never what to do."""
 
     sha256: bool = False
@@ -64,7 +64,7 @@ class GitDirectory:
         self.own = own
         self.common = common
         self.place = ""  # the path of the common directory, where its path was asked for
-        self.facts = Facts()
+        self.facts = GitFacts()
         self._packed: bytes | None = None
 
     @classmethod
@@ -433,11 +433,11 @@ def _common(own: int) -> int:
     raise GitFailed("its commondir names a directory that it does not lie in")
 
 
-def _facts(directory: int) -> Facts:
+def _facts(directory: int) -> GitFacts:
     """Return the facts in a git directory's configuration; includes and everything else in it are not obeyed."""
     settings = read_settings(read_below(directory, b"config", _MAX_CONFIG) or b"")
     found = dict(settings)
-    return Facts(
+    return GitFacts(
         sha256=found.get(b"extensions.objectformat", b"").lower() == b"sha256",
         modes_count=found.get(b"core.filemode", b"true").lower() not in (b"false", b"no", b"off", b"0"),
         worktree=found.get(b"core.worktree") or None,

@@ -52,7 +52,7 @@ class Indexed(NamedTuple):
 
 
 @dataclass(slots=True)
-class Index:
+class GitIndex:
     """The entries in order; for directories whose staged tree is known its name; when it was written."""
 
     entries: list[Indexed] = field(default_factory=list)
@@ -73,7 +73,7 @@ class Index:
         return found
 
 
-def parse(data: bytes, width: int) -> Index:
+def parse(data: bytes, width: int) -> GitIndex:
     """Return an index from its bytes; GitFailed unless it is whole and of a known form."""
     if len(data) < 12 + width or data[:4] != b"DIRC":
         raise GitFailed("its index is damaged")
@@ -85,7 +85,7 @@ def parse(data: bytes, width: int) -> Index:
     digest = hashlib.sha256 if width == 32 else hashlib.sha1  # noqa: PLR2004
     if any(told) and digest(memoryview(data)[:-width]).digest() != told:
         raise GitFailed("its index is damaged")
-    found = Index()
+    found = GitIndex()
     try:
         position = _entries(data, count, version, width, found.entries)
         _extensions(data[position:-width], width, found)
@@ -144,7 +144,7 @@ def is_odd(path: bytes) -> bool:
     return len(path) > _MAX_PATH or path.count(b"/") > _MAX_LEVELS or _ODD.search(path) is not None
 
 
-def _extensions(data: bytes, width: int, found: Index) -> None:
+def _extensions(data: bytes, width: int, found: GitIndex) -> None:
     position = 0
     while position + 8 <= len(data):
         name, size = data[position : position + 4], int.from_bytes(data[position + 4 : position + 8], "big")

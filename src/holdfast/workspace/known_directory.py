@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Outcome = Entry | str  # what was captured, or why nothing was
 
 
-class Details(NamedTuple):
+class DirectoryDetails(NamedTuple):
     """The part of a known directory that an unchanged one does not need."""
 
     entries: list[Outcome]
@@ -30,7 +30,7 @@ class Details(NamedTuple):
 
 
 @dataclass(slots=True)
-class Draft:
+class DirectoryDraft:
     """A directory while it is captured.
 
     `stamps` holds None for a file that must be read again next time, and `key` is None when the directory must be
@@ -50,7 +50,7 @@ class Draft:
     has_git: bool = False
 
     @classmethod
-    def of(cls, known: Known) -> Draft:
+    def of(cls, known: Known) -> DirectoryDraft:
         """Return a draft that starts as what is known."""
         return cls(
             key=known.key,
@@ -134,12 +134,12 @@ class Known:
 
     def __init__(
         self,
-        draft: Draft,
+        draft: DirectoryDraft,
         ref: Ref,
         nodes: frozenset[bytes],
         skips: Skips,
         *,
-        details: Callable[[], Details] | None = None,
+        details: Callable[[], DirectoryDetails] | None = None,
         own: tuple[int, int] | None = None,
     ) -> None:
         self.key = draft.key
@@ -147,7 +147,9 @@ class Known:
         self.token = draft.token
         self.names = draft.names
         self.stamps = draft.stamps
-        self._details: Details | Callable[[], Details] = details or Details(draft.entries, draft.pieces, draft.left_out)
+        self._details: DirectoryDetails | Callable[[], DirectoryDetails] = details or DirectoryDetails(
+            draft.entries, draft.pieces, draft.left_out
+        )
         self.children = draft.children
         self.ignore_files = draft.ignore_files
         self.has_git = draft.has_git
@@ -166,9 +168,9 @@ class Known:
                 self.is_bare = self.is_bare and child.is_bare
 
     @property
-    def details(self) -> Details:
+    def details(self) -> DirectoryDetails:
         """Return what is needed only when something changed; a stored one is decoded at the first call."""
-        if not isinstance(self._details, Details):
+        if not isinstance(self._details, DirectoryDetails):
             self._details = self._details()
         return self._details
 
@@ -189,7 +191,7 @@ class Known:
 
     def unlisted(self) -> Known:
         """Return the same without its key, so that the directory is listed again."""
-        draft = Draft.of(self)
+        draft = DirectoryDraft.of(self)
         draft.key = None
         return Known(draft, self.ref, self.nodes, self.skips)
 
@@ -253,7 +255,7 @@ def stored_part(known: Known, stored: Ref | None, reader: ChunkReader, path: byt
             children[name] = child
     names = [name for name, _, _ in kept]
     draft = replace(
-        Draft.of(known),
+        DirectoryDraft.of(known),
         key=None,
         mode=-1,  # as no directory has: what is not stored is never taken for the same
         names=names,

@@ -47,7 +47,7 @@ class TreeEntry(NamedTuple):
     object: str
 
 
-class Commit(NamedTuple):
+class GitCommit(NamedTuple):
     """What is read of a commit."""
 
     tree: str
@@ -92,7 +92,7 @@ class Objects:
         status = stat_below(self._common, _loose_path(name))
         return (status is not None and modes.S_ISREG(status.st_mode)) or self._find(name) is not None
 
-    def commit(self, name: str) -> Commit | None:
+    def commit(self, name: str) -> GitCommit | None:
         """Return a commit, None if there is no such one."""
         found = self.get(name)
         if found is None or found[0] != "commit":
@@ -107,7 +107,7 @@ class Objects:
             elif key == b"committer":
                 digits = value.rpartition(b"> ")[2].split(b" ")[0]
                 time = int(digits) if digits.isdigit() and len(digits) < 16 else 0  # noqa: PLR2004
-        return Commit(tree, tuple(parents), time)
+        return GitCommit(tree, tuple(parents), time)
 
     def peeled(self, name: str) -> str:
         """Return what a tag names, or the name itself if it is not one of a tag."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from holdfast.workspace import status
 from holdfast.workspace.contents import SMALL_BYTES
 from holdfast.workspace.gitdir import GitDirectory, GitFailed
-from holdfast.workspace.index import GITLINK, Index
+from holdfast.workspace.index import GITLINK, GitIndex
 from holdfast.workspace.objects import Objects, ObjectTooLarge
 from holdfast.workspace.paths import raw, text
 
@@ -129,7 +129,7 @@ def read(
     *,
     left_out: LeftOut = lambda _: False,
     max_file_bytes: int = MAX_STAGED_BYTES,
-    index: Index | None = None,
+    index: GitIndex | None = None,
 ) -> GitPosition:
     """Return the position of a repository; problems are told, not raised.
 
@@ -166,7 +166,7 @@ def read(
     )
 
 
-def refresh(directory: GitDirectory, old: GitPosition, index: Index, touched: Sequence[bytes]) -> GitPosition:
+def refresh(directory: GitDirectory, old: GitPosition, index: GitIndex, touched: Sequence[bytes]) -> GitPosition:
     """Return a position whose repository did not move, after these paths in its work tree changed."""
     entries = {entry[:2]: entry for path in touched for entry in index.at(path)}
     try:

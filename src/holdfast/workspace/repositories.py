@@ -14,7 +14,7 @@ from holdfast.workspace.gitdir import GitDirectory, GitFailed
 from holdfast.workspace.objects import Objects
 from holdfast.workspace.paths import text
 from holdfast.workspace.position import NO_REPOSITORY, GitPosition, Watch
-from holdfast.workspace.rules import MAX_IGNORE_BYTES, Rules, Tracked
+from holdfast.workspace.rules import MAX_IGNORE_BYTES, IgnoreRules, Tracked
 from holdfast.workspace.status import WorkTree, load_index
 
 with lazily():  # a directory without a repository starts no git
@@ -23,7 +23,7 @@ with lazily():  # a directory without a repository starts no git
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from holdfast.workspace.index import Index
+    from holdfast.workspace.index import GitIndex
     from holdfast.workspace.options import WorkspaceOptions
     from holdfast.workspace.position import GitHistory
     from holdfast.workspace.sink import Sink
@@ -40,7 +40,7 @@ class Remembered:
 
     tracked: dict[bytes, tuple[tuple[int, ...] | None, Tracked]] = field(default_factory=dict)
     positions: dict[bytes, tuple[Watch, GitPosition]] = field(default_factory=dict)
-    indexes: dict[bytes, tuple[tuple[int, ...] | None, Index]] = field(default_factory=dict)
+    indexes: dict[bytes, tuple[tuple[int, ...] | None, GitIndex]] = field(default_factory=dict)
     ignore_digest: list[bytes] = field(default_factory=list)
     global_place: str | None = None
 
@@ -63,7 +63,7 @@ class Repositories:
         self._kept = {position.path: position.history for position in stored}  # in the store that is written to
         self.now = Remembered(indexes=dict(remembered.indexes))
 
-    def start(self, rules: Rules) -> tuple[Rules, str | None]:
+    def start(self, rules: IgnoreRules) -> tuple[IgnoreRules, str | None]:
         """Return the rules at the root of the workspace, and the work tree it lies in."""
         top = worktree_around(self._root)
         if top is None:  # what is frozen counts, also if the repository is gone
@@ -77,7 +77,9 @@ class Repositories:
         inside = rules.repository(b"", outer, Tracked())
         return rules.repository(b"", outer, self._tracked(b"", inside, top, os.fsencode(prefix))), top
 
-    def _above(self, rules: Rules, top: str, prefix: bytes) -> tuple[Rules | None, list[tuple[bytes, bytes]]]:
+    def _above(
+        self, rules: IgnoreRules, top: str, prefix: bytes
+    ) -> tuple[IgnoreRules | None, list[tuple[bytes, bytes]]]:
         """Return the rules of the repository around the workspace, None if they ignore it, and its ignore files."""
         excludes = self._excludes(top, b"")
         outer = [(prefix + b"/", content) for content in excludes]
@@ -93,7 +95,7 @@ class Repositories:
                 return None, outer
         return above, outer
 
-    def enter(self, path: bytes, rules: Rules) -> Rules:
+    def enter(self, path: bytes, rules: IgnoreRules) -> IgnoreRules:
         """Return the rules inside the repository at this path."""
         excludes = [(b"", content) for content in self._excludes(self._root, path)]
         inside = rules.repository(path, excludes, Tracked())
@@ -164,7 +166,7 @@ class Repositories:
         self.now.positions[path] = (watch, now)
         return now
 
-    def _of_store(self, index: Index, path: bytes, prefix: bytes) -> str | None:
+    def _of_store(self, index: GitIndex, path: bytes, prefix: bytes) -> str | None:
         """Return a file of the store that a repository tracks, by its place in the workspace."""
         inside = _relative(path, [paths.raw(name) for name in self._options.store_paths])
         return next((text(one.path) for name in inside for one in index.at(paths.join(prefix, name))), None)
@@ -187,7 +189,7 @@ class Repositories:
         tips = position.state_commits(now)
         return git_history.keep(directory, index, sink, limit=limit, old=old, more_tips=tips, is_left_out=is_left_out)
 
-    def _has_rules(self, index: Index, path: bytes) -> bool:
+    def _has_rules(self, index: GitIndex, path: bytes) -> bool:
         """Tell whether any rule of the user's own could leave out a tracked file."""
         if self._options.ignore or self._options.secret_paths:
             return True
@@ -198,7 +200,7 @@ class Repositories:
         places = (paths.join(folder, b".holdfastignore") for folder in inside)
         return any(_content(self._root, place) is not None for place in places)
 
-    def _index(self, directory: GitDirectory, path: bytes) -> Index:
+    def _index(self, directory: GitDirectory, path: bytes) -> GitIndex:
         """Return a repository's index, parsed once as long as it is not written again."""
         status = directory.stat(b"index")
         key = None if status is None else KEY(status)
@@ -213,12 +215,12 @@ class Repositories:
 
         `path` is where the repository lies in the workspace, `prefix` where the workspace lies in the repository.
         """
-        rules: dict[bytes, Rules] = {}
+        rules: dict[bytes, IgnoreRules] = {}
         secret = frozenset(map(paths.raw, self._options.secret_paths))
 
-        def inside(directory: bytes) -> Rules:
+        def inside(directory: bytes) -> IgnoreRules:
             if directory not in rules:
-                outer = inside(directory.rpartition(b"/")[0]) if directory else Rules.of(self._options)
+                outer = inside(directory.rpartition(b"/")[0]) if directory else IgnoreRules.of(self._options)
                 content = _content(self._root, paths.join(directory, b".holdfastignore"))
                 rules[directory] = outer.enter(directory, None, content)
             return rules[directory]
@@ -238,7 +240,7 @@ class Repositories:
 
         return left_out
 
-    def _tracked(self, path: bytes, rules: Rules, top: str, prefix: bytes = b"") -> Tracked:
+    def _tracked(self, path: bytes, rules: IgnoreRules, top: str, prefix: bytes = b"") -> Tracked:
         """Return what git tracks here although a rule would ignore it."""
         if path in self.now.tracked:
             return self.now.tracked[path][1]
@@ -258,7 +260,7 @@ class Repositories:
         self.now.tracked[path] = (key, tracked)
         return tracked
 
-    def _find_tracked(self, directory: GitDirectory, path: bytes, rules: Rules, prefix: bytes) -> Tracked:
+    def _find_tracked(self, directory: GitDirectory, path: bytes, rules: IgnoreRules, prefix: bytes) -> Tracked:
         """Go through the index and keep the paths that a rule ignores, by themselves or with a directory above."""
         index = self._index(directory, path)
         start = len(prefix) + 1 if prefix else 0
@@ -291,13 +293,13 @@ class Repositories:
 class _RulesBelow:
     """The rules in each directory of a repository: those above it with its own .gitignore added, None if ignored."""
 
-    def __init__(self, tree: WorkTree, prefix: bytes, path: bytes, rules: Rules) -> None:
+    def __init__(self, tree: WorkTree, prefix: bytes, path: bytes, rules: IgnoreRules) -> None:
         self._tree = tree
         self._prefix = prefix
         self._path = path
-        self._known: dict[bytes, Rules | None] = {b"": self._entered(b"", rules)}
+        self._known: dict[bytes, IgnoreRules | None] = {b"": self._entered(b"", rules)}
 
-    def rules(self, above: bytes) -> Rules | None:
+    def rules(self, above: bytes) -> IgnoreRules | None:
         """Return the rules in a directory, named from where the rules begin."""
         if above not in self._known:
             outer, _, name = above.rpartition(b"/")
@@ -307,7 +309,7 @@ class _RulesBelow:
             self._known[above] = None if rules is None else self._entered(above, rules)
         return self._known[above]
 
-    def _entered(self, above: bytes, rules: Rules) -> Rules:
+    def _entered(self, above: bytes, rules: IgnoreRules) -> IgnoreRules:
         where = b"/".join(part for part in (self._prefix, above, b".gitignore") if part)
         parent = self._tree.parent(where)
         content = None if parent is None else read_below(parent, b".gitignore", MAX_IGNORE_BYTES)

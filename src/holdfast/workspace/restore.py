@@ -21,7 +21,7 @@ from holdfast.workspace.ops import FileOps
 from holdfast.workspace.plan import check
 from holdfast.workspace.stage import Stage
 from holdfast.workspace.state import on_disk
-from holdfast.workspace.swap import Moved, Swap
+from holdfast.workspace.swap import MovedPath, Swap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -226,7 +226,7 @@ class _Place:
                 for handle in (old, work, self._home, self._root):
                     self._ops.sync(handle)
             journal.write(work, name, log, self._ops)
-        except Moved as moved:
+        except MovedPath as moved:
             self._discard(name)
             raise RestoreConflict((moved.path,), f"a file {moved.why}") from moved
         except OSError as error:
@@ -305,7 +305,7 @@ class _Place:
                 swap.do(move)
             if durable:
                 self._sync(log.moves, work)
-        except Moved as moved:
+        except MovedPath as moved:
             self._backward(name, work, log, swap)
             raise RestoreConflict((moved.path,), f"a file {moved.why}") from moved
         except OSError as error:

@@ -51,7 +51,7 @@ class Tracked:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class IgnoreRules:
     """The rules in force in one directory; `token` is equal when they are."""
 
     include: Patterns
@@ -71,7 +71,7 @@ class Rules:
     """How many of the explicit layers, the outermost, are the settings' own."""
 
     @classmethod
-    def of(cls, options: WorkspaceOptions) -> Rules:
+    def of(cls, options: WorkspaceOptions) -> IgnoreRules:
         """Return the rules that hold before any file of the workspace is read."""
         lists = (options.include, options.secrets, options.generated, options.ignore)
         contents = ["\n".join(patterns).encode("utf-8", "surrogateescape") for patterns in lists]
@@ -144,7 +144,7 @@ class Rules:
                     return "secret"
         return "ignored by git" if self.git and _last(self.git, name, path, is_directory) else None
 
-    def below(self, name: bytes, path: bytes) -> Rules:
+    def below(self, name: bytes, path: bytes) -> IgnoreRules:
         """Return the rules inside a captured directory: below an ignored one only tracked files count."""
         if self.tracked_only or not (path in self.tracked.directories or path in self.above):
             return self
@@ -152,7 +152,7 @@ class Rules:
             return self
         return replace(self, tracked_only=True, token=blake3(self.token + b"tracked only").digest())
 
-    def enter(self, path: bytes, gitignore: bytes | None, holdfastignore: bytes | None) -> Rules:
+    def enter(self, path: bytes, gitignore: bytes | None, holdfastignore: bytes | None) -> IgnoreRules:
         """Return these rules with those of a directory's own ignore files added."""
         rules, start = self, len(path) + 1 if path else 0
         if gitignore is not None and self.reads_git:
@@ -163,7 +163,7 @@ class Rules:
             rules = replace(rules, explicit=(*rules.explicit, (start, b"", parse(holdfastignore))), token=token)
         return rules
 
-    def repository(self, path: bytes, excludes: Sequence[tuple[bytes, bytes]], tracked: Tracked) -> Rules:
+    def repository(self, path: bytes, excludes: Sequence[tuple[bytes, bytes]], tracked: Tracked) -> IgnoreRules:
         """Return the rules inside a repository: those of an outer one end at its door.
 
         `excludes` are contents of ignore files, each with what leads from its directory down to `path`.

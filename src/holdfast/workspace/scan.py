@@ -14,8 +14,8 @@ from holdfast.workspace import paths
 from holdfast.workspace.contents import KEY, NotCaptured, read_file, stamp
 from holdfast.workspace.descriptors import OPEN_DIRECTORY, read_below
 from holdfast.workspace.directory import FILE, LINK, Entry, encode
-from holdfast.workspace.known_directory import Draft, Known, Outcome
-from holdfast.workspace.rules import IGNORE_FILES, MAX_IGNORE_BYTES, Rules
+from holdfast.workspace.known_directory import DirectoryDraft, Known, Outcome
+from holdfast.workspace.rules import IGNORE_FILES, MAX_IGNORE_BYTES, IgnoreRules
 from holdfast.workspace.skips import NO_SKIPS, Skip, gather
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Scan:
         sink: Sink,
         options: WorkspaceOptions,
         *,
-        enter_repository: Callable[[bytes, Rules], Rules],
+        enter_repository: Callable[[bytes, IgnoreRules], IgnoreRules],
         progress: Callable[[int, int, str], None] | None = None,
         only: frozenset[bytes] | None = None,
     ) -> None:
@@ -59,7 +59,7 @@ class Scan:
         self._only = only
         self._never = frozenset(paths.raw(path) for path in (*options.store_paths, *options.secret_paths))
 
-    def directory(self, handle: int, path: bytes, known: Known | None, rules: Rules, depth: int = 0) -> Known:
+    def directory(self, handle: int, path: bytes, known: Known | None, rules: IgnoreRules, depth: int = 0) -> Known:
         """Return what an open directory holds; the very same object when nothing in it changed."""
         mark = self._mark()
         if known is not None and known.is_plain and known.token == rules.token:
@@ -78,11 +78,11 @@ class Scan:
                 known = known.unlisted() if known is not None else None
         raise NotCaptured("changed while it was read")
 
-    def _is_passed_over(self, path: bytes, known: Known, rules: Rules) -> bool:
+    def _is_passed_over(self, path: bytes, known: Known, rules: IgnoreRules) -> bool:
         """Tell whether a directory need not be looked at: not one with rules or repositories of its own below."""
         return self._only is not None and path not in self._only and known.is_bare and known.token == rules.token
 
-    def _as_known(self, handle: int, path: bytes, known: Known, rules: Rules, depth: int) -> Known | None:
+    def _as_known(self, handle: int, path: bytes, known: Known, rules: IgnoreRules, depth: int) -> Known | None:
         """Return what a directory holds if its own names and files are as they were, else None.
 
         This is the way of almost every directory in almost every scan, so it does nothing that it need not.
@@ -106,15 +106,15 @@ class Scan:
                 children[name] = child
         if children is None:
             return known
-        return self._put(path, replace(Draft.of(known), children=children), known)
+        return self._put(path, replace(DirectoryDraft.of(known), children=children), known)
 
-    def _capture(self, handle: int, path: bytes, known: Known | None, rules: Rules, depth: int) -> Known:
+    def _capture(self, handle: int, path: bytes, known: Known | None, rules: IgnoreRules, depth: int) -> Known:
         """Return what a directory holds: its names listed if need be, its changed files read."""
         began = time.time_ns()
         status = os.fstat(handle)
         key = KEY(status)
         if known is not None and known.key == key and known.token == rules.token:
-            draft = Draft.of(known)
+            draft = DirectoryDraft.of(known)
             inside = self._inside(handle, path, draft, rules)
         else:
             draft, inside = self._list(handle, path, rules)
@@ -136,7 +136,7 @@ class Scan:
         self.touched.extend(paths.join(path, name) for name in gone)
         return self._put(path, draft, known)
 
-    def _put(self, path: bytes, draft: Draft, known: Known | None) -> Known:
+    def _put(self, path: bytes, draft: DirectoryDraft, known: Known | None) -> Known:
         """Put the directory's node and return it as known."""
         below = [child for child in draft.children.values() if type(child) is Known]
         ref, nodes = encode(draft.captured(), self._sink, known.nodes if known else frozenset())
@@ -172,7 +172,7 @@ class Scan:
         if self._progress is not None:
             self._progress(self.files, self.bytes, paths.text(path))
 
-    def _list(self, handle: int, path: bytes, rules: Rules) -> tuple[Draft, Rules]:
+    def _list(self, handle: int, path: bytes, rules: IgnoreRules) -> tuple[DirectoryDraft, IgnoreRules]:
         """List a directory and decide on each name."""
         found: list[tuple[bytes, bool, bool]] = []
         with os.scandir(handle) as items:
@@ -182,7 +182,7 @@ class Scan:
                 found.append((os.fsencode(item.name), is_directory, ordinary))
         found.sort()
         present = {name for name, is_directory, _ in found if not is_directory}
-        draft = Draft(
+        draft = DirectoryDraft(
             ignore_files=tuple(name for name in IGNORE_FILES if name in present),
             has_git=any(name == b".git" for name, _, _ in found),
         )
@@ -202,12 +202,12 @@ class Scan:
                 draft.names.append(name)
         return draft, inside
 
-    def _is_generated(self, path: bytes, rules: Rules) -> bool:
+    def _is_generated(self, path: bytes, rules: IgnoreRules) -> bool:
         if not self._options.generated or path in rules.tracked.directories:
             return False
         return not rules.include.verdict(path.rpartition(b"/")[2], path, is_directory=True)
 
-    def _inside(self, handle: int, path: bytes, draft: Draft, rules: Rules) -> Rules:
+    def _inside(self, handle: int, path: bytes, draft: DirectoryDraft, rules: IgnoreRules) -> IgnoreRules:
         """Return the rules for what is in a directory: its repository's and its own ignore files added."""
         if draft.has_git and path:
             rules = self._enter_repository(path, rules)
@@ -282,7 +282,7 @@ class Scan:
         return before, Entry(name, LINK, 0, None, target), ()
 
     def _child(  # noqa: PLR0917
-        self, handle: int, path: bytes, name: bytes, old: Known | str | None, rules: Rules, depth: int
+        self, handle: int, path: bytes, name: bytes, old: Known | str | None, rules: IgnoreRules, depth: int
     ) -> Known | str:
         """Capture one directory below; a reason when it cannot be."""
         below = paths.join(path, name)

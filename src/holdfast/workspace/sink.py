@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 NONE: frozenset[bytes] = frozenset()
 
 
-class Writer(Protocol):
+class SinkWriter(Protocol):
     """What takes new chunks: the `ChunkWriter` of a commit, or one that only looks."""
 
     def leaf(self, data: bytes) -> Ref:
@@ -25,7 +25,7 @@ class Writer(Protocol):
 class Sink:
     """Puts leaves and nodes that the previous snapshot does not hold."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: SinkWriter) -> None:
         self._writer = writer
 
     def leaf(self, data: bytes, known: frozenset[bytes] = NONE) -> Ref:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from holdfast.encode.chunks import ChunkReader
-    from holdfast.workspace.sink import Writer
+    from holdfast.workspace.sink import SinkWriter
 
 FORMAT = 3
 """2 has its metadata in the node itself; 3, for what does not fit into one chunk, in leaves below it."""
@@ -97,7 +97,7 @@ class _Naming:
         return Ref(NODE, size, node_id(data))
 
 
-def store(writer: Writer, snapshot: Snapshot) -> Ref:
+def store(writer: SinkWriter, snapshot: Snapshot) -> Ref:
     """Put a snapshot's node and return its reference: the root of a checkpoint's workspace section."""
     meta, below = snapshot.meta(), snapshot.below()
     if len(meta) <= _NODE_BYTES and len(below) <= _PAGE_REFS:

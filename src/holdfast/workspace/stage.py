@@ -13,7 +13,7 @@ from holdfast.workspace.journal import Move
 from holdfast.workspace.merge import merge
 from holdfast.workspace.read_ahead import ReadAhead
 from holdfast.workspace.state import ABSENT, State, on_disk, tree_state
-from holdfast.workspace.swap import Moved
+from holdfast.workspace.swap import MovedPath
 from holdfast.workspace.tree import pieces
 
 if TYPE_CHECKING:
@@ -193,13 +193,13 @@ class Stage:
             finally:
                 os.close(parent)
         except OSError as error:
-            raise Moved(item.path, "is gone") from error
+            raise MovedPath(item.path, "is gone") from error
         with open(handle, "rb") as file:  # noqa: PTH123 - a descriptor
             mine = file.read()
         last = item.last or ABSENT
         merged = merge(self._content(last), mine, self._content(item.checkpoint))
         if merged is None or leaf_id(merged.data).hex() != item.merged:
-            raise Moved(item.path, "was changed since the plan was made")
+            raise MovedPath(item.path, "was changed since the plan was made")
         return merged.data
 
     def _content(self, state: State) -> bytes:

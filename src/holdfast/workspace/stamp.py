@@ -29,7 +29,7 @@ _LINK = "store.link"
 _MAX_BYTES = 64 * 1024
 
 
-class Stamp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class OwnerStamp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is known of a run's directory."""
 
     run: str
@@ -51,11 +51,13 @@ def write_stamp(
     with suppress(OSError):
         inode = _inode(directory)
         mark = user_mark("stamp", run, directory, inode)
-        stamp = Stamp(run=run, directory=directory, inode=inode, checkpoint=checkpoint, mark=mark)
+        stamp = OwnerStamp(run=run, directory=directory, inode=inode, checkpoint=checkpoint, mark=mark)
         write_whole(_file(folder, run, directory), lock(msgspec.json.encode(stamp)))
 
 
-def read_stamp(folder: Path, run: str, directory: str, *, unlock: Callable[[bytes], bytes] = bytes) -> Stamp | None:
+def read_stamp(
+    folder: Path, run: str, directory: str, *, unlock: Callable[[bytes], bytes] = bytes
+) -> OwnerStamp | None:
     """Return the stamp of a run's directory, None if it is not this run's or was not written here."""
     stamp = _read(_file(folder, run, directory), unlock)
     return stamp if stamp is not None and (stamp.run, stamp.directory) == (run, directory) else None
@@ -77,7 +79,7 @@ def last_directory(folder: Path, run: str, *, project: Path, unlock: Callable[[b
     return None
 
 
-def _is_own(stamp: Stamp, run: str) -> bool:
+def _is_own(stamp: OwnerStamp, run: str) -> bool:
     return stamp.run == run and is_user_mark(stamp.mark, "stamp", stamp.run, stamp.directory, stamp.inode)
 
 
@@ -128,7 +130,7 @@ def _link_file(folder: Path, directory: str) -> Path:
     return folder / f"fork-{blake3(os.fsencode(directory)).hexdigest()[:16]}.link"
 
 
-def _read(file: Path, unlock: Callable[[bytes], bytes]) -> Stamp | None:
+def _read(file: Path, unlock: Callable[[bytes], bytes]) -> OwnerStamp | None:
     """Return a stamp if the directory is still the one that it was written for."""
     stamp = _decoded(file, unlock)
     try:
@@ -137,9 +139,9 @@ def _read(file: Path, unlock: Callable[[bytes], bytes]) -> Stamp | None:
         return None
 
 
-def _decoded(file: Path, unlock: Callable[[bytes], bytes]) -> Stamp | None:
+def _decoded(file: Path, unlock: Callable[[bytes], bytes]) -> OwnerStamp | None:
     try:
-        return msgspec.json.decode(unlock(read_own(file, limit=_MAX_BYTES).data), type=Stamp)
+        return msgspec.json.decode(unlock(read_own(file, limit=_MAX_BYTES).data), type=OwnerStamp)
     except (OSError, ValueError, DocumentInvalid):
         return None
 

@@ -15,7 +15,7 @@ from holdfast.workspace import index as indexes
 from holdfast.workspace.contents import SMALL_BYTES
 from holdfast.workspace.descriptors import OPEN_DIRECTORY, OPEN_FILE, read_open
 from holdfast.workspace.gitdir import GitDirectory, GitFailed
-from holdfast.workspace.index import DIRECTORY, GITLINK, MAX_INDEX_BYTES, Index, Indexed
+from holdfast.workspace.index import DIRECTORY, GITLINK, MAX_INDEX_BYTES, GitIndex, Indexed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,11 +40,11 @@ class Staged(NamedTuple):
     object: str
 
 
-def load_index(directory: GitDirectory, objects: Objects) -> Index:
+def load_index(directory: GitDirectory, objects: Objects) -> GitIndex:
     """Return the index of a work tree, an empty one if there is none."""
     status = directory.stat(b"index")
     if status is None:
-        return Index()
+        return GitIndex()
     data = directory.read_whole(b"index", MAX_INDEX_BYTES)
     if data is None:
         raise GitFailed("its index cannot be read")
@@ -55,7 +55,7 @@ def load_index(directory: GitDirectory, objects: Objects) -> Index:
     return found
 
 
-def staged(index: Index, tree: str | None, objects: Objects) -> list[Staged]:
+def staged(index: GitIndex, tree: str | None, objects: Objects) -> list[Staged]:
     """Return what the index has otherwise than the commit's tree; unmerged paths are not among it."""
     if tree is not None and index.trees.get(b"") == tree:
         return []
@@ -82,7 +82,7 @@ def flat(tree: str, objects: Objects, prefix: bytes = b"") -> dict[bytes, tuple[
     return _flat(tree, objects, prefix, {}, set())
 
 
-def _committed(index: Index, tree: str | None, objects: Objects) -> tuple[dict[bytes, tuple[int, str]], set[bytes]]:
+def _committed(index: GitIndex, tree: str | None, objects: Objects) -> tuple[dict[bytes, tuple[int, str]], set[bytes]]:
     """Return a tree's paths, but for directories of which the index says that they are the same: these are the rest."""
     same: set[bytes] = set()
     return (_flat(tree, objects, b"", index.trees, same) if tree is not None else {}), same
@@ -146,7 +146,9 @@ def _expanded(entries: list[Indexed], objects: Objects) -> list[Indexed]:
     return found
 
 
-def unstaged(directory: GitDirectory, index: Index, entries: Iterable[Indexed], objects: Objects) -> dict[bytes, str]:
+def unstaged(
+    directory: GitDirectory, index: GitIndex, entries: Iterable[Indexed], objects: Objects
+) -> dict[bytes, str]:
     """Return git's letter for each of these entries that the work tree has otherwise."""
     found: dict[bytes, str] = {}
     with WorkTree(directory.worktree) as tree:
@@ -163,7 +165,7 @@ def unstaged(directory: GitDirectory, index: Index, entries: Iterable[Indexed], 
 
 
 def look(
-    tree: WorkTree, directory: GitDirectory, index: Index, entry: Indexed, objects: Objects
+    tree: WorkTree, directory: GitDirectory, index: GitIndex, entry: Indexed, objects: Objects
 ) -> tuple[str, os.stat_result | None]:
     """Return git's letter for an entry's file, empty if it is unchanged, and the file's status."""
     parent = tree.parent(entry.path)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _LED_ASTRAY = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EEXIST)
 
 
-class Moved(Exception):
+class MovedPath(Exception):
     """A path is not what the plan saw."""
 
     def __init__(self, path: str, why: str) -> None:
@@ -50,7 +50,7 @@ class Swap:
             if error.errno in _LED_ASTRAY:
                 if move.do in ("take", "rmdir") and self._is_done_without_parent(move):
                     return
-                raise Moved(move.path, "its directory is gone or was replaced") from error
+                raise MovedPath(move.path, "its directory is gone or was replaced") from error
             raise
         try:
             getattr(self, f"_{move.do}")(move, parent, name)
@@ -85,12 +85,12 @@ class Swap:
             except FileNotFoundError as error:
                 if self._is_resumed:
                     return  # a power cut may have taken both its names
-                raise Moved(move.path, "is gone") from error
+                raise MovedPath(move.path, "is gone") from error
         elif self._is_back(move, status, parent, name):
             self._ops.unlink(parent, name)  # both names are there after an undo or a power cut: a rename does nothing
         key = _key(self._old, slot)
         if on_disk(self._old, slot) != move.expect:
-            raise Moved(move.path, "was changed since the plan was made")
+            raise MovedPath(move.path, "was changed since the plan was made")
         if key is not None:
             self._taken[move.slot] = key
 
@@ -157,12 +157,12 @@ class Swap:
         if self._is_placed(move, status, parent, name):
             return
         if status is None:
-            raise Moved(move.path, "is gone")
+            raise MovedPath(move.path, "is gone")
         self._check(move)
         try:
             self._ops.place(self._new, _slot(move), parent, name)
         except FileExistsError as error:
-            raise Moved(move.path, "was created since the plan was made") from error
+            raise MovedPath(move.path, "was created since the plan was made") from error
 
     def _undo_put(self, move: Move, parent: int, name: bytes) -> None:
         if self._is_placed(move, _lstat(self._new, _slot(move)), parent, name):
@@ -204,14 +204,14 @@ class Swap:
         if status is None and there is not None:
             return
         if there is not None or status is None:
-            raise Moved(move.path, "was created since the plan was made" if there else "is gone")
+            raise MovedPath(move.path, "was created since the plan was made" if there else "is gone")
         self._check(move)
         self._ops.rename(self._new, _slot(move), parent, name)
 
     def _check(self, move: Move) -> None:
         """Refuse what another process staged if it is not what the journal says."""
         if self._is_resumed and _content(self._new, _slot(move)) != move.expect:
-            raise Moved(move.path, "was changed while it was staged")
+            raise MovedPath(move.path, "was changed while it was staged")
 
     def _undo_tree(self, move: Move, parent: int, name: bytes) -> None:
         there = _lstat(parent, name)
@@ -225,7 +225,7 @@ class Swap:
         except FileExistsError as error:
             status = _lstat(parent, name)
             if status is None or not modes.S_ISDIR(status.st_mode):
-                raise Moved(move.path, "was created since the plan was made") from error
+                raise MovedPath(move.path, "was created since the plan was made") from error
 
     def _undo_mkdir(self, move: Move, parent: int, name: bytes) -> None:
         del move
@@ -251,7 +251,7 @@ class Swap:
             self._ops.chmod_directory(parent, name, move.mode)
         except OSError as error:
             if error.errno in _LED_ASTRAY:
-                raise Moved(move.path, "is not a directory any more") from error
+                raise MovedPath(move.path, "is not a directory any more") from error
             raise
 
     def _undo_chmod(self, move: Move, parent: int, name: bytes) -> None:

@@ -14,7 +14,7 @@ from holdfast.workspace.descriptors import OPEN_DIRECTORY
 from holdfast.workspace.known_directory import changed_directories, missing, stored_part
 from holdfast.workspace.options import WorkspaceOptions
 from holdfast.workspace.repositories import Remembered, Repositories
-from holdfast.workspace.rules import Rules
+from holdfast.workspace.rules import IgnoreRules
 from holdfast.workspace.scan import Scan
 from holdfast.workspace.sink import Sink
 from holdfast.workspace.snapshot import Snapshot
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from holdfast.encode.chunks import ChunkReader
     from holdfast.workspace.known_directory import Known
-    from holdfast.workspace.sink import Writer
+    from holdfast.workspace.sink import SinkWriter
     from holdfast.workspace.skips import Skips
     from holdfast.workspace.stamps import Stamp
 
@@ -52,7 +52,7 @@ class Workspace:
 
     def capture(
         self,
-        writer: Writer,
+        writer: SinkWriter,
         previous: Snapshot | None = None,
         *,
         progress: Callable[[int, int, str], None] | None = None,
@@ -163,7 +163,7 @@ class Workspace:
     ) -> tuple[Known, Scan, str | None]:
         touched: list[bytes] = []
         while True:
-            rules, top = Rules.of(self.options), None
+            rules, top = IgnoreRules.of(self.options), None
             if self.options.use_git or self.options.use_gitignore:
                 rules, top = repositories.start(rules)
             scan = Scan(sink, self.options, enter_repository=repositories.enter, progress=progress, only=only)

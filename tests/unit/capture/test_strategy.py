@@ -4,13 +4,13 @@ import pytest
 
 from holdfast import Every, On, OnBudgetWarning, OnLoopComplete, OnPhaseComplete, Trigger, UsageError, When
 from holdfast.capture.strategy import Position
-from holdfast.capture.triggers import Event
+from holdfast.capture.triggers import TriggerEvent
 from holdfast.model.rules import RULES
 from holdfast.model.triggers import checked_trigger
 
 
 def event(trigger, **given):
-    return Event(trigger=Trigger(trigger), **given)
+    return TriggerEvent(trigger=Trigger(trigger), **given)
 
 
 def due(condition, trigger, since=None, events=1, **given):

@@ -10,14 +10,22 @@ from holdfast import open as open_holdfast
 from holdfast.errors import SubjectUnavailable, UsageError
 from holdfast.model.checkpoint import FORMAT_VERSION
 from holdfast.model.sections import Subject
-from holdfast.recovery.freshness import DEFAULT_VERDICTS, VERDICTS, Facts, facts_now, facts_then, findings, overall
+from holdfast.recovery.freshness import (
+    DEFAULT_VERDICTS,
+    VERDICTS,
+    FreshnessFacts,
+    facts_now,
+    facts_then,
+    findings,
+    overall,
+)
 from holdfast.recovery.subject import FileSubject
 from holdfast.testing.contract import NOON
 from holdfast.version import __version__
 from unit.workspace.kit import git, repository
 
 SUBJECT = Subject(id="42", title="Add login", body="Use OAuth.\n", labels=["a", "b"], assignees=["ann"], branch="main")
-THEN = Facts(
+THEN = FreshnessFacts(
     at=NOON,
     head="branch",
     branch="main",
@@ -105,8 +113,8 @@ def test_what_an_editor_changes_by_itself_is_no_change():
 
 
 def test_what_was_not_looked_at_says_nothing():
-    assert findings(Facts(), NOW) == ()
-    assert findings(THEN, Facts()) == ()
+    assert findings(FreshnessFacts(), NOW) == ()
+    assert findings(THEN, FreshnessFacts()) == ()
 
 
 def test_names_from_outside_are_shown_escaped():
@@ -118,7 +126,7 @@ def test_names_from_outside_are_shown_escaped():
 
 
 facts = st.builds(
-    Facts,
+    FreshnessFacts,
     at=st.none() | st.just(NOON),
     head=st.none() | st.sampled_from(["none", "unknown", "unborn", "branch", "detached"]),
     branch=st.none() | st.text(max_size=3),

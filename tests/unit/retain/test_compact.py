@@ -3,7 +3,7 @@ from datetime import timedelta
 import pytest
 
 from holdfast import Holdfast
-from holdfast.retain.compact import Point, superseded
+from holdfast.retain.compact import CompactionPoint, superseded
 from holdfast.settings.file import make_settings
 from holdfast.store.open import open_store
 from holdfast.store.tables import Record
@@ -27,7 +27,7 @@ def test_the_newest_of_a_path_at_each_point_stays_and_what_no_point_needs_goes()
         record(9, "saved"), record(10, "done", "a"), record(11, "done", "k", key="mine"), record(12, "done", "k"),
     ]  # fmt: skip
     # A checkpoint at 3, and a head that went back from 9 to 5: 6 to 9 were left.
-    points = [Point(3, ((1, 3),)), Point(12, ((1, 5), (10, 12)))]
+    points = [CompactionPoint(3, ((1, 3),)), CompactionPoint(12, ((1, 5), (10, 12)))]
     assert superseded(records, points, entries_from=5, before=1.0) == [1, 5, 7, 8]
     assert superseded(records, points, entries_from=9, before=1.0) == [1, 5, 6, 7, 8, 9]
     assert superseded(records, points, entries_from=9, before=-1.0) == [], "not old enough"

@@ -8,7 +8,7 @@ from holdfast import RetentionPolicy, UsageError
 from holdfast.model.checkpoint import RunRecord
 from holdfast.model.rules import ALL, RULES, Keep
 from holdfast.model.triggers import Trigger
-from holdfast.retain.policy import Row, check_policy, decide, in_two_sweeps, policy_by_hand
+from holdfast.retain.policy import RetentionRow, check_policy, decide, in_two_sweeps, policy_by_hand
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 SAYS_NOTHING = RULES.keeping({"*": None})
@@ -18,7 +18,7 @@ def row(seq, trigger="step_complete", *, phase=None, days=0.0, size=100, status=
         parent=None, expired_days=None):  # fmt: skip
     when = NOW - timedelta(days=days)
     expired_at = None if expired_days is None else NOW - timedelta(days=expired_days)
-    return Row(f"cp{seq}", seq, trigger, phase, when, size, status, pinned, resumes, parent, expired_at)
+    return RetentionRow(f"cp{seq}", seq, trigger, phase, when, size, status, pinned, resumes, parent, expired_at)
 
 
 def run_at(head, *, status=None, days=0.0):
@@ -195,7 +195,7 @@ POLICIES = st.builds(
 @given(ROWS, POLICIES, st.integers(1, 40))
 def test_whatever_the_policy_every_row_is_decided_and_a_recovery_stays_possible(drawn, policy, count):
     rows = [
-        Row(f"cp{n}", n, trigger, phase, NOW - timedelta(days=days), size, *flags)
+        RetentionRow(f"cp{n}", n, trigger, phase, NOW - timedelta(days=days), size, *flags)
         for n, (trigger, phase, days, size, *flags) in enumerate(drawn, 1)
     ]
     head = rows[-1].id

@@ -15,8 +15,7 @@ from holdfast.store import files_log
 from holdfast.store.commit import Commit, Draft
 from holdfast.store.files import FilesMedium
 from holdfast.store.files_disk import Disk
-from holdfast.store.files_log import Line as LogLine
-from holdfast.store.files_log import make_line
+from holdfast.store.files_log import LogLine, make_line
 from holdfast.store.inspection import Inspection
 from holdfast.store.medium import Batch, StaleError
 from holdfast.store.names import run_name

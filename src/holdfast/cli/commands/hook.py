@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from holdfast.cli.parser import CommandParser
     from holdfast.cli.session import Session
-    from holdfast.hook.session import Place
+    from holdfast.hook.session import HookPlace
     from holdfast.settings.values import Settings
 
 _STORE = "HOLDFAST_STORE"
@@ -81,13 +81,13 @@ class ProjectPlace(NamedTuple):
     settings: Settings | None
     named_store: str | None
 
-    def for_hooks(self) -> Place:
+    def for_hooks(self) -> HookPlace:
         """Return it as hooks use it."""
         from pathlib import Path  # noqa: PLC0415 - a glance does without
 
         from holdfast.cli.place import local_path  # noqa: PLC0415
         from holdfast.engine import open as open_holdfast  # noqa: PLC0415
-        from holdfast.hook.session import Place  # noqa: PLC0415
+        from holdfast.hook.session import HookPlace  # noqa: PLC0415
         from holdfast.settings.values import Settings  # noqa: PLC0415
         from holdfast.workspace.git import user_ignore_file  # noqa: PLC0415
 
@@ -97,7 +97,7 @@ class ProjectPlace(NamedTuple):
             watched = [str(file), f"{file}-wal", user_ignore_file()]
             watched += [str(Path.home() / name) for name in (".gitconfig", ".config/git/config")]
         settings = self.settings or Settings()
-        return Place(
+        return HookPlace(
             self.root, lambda: open_holdfast(self.url, settings=settings, reveal=False), self.named_store, watched
         )
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.cli import script
 from holdfast.cli.describe import marks, position, trigger
 from holdfast.cli.filters import add_filters, filters_of
-from holdfast.cli.graph import Graph
+from holdfast.cli.graph import LogGraph
 from holdfast.cli.ids import Short
 from holdfast.cli.output import Paint
 from holdfast.cli.times import age, number
@@ -59,7 +59,7 @@ def execute(arguments: Namespace, session: Session) -> int:
     if out.json:
         out.document({"run": run, "head": hf.store.run(run).head, "checkpoints": [*map(checkpoint_document, rows)]})
         return 0
-    graph = Graph(lambda checkpoint: hf.store.tombstone(run, checkpoint) is not None)
+    graph = LogGraph(lambda checkpoint: hf.store.tombstone(run, checkpoint) is not None)
     head = hf.store.run(run).head
     short = Short()
     with out.paged():

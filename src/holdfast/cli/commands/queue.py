@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from holdfast.cli.parser import CommandParser
     from holdfast.cli.session import Session
     from holdfast.engine import Holdfast
-    from holdfast.worker.port import Entry
+    from holdfast.worker.port import QueueEntry
 
 _VERBS = ("ls", "show", "retry", "cancel")
 
@@ -71,7 +71,7 @@ def _show(arguments: Namespace, session: Session, hf: Holdfast) -> None:
         out.note(f"Queue {queue} is empty.")
 
 
-def _described(hf: Holdfast, row: Entry) -> dict[str, Any]:
+def _described(hf: Holdfast, row: QueueEntry) -> dict[str, Any]:
     """Return a run as its queue and its store have it; one that no worker could advance is parked."""
     waits = hf.control.waiting(row.run) if row.state == "asleep" else []
     parked = [wait for wait in waits if wait.id.startswith("parked:")]

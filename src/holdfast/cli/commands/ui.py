@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from holdfast.cli.parser import CommandParser
-    from holdfast.cli.place import Place
+    from holdfast.cli.place import StorePlace
     from holdfast.cli.session import Session
     from holdfast.engine import Holdfast
 
@@ -72,7 +72,7 @@ def check_extra() -> None:
         raise UsageError("the page needs the extra: pip install 'holdfast[web]'")
 
 
-def _open(place: Place, *, to_write: bool) -> Holdfast:
+def _open(place: StorePlace, *, to_write: bool) -> Holdfast:
     """Open the store for one thread of the page: for reading where that will do, and with no secret filled in again."""
     from holdfast.engine import open as open_holdfast  # noqa: PLC0415 - as every command does
     from holdfast.settings.values import Settings  # noqa: PLC0415
