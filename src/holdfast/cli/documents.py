@@ -43,8 +43,8 @@ DOCUMENTS: dict[str, tuple[str, ...]] = {
     "delete": ("deleted", "checkpoints", "runs"),
     "prune": ("done", "counts", "runs", "decisions"),
     "status": (
-        "run", "status", "moving", "head", "waits", "answered", "budget", "protection", "artifact_paths", "context_metadata",
-        *PHASES,
+        "run", "status", "moving", "head", "waits", "answered", "budget", "protection", "artifact_paths",
+        "context_metadata", *PHASES,
     ),
     "begin": ("run", "new", *PHASES),
     "phase": ("run", "phase", *PHASES),
