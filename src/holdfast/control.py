@@ -71,9 +71,12 @@ class Control:
         waits = self.waiting(run)
         chosen = [one for one in waits if one.id == wait] if wait is not None else waits
         if len(chosen) != 1:
-            known = ", ".join(one.id for one in waits) or "nothing"
-            what = f"for {wait!r}" if wait is not None else "for one thing alone"
-            raise UsageError(f"run {run!r} does not wait {what}: it waits for {known}")
+            if not waits:
+                raise UsageError(f"run {run!r} waits for nothing")
+            known = ", ".join(one.id for one in waits)
+            if wait is None:
+                raise UsageError(f"run {run!r} waits for {known}: name one with --wait (in Python wait=)")
+            raise UsageError(f"run {run!r} does not wait for {wait!r}: it waits for {known}")
         options = chosen[0].options
         if options and choice not in options:
             raise UsageError(f"{choice!r} is not an answer to {chosen[0].question!r}: use {' or '.join(options)}")

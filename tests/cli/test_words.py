@@ -124,3 +124,25 @@ def test_an_unknown_trigger_is_refused_with_those_that_are_known(hf, story):
 def test_one_secret_is_one_value(hf, project):
     done = hf("checkpoint", "r", "--state", "-", stdin=b'{"password": "swordfish9X"}')
     assert "1 value kept out" in done.err
+
+
+def test_a_run_that_waits_for_nothing_is_said_to(hf, story):
+    done = hf("approve", "issue-42")
+    assert done.code == 2
+    assert done.err == "holdfast: run 'issue-42' waits for nothing\n"
+
+
+@pytest.mark.parametrize("word", ["reset", "abort", "inspect", "top", "back"])
+def test_a_verb_of_other_tools_is_answered_by_its_meaning(hf, project, word):
+    done = hf(word)
+    assert done.code == 2
+    assert "did you mean" not in done.err
+    assert "`holdfast " in done.err.partition("':")[2]
+
+
+def test_a_patch_is_looked_for_in_the_run_that_moved_last(hf, story):
+    hf("checkpoint", "newer")
+    done = hf("patch", "work")
+    assert done.code == 3
+    assert "The run that moved last is newer." in done.err
+    assert "no call has ended in run 'newer'" in done.err

@@ -67,7 +67,9 @@ def call_patch(hf: Holdfast, run: str, call: str, *, together: bool = False) -> 
     ends = [at for at, one in enumerate(records) if one["step"] == call and one["event"] in ("done", "failed")]
     if not ends:
         known = list(dict.fromkeys(one["step"] for one in records if one["event"] in ("done", "failed")))
-        raise NotFound("call", call, f"it has no end in run {run!r}: {hint(call, known)}")
+        raise NotFound(
+            "call", call, f"in run {run!r} {hint(call, known)}" if known else f"no call has ended in run {run!r}"
+        )
     at = ends[-1]
     start_s = _began_s(records[at])
     captures = _captures(hf, run)

@@ -24,7 +24,10 @@ def configure(parser: CommandParser) -> None:
     """Say what the command takes."""
     parser.add_argument("call", metavar="CALL", help="the call, as `holdfast events` and `holdfast cost` name it")
     parser.add_argument(
-        "run", metavar="RUN", nargs="?", help="the run; otherwise HOLDFAST_RUN, or the one begun here last"
+        "run",
+        metavar="RUN",
+        nargs="?",
+        help="the run; otherwise HOLDFAST_RUN, the one begun here, or to look at the one that moved last",
     )
     parser.add_argument("--together", action="store_true", help="with the changes of calls that cannot be told apart")
     parser.add_argument("--commit", action="store_true", help="add a git commit with exactly this to the branch")
@@ -34,7 +37,9 @@ def configure(parser: CommandParser) -> None:
 def execute(arguments: Namespace, session: Session) -> int:
     """Show it, or commit it."""
     out = session.out
-    run = script.meant_run(session, arguments, or_only=True)
+    run = (
+        script.meant_run(session, arguments, or_only=True) if arguments.commit else script.shown_run(session, arguments)
+    )
     found = session.hf.files.patch(run, arguments.call, together=arguments.together)
     commit = _commit(found, arguments, session) if arguments.commit and found.patch else None
     out.document(
