@@ -40,11 +40,9 @@ _TOLD = {"message": MESSAGE, "conflict": CONFLICT}
 class ConflictUnsettled(HoldfastError):
     """The rounds of a conflict are over, and nothing was agreed on."""
 
-    def __init__(self, conflict: str, rounds: int, positions: dict[str, Any]) -> None:
-        self.conflict = conflict
-        self.rounds = rounds
-        self.positions = positions
-        super().__init__()
+    conflict: str
+    rounds: int
+    positions: dict[str, Any]
 
     def sentence(self) -> str:
         """Say who holds what."""
