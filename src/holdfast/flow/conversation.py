@@ -16,10 +16,10 @@ from holdfast.errors import CommandFailed, HoldfastError, UsageError, ValueRefus
 from holdfast.flow.model import Action
 from holdfast.flow.names import CONFLICT, ENTRY_VARIABLES, MESSAGE, REPORTED
 from holdfast.flow.template import fill, shown
+from holdfast.model.nearest import hint
 from holdfast.model.triggers import Trigger
 from holdfast.runtime.interruption import is_interruption
 from holdfast.runtime.knowledge import entry_facts
-from holdfast.runtime.nearest import hint
 from holdfast.runtime.recorded import digest_of
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ import msgspec
 
 from holdfast.encode.documents import Bounds, parse_yaml, read_regular
 from holdfast.errors import DocumentInvalid, SettingsInvalid, UsageError
+from holdfast.model.nearest import hint
 from holdfast.model.rules import OTHERS
 from holdfast.model.triggers import TRIGGER_GROUPS, Trigger
 from holdfast.model.verdicts import check_verdicts
@@ -191,7 +192,7 @@ def _check_names(settings: Settings) -> None:
     ):
         for name in names:
             if name not in known:
-                raise UsageError(f"{place}: there is no trigger {name!r}{_nearest(name, known)}")
+                raise UsageError(f"{place}: there is no trigger {name!r}; {hint(name, map(str, known))}")
     if settings.encryption.key_file and settings.encryption.key_env:
         raise UsageError("encryption: give key_file or key_env, not both")
     for name, pattern in settings.redaction.patterns.items():
@@ -217,8 +218,7 @@ def _refuse_unknown(data: dict[Any, Any], cls: type[msgspec.Struct], path: str, 
         if key == "preset" and cls is Settings:
             continue
         if key not in hints:
-            hint = _nearest(str(key), list(hints))
-            raise SettingsInvalid(f"there is no setting {path + str(key)!r}{hint}", file)
+            raise SettingsInvalid(f"there is no setting {path + str(key)!r}; {hint(str(key), hints)}", file)
         part = next((one for one in (hints[key], *get_args(hints[key])) if _is_part(one)), None)
         if part is not None and isinstance(value, dict):
             _refuse_unknown(value, part, f"{path}{key}.", file)
@@ -226,13 +226,6 @@ def _refuse_unknown(data: dict[Any, Any], cls: type[msgspec.Struct], path: str, 
 
 def _is_part(hint: Any) -> bool:
     return isinstance(hint, type) and issubclass(hint, Part)
-
-
-def _nearest(name: str, known: list[Any]) -> str:
-    import difflib  # noqa: PLC0415 - only for those who mistyped something
-
-    near = difflib.get_close_matches(name, [str(one) for one in known], n=1)
-    return f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(sorted(map(str, known)))}"
 
 
 def _read(path: Path, *, follow: bool = False) -> bytes:
