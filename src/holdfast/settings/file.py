@@ -21,7 +21,6 @@ from holdfast.model.rules import OTHERS
 from holdfast.model.triggers import TRIGGER_GROUPS, Trigger
 from holdfast.model.verdicts import check_verdicts
 from holdfast.settings.environment import config_folder
-from holdfast.settings.expressions import matches_nothing
 from holdfast.settings.presets import preset_under
 from holdfast.settings.trust import Wish, check_trust, filled, is_unsaid, wishes_of
 from holdfast.settings.values import Part, Settings
@@ -29,6 +28,7 @@ from holdfast.settings.values import Part, Settings
 FILES = ("holdfast.yaml", "holdfast.yml", "pyproject.toml")
 _BOUNDS = Bounds(size_bytes=1 << 20, depth=32, nodes=50_000)
 _MOST_DOTS = 200
+_LONGEST_PATTERN = 2_000
 # Lists that protect something: what a project adds to them does not replace the user's own.
 _JOINED = (
     ("redaction", "keys"),
@@ -201,6 +201,17 @@ def _check_names(settings: Settings) -> None:
         check_verdicts(settings.recovery.verdicts)
     except UsageError as error:
         raise UsageError(f"recovery.verdicts: {error}") from None
+
+
+def matches_nothing(pattern: str) -> bool:
+    """Tell whether an expression fits empty text, and so would match everywhere; re.error if it is not valid."""
+    if len(pattern) > _LONGEST_PATTERN:
+        raise re.error(f"it has {len(pattern):,} characters; the limit is {_LONGEST_PATTERN:,}")
+    try:
+        re.compile(pattern)
+        return int(vars(re)["_parser"].parse(pattern).getwidth()[0]) == 0  # told without matching anything
+    except (RecursionError, OverflowError, MemoryError) as error:
+        raise re.error(f"it is too large ({type(error).__name__})") from None
 
 
 def _check_pattern(name: str, pattern: str) -> None:
