@@ -89,6 +89,7 @@ class Heartbeat:
         calls: Callable[[], Mapping[str, int]],
         policies: Callable[[], Mapping[str, Any]] = dict,
         missing: Callable[[], Iterable[bytes]] = tuple,
+        beat_s: float = BEAT_S,
         lock: Callable[[bytes], bytes] = bytes,
     ) -> None:
         self._file = file
@@ -99,6 +100,7 @@ class Heartbeat:
         self._missing = missing
         self._gone: tuple[str, ...] = ()
         self._looks_at = 0.0
+        self._beat_s = beat_s
         self._locked = lock
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
@@ -156,7 +158,7 @@ class Heartbeat:
                     break
                 found.append(path.decode("latin-1"))
             self._gone = tuple(found)
-            self._looks_at = began + max(BEAT_S / 2, 20 * (time.monotonic() - began))
+            self._looks_at = began + max(self._beat_s / 2, 20 * (time.monotonic() - began))
         return self._gone
 
     def stop(self) -> None:
@@ -170,7 +172,7 @@ class Heartbeat:
         self.beat(has_ended=True)
 
     def _keep(self) -> None:
-        while not self._over.wait(BEAT_S):
+        while not self._over.wait(self._beat_s):
             self.beat()
 
 
