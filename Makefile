@@ -35,7 +35,7 @@ test-langgraph: $(VENV)/langgraph-ready
 
 # The page of `holdfast ui`, built into the package; needs Node, which comes with the set-up where there is none.
 web: $(VENV)/web-ready web/node_modules/ready
-	$(VENV)/web/bin/python -m holdfast.web.typescript > web/answers.new && mv web/answers.new web/src/answers.ts
+	$(VENV)/web/bin/python tests/answer_types.py > web/answers.new && mv web/answers.new web/src/answers.ts
 	cd web && $(NODE) node node_modules/typescript/bin/tsc --noEmit && $(NODE) node build.mjs
 
 # In Chromium; what needs no browser is in `make test`.
@@ -53,10 +53,10 @@ lint: $(VENV)/ready
 	$(RUN)/python tests/wording.py
 
 docs: $(VENV)/ready
-	$(RUN)/python -m holdfast.cli.reference > docs/CLI.md
-	$(RUN)/python -m holdfast.cli.error_reference > docs/reference/errors.md
-	$(RUN)/python -m holdfast.flow.reference > docs/reference/flow.md
-	$(RUN)/python -m holdfast.settings.reference < holdfast.example.yaml > docs/reference/settings.md
+	$(RUN)/python tests/command_reference.py > docs/CLI.md
+	$(RUN)/python tests/error_reference.py > docs/reference/errors.md
+	$(RUN)/python tests/flow_reference.py > docs/reference/flow.md
+	$(RUN)/python tests/settings_reference.py < holdfast.example.yaml > docs/reference/settings.md
 	$(RUN)/python -c "from holdfast.flow.schema import schema_text; print(schema_text(), end='')" > docs/flow.schema.json
 	$(RUN)/python tests/api_reference.py > docs/reference/python.md
 	$(RUN)/python tests/aio_stub.py > aio_methods.new && mv aio_methods.new src/holdfast/aio_methods.pyi

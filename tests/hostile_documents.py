@@ -22,7 +22,6 @@ from holdfast.recovery.plan import from_json as recovery_plan
 from holdfast.recovery.subject import FileSubject
 from holdfast.settings.file import project_settings
 from holdfast.store.mirror import Mirror, MirrorOptions
-from holdfast.workspace.decide import load_decisions
 from holdfast.workspace.plan import from_json as restore_plan
 
 MB = 1 << 20
@@ -140,7 +139,6 @@ def readers(folder):
         yield f"mirror {form}", mirror(form)
     yield "restore plan", restore_plan
     yield "recovery plan", recovery_plan
-    yield "decisions", load_decisions
 
 
 def main():

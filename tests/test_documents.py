@@ -11,11 +11,11 @@ import pytest
 
 import holdfast
 from api_reference import reference as python_reference
-from holdfast.cli.error_reference import error_reference
-from holdfast.flow.reference import flow_reference
-from holdfast.settings.reference import settings_reference
+from error_reference import error_reference
+from flow_reference import flow_reference
 from postgres_server import shared_server
 from screens import PAGES, comparable, rewritten
+from settings_reference import settings_reference
 
 ROOT = Path(__file__).parent.parent
 

@@ -75,6 +75,8 @@ class HoldfastError(Exception):
 
     exit_code: ClassVar[int] = 1
     retryable: ClassVar[bool] = False
+    template: ClassVar[str] = ""
+    """The sentence, with the names of fields in braces; a class whose sentence depends on more overrides it."""
     field_names: ClassVar[tuple[str, ...]] = ()
     _defaults: ClassVar[dict[str, Any]] = {}
 
@@ -104,7 +106,7 @@ class HoldfastError(Exception):
 
     def sentence(self) -> str:
         """Say what happened and what to do next."""
-        return type(self).__name__
+        return self.template.format_map(vars(self)) or type(self).__name__
 
 
 class UsageError(HoldfastError):
@@ -113,10 +115,7 @@ class UsageError(HoldfastError):
     exit_code: ClassVar[int] = 2
 
     detail: str
-
-    def sentence(self) -> str:
-        """Say what is wrong with the call."""
-        return self.detail
+    template = "{detail}"
 
 
 class InvalidId(UsageError):
@@ -146,30 +145,21 @@ class ValueRefused(UsageError):
     """A value that could not be restored equal to what went in."""
 
     path: str
-
-    def sentence(self) -> str:
-        """Name the place in the value."""
-        return f"{self.path}: {self.detail}"
+    template = "{path}: {detail}"
 
 
 class SectionInvalid(UsageError):
     """A typed section that does not fit its type."""
 
     section: str
-
-    def sentence(self) -> str:
-        """Name the section and the place in it."""
-        return f"section {self.section!r}: {self.detail}"
+    template = "section {section!r}: {detail}"
 
 
 class UnknownType(UsageError):
     """Stored data names a type that the caller did not register; it is neither imported nor guessed."""
 
     where: str
-
-    def sentence(self) -> str:
-        """Name the type and how to register it."""
-        return f"{self.where}: holds a value of type {self.detail!r}; pass that class in holdfast.open(types=[...])"
+    template = "{where}: holds a value of type {detail!r}; pass that class in holdfast.open(types=[...])"
 
 
 class LimitExceeded(UsageError):
@@ -178,10 +168,7 @@ class LimitExceeded(UsageError):
     what: str
     size: int
     limit: int
-
-    def sentence(self) -> str:
-        """Give the number that tripped and the limit."""
-        return f"{self.what}: {self.size:,} is over the limit of {self.limit:,}; {self.detail}"
+    template = "{what}: {size:,} is over the limit of {limit:,}; {detail}"
 
 
 class NotFound(HoldfastError):
@@ -219,10 +206,7 @@ class Conflict(HoldfastError):
     retryable: ClassVar[bool] = True
 
     run: str
-
-    def sentence(self) -> str:
-        """Name the run."""
-        return f"run {self.run!r}: somebody else was first; read it again"
+    template = "run {run!r}: somebody else was first; read it again"
 
 
 class HeadMoved(Conflict):
@@ -230,13 +214,10 @@ class HeadMoved(Conflict):
 
     expected: str | None
     actual: str | None
-
-    def sentence(self) -> str:
-        """Name both heads."""
-        return (
-            f"run {self.run!r}: another writer moved its head from {self.expected} to {self.actual}; nothing was "
-            "written. Open the run again with hf.run(...) to continue from the new head"
-        )
+    template = (
+        "run {run!r}: another writer moved its head from {expected} to {actual}; nothing was "
+        "written. Open the run again with hf.run(...) to continue from the new head"
+    )
 
 
 class RunDiffers(Conflict):
@@ -245,13 +226,10 @@ class RunDiffers(Conflict):
     retryable: ClassVar[bool] = False
 
     store: str
-
-    def sentence(self) -> str:
-        """Name the run and the store."""
-        return (
-            f"run {self.run!r}: {self.store} has another run of this id, or continued it; nothing of it was copied. "
-            "Copy into another store or tenant, or delete one of the two"
-        )
+    template = (
+        "run {run!r}: {store} has another run of this id, or continued it; nothing of it was copied. "
+        "Copy into another store or tenant, or delete one of the two"
+    )
 
 
 class LeaseHeld(Conflict):
@@ -259,13 +237,10 @@ class LeaseHeld(Conflict):
 
     owner: str
     until: str
-
-    def sentence(self) -> str:
-        """Name the owner and when the lease lapses."""
-        return (
-            f"run {self.run!r}: {self.owner!r} has it until {self.until}; nothing was written. Wait, or take it over "
-            "when the lease has lapsed"
-        )
+    template = (
+        "run {run!r}: {owner!r} has it until {until}; nothing was written. Wait, or take it over "
+        "when the lease has lapsed"
+    )
 
 
 class LeaseLost(Conflict):
@@ -288,10 +263,7 @@ class IntegrityError(HoldfastError):
     exit_code: ClassVar[int] = 5
 
     detail: str
-
-    def sentence(self) -> str:
-        """Say what is damaged."""
-        return self.detail
+    template = "{detail}"
 
 
 class ChunkCorrupt(IntegrityError):
@@ -314,43 +286,31 @@ class CheckpointCorrupt(IntegrityError):
     """A checkpoint's record does not match its checksum, or is missing where another record names it."""
 
     checkpoint: str
-
-    def sentence(self) -> str:
-        """Name the checkpoint."""
-        return (
-            f"checkpoint {self.checkpoint}: {self.detail}. Other checkpoints stay readable: hf.verify() lists the "
-            "damage, hf.latest(run, sound=True) finds the newest sound one"
-        )
+    template = (
+        "checkpoint {checkpoint}: {detail}. Other checkpoints stay readable: hf.verify() lists the "
+        "damage, hf.latest(run, sound=True) finds the newest sound one"
+    )
 
 
 class RunCorrupt(IntegrityError):
     """A run's record does not match its checksum, or is missing while its checkpoints are there."""
 
     run: str
-
-    def sentence(self) -> str:
-        """Name the run."""
-        return f"run {self.run!r}: {self.detail}. hf.verify() lists the damage, `holdfast repair` repairs what it can"
+    template = "run {run!r}: {detail}. hf.verify() lists the damage, `holdfast repair` repairs what it can"
 
 
 class StoreCorrupt(IntegrityError):
     """The store as a whole cannot be read, or is not one of ours."""
 
     store: str
-
-    def sentence(self) -> str:
-        """Name the store."""
-        return f"store {self.store}: {self.detail}"
+    template = "store {store}: {detail}"
 
 
 class DocumentInvalid(IntegrityError):
     """A JSON or YAML file that is not one, or is larger, deeper or fuller than it may be."""
 
     file: str
-
-    def sentence(self) -> str:
-        """Name the file and what is wrong with it."""
-        return f"{self.file} {self.detail}"
+    template = "{file} {detail}"
 
 
 class FormatTooNew(IntegrityError):
@@ -358,10 +318,7 @@ class FormatTooNew(IntegrityError):
 
     found: int
     known: int
-
-    def sentence(self) -> str:
-        """Give both versions."""
-        return f"{self.detail} has format {self.found}, this program knows up to {self.known}: upgrade holdfast"
+    template = "{detail} has format {found}, this program knows up to {known}: upgrade holdfast"
 
 
 class StoreError(HoldfastError):
@@ -371,10 +328,7 @@ class StoreError(HoldfastError):
 
     store: str
     detail: str
-
-    def sentence(self) -> str:
-        """Name the store and what it said."""
-        return f"store {self.store}: {self.detail}"
+    template = "store {store}: {detail}"
 
 
 class StoreUnavailable(StoreError):
@@ -394,9 +348,7 @@ class StoreBusy(StoreError):
 class RestoreRefused(UsageError):
     """A restore that cannot be carried out safely; nothing was written."""
 
-    def sentence(self) -> str:
-        """Say what stands in the way."""
-        return f"nothing was restored: {self.detail}"
+    template = "nothing was restored: {detail}"
 
 
 class NoRoom(RestoreRefused):
@@ -425,30 +377,21 @@ class RestoreFailed(HoldfastError):
 
     path: str
     detail: str
-
-    def sentence(self) -> str:
-        """Name the path and what the file system said."""
-        return f"restore stopped at {self.path!r}: {self.detail}"
+    template = "restore stopped at {path!r}: {detail}"
 
 
 class CaptureFailed(UsageError):
     """A registered object raised while its snapshot was taken or put back; the others are as they were."""
 
     section: str
-
-    def sentence(self) -> str:
-        """Name the section."""
-        return f"section {self.section!r}: {self.detail}. Nothing was saved, and no other section was touched"
+    template = "section {section!r}: {detail}. Nothing was saved, and no other section was touched"
 
 
 class SettingsInvalid(UsageError):
     """A settings file that cannot be followed."""
 
     file: str
-
-    def sentence(self) -> str:
-        """Name the file and the place in it."""
-        return f"{self.file}: {self.detail}"
+    template = "{file}: {detail}"
 
 
 class SettingsUntrusted(SettingsInvalid):
@@ -468,10 +411,7 @@ class KeyRefused(UsageError):
     """A store is encrypted and the key is missing or another one, or a key is given for a store that is not."""
 
     store: str
-
-    def sentence(self) -> str:
-        """Name the store and what to give."""
-        return f"store {self.store}: {self.detail}"
+    template = "store {store}: {detail}"
 
 
 class Unprotected(HoldfastError):
@@ -482,10 +422,7 @@ class Unprotected(HoldfastError):
     run: str
     since: str
     detail: str
-
-    def sentence(self) -> str:
-        """Say since when, and why."""
-        return f"run {self.run!r} is unprotected since {self.since}: {self.detail}"
+    template = "run {run!r} is unprotected since {since}: {detail}"
 
 
 class RunPaused(Unprotected):
@@ -511,10 +448,7 @@ class SessionOver(HoldfastError):
 
     run: str
     detail: str
-
-    def sentence(self) -> str:
-        """Say how to continue in the next session."""
-        return f"run {self.run!r}: the session is over, {self.detail}. Open the run again in a new session to continue"
+    template = "run {run!r}: the session is over, {detail}. Open the run again in a new session to continue"
 
 
 class Ambiguous(UsageError):
@@ -549,10 +483,7 @@ class RunClosed(UsageError):
     """A call on a run that is closed."""
 
     run: str
-
-    def sentence(self) -> str:
-        """Say how to continue."""
-        return f"run {self.run!r} is closed, so {self.detail}: open it again with hf.run({self.run!r})"
+    template = "run {run!r} is closed, so {detail}: open it again with hf.run({run!r})"
 
 
 class FlowInvalid(UsageError):
@@ -585,10 +516,7 @@ class RecoveryError(HoldfastError):
     exit_code: ClassVar[int] = 8
 
     run: str
-
-    def sentence(self) -> str:
-        """Name the run."""
-        return f"run {self.run!r} cannot continue as asked"
+    template = "run {run!r} cannot continue as asked"
 
 
 class CannotResume(RecoveryError):
@@ -623,13 +551,10 @@ class EffectUncertain(RecoveryError):
 
     step: str
     detail: str
-
-    def sentence(self) -> str:
-        """Name the step and how to decide."""
-        return (
-            f"run {self.run!r}: step {self.step!r} began and has no recorded end, so {self.detail} may or may not have "
-            "happened. Look, then decide: retry or skip"
-        )
+    template = (
+        "run {run!r}: step {step!r} began and has no recorded end, so {detail} may or may not have "
+        "happened. Look, then decide: retry or skip"
+    )
 
 
 class Divergence(RecoveryError):
@@ -638,21 +563,16 @@ class Divergence(RecoveryError):
     step: str
     expected: str
     got: str
-
-    def sentence(self) -> str:
-        """Name the step, what was recorded and what was asked."""
-        return (
-            f"run {self.run!r}, step {self.step!r}: the record has {self.expected}, the program asks for {self.got}. "
-            "Give a changed step a new name, or fork the run before it"
-        )
+    template = (
+        "run {run!r}, step {step!r}: the record has {expected}, the program asks for {got}. "
+        "Give a changed step a new name, or fork the run before it"
+    )
 
 
 class ReplayEnded(RecoveryError):
     """The record has no more steps."""
 
-    def sentence(self) -> str:
-        """Say how to continue."""
-        return f"run {self.run!r}: its record ends here. Continue live from here with replay.fork(new_run)"
+    template = "run {run!r}: its record ends here. Continue live from here with replay.fork(new_run)"
 
 
 class RunWaiting(HoldfastError):
@@ -665,10 +585,7 @@ class RunWaiting(HoldfastError):
     wait: str
     kind: str
     question: str
-
-    def sentence(self) -> str:
-        """Say what it waits for."""
-        return f"run {self.run!r} waits ({self.kind} {self.wait!r}): {self.question}"
+    template = "run {run!r} waits ({kind} {wait!r}): {question}"
 
 
 class RunCancelled(HoldfastError):
@@ -712,10 +629,7 @@ class BudgetExhausted(HoldfastError):
     budget: str
     used: float
     limit: float
-
-    def sentence(self) -> str:
-        """Give both numbers."""
-        return f"run {self.run!r}: {self.budget} used {self.used:,} of {self.limit:,}. Raise the limit to continue"
+    template = "run {run!r}: {budget} used {used:,} of {limit:,}. Raise the limit to continue"
 
 
 class CommandFailed(HoldfastError):
@@ -743,10 +657,7 @@ class StepTimeout(HoldfastError):
 
     step: str
     timeout_s: float
-
-    def sentence(self) -> str:
-        """Name the step and its limit."""
-        return f"step {self.step!r} took longer than {self.timeout_s:,} s"
+    template = "step {step!r} took longer than {timeout_s:,} s"
 
 
 class SubjectUnavailable(HoldfastError):
@@ -756,7 +667,4 @@ class SubjectUnavailable(HoldfastError):
 
     subject: str
     detail: str
-
-    def sentence(self) -> str:
-        """Name the subject and what went wrong."""
-        return f"subject {self.subject!r} cannot be read: {self.detail}"
+    template = "subject {subject!r} cannot be read: {detail}"

@@ -310,7 +310,7 @@ class Run:
     def context(self) -> Context:
         """What the run is about and has learned."""
         host = self.host
-        return host.part("context", lambda: context.Context(host, root=host.root, session=host.new_id("session")))
+        return host.part("context", lambda: context.Context(host, root=host.root, session=host.new_session()))
 
     @property
     def knowledge(self) -> Knowledge:

@@ -126,9 +126,9 @@ class RunHost:
         """Return seconds by a clock that never jumps."""
         return self._services.monotonic()
 
-    def new_id(self, what: str) -> str:
-        """Return a name that nothing else has."""
-        return f"{what}-{self._services.entropy(8).hex()}"
+    def new_session(self) -> str:
+        """Return a name that no other session has."""
+        return f"session-{self._services.entropy(8).hex()}"
 
     def save(
         self,

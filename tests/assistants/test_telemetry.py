@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 import holdfast
 from holdfast.telemetry.facts import FeedFact
 from holdfast.telemetry.observer import Observer, trace_of
-from holdfast.telemetry.spans import span_steps
+from holdfast.telemetry.spans import SpanFold
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 KILLED = """
@@ -53,6 +53,11 @@ def otel():
     yield {"tracer_provider": tracers, "meter_provider": meters}, spans, reader
     tracers.shutdown()
     meters.shutdown()
+
+
+def span_steps(run, facts):
+    fold = SpanFold(run)
+    return [*(step for fact in facts for step in fold.steps(fact)), *fold.end()]
 
 
 def figures(reader):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from command_reference import reference
 from holdfast.cli.errors import EXIT_CODES
-from holdfast.cli.reference import reference
 from holdfast.errors import HoldfastError
 
 PAGE = Path(__file__).parents[2] / "docs" / "CLI.md"

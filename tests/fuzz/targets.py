@@ -30,8 +30,7 @@ from holdfast.flow.load import parse_flow
 from holdfast.flow.markdown import flow_from_plan
 from holdfast.journal.entry import read_entry
 from holdfast.recovery.plan import from_json as recovery_plan
-from holdfast.settings.expressions import matches_nothing
-from holdfast.settings.file import make_settings
+from holdfast.settings.file import make_settings, matches_nothing
 from holdfast.settings.trust import wishes_of
 from holdfast.store import tables
 from holdfast.store.codec import RowCodec, _place

@@ -73,7 +73,7 @@ def test_unborn_and_detached_heads_are_represented(tmp_path, box):
     assert Box(tmp_path / "u").capture().git.head == "unborn"
     git(box.root, "checkout", "-q", "--detach")
     position = box.capture().git
-    assert position.detached
+    assert position.head == "detached"
     assert position.branch is None
     assert position.commit
 

@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.errors import RestoreConflict, RestoreFailed, RestoreRefused
 from holdfast.workspace import plan as plans
-from holdfast.workspace.decide import Decisions, load_decisions, save_decisions
+from holdfast.workspace.decide import Decisions
 from holdfast.workspace.ops import FileOps
 from holdfast.workspace.restore import apply, recover_interrupted
 from unit.workspace.kit import Box, seen, write
@@ -154,10 +154,9 @@ def test_a_real_conflict_is_refused_when_nobody_decides(box):
     ("choice", "expected"),
     [("keep", "by hand"), ("take", "line 9"), ("merge", "<<<<<<<"), ("both", "by hand")],
 )
-def test_a_conflict_goes_as_decided_and_decisions_survive_saving(box, choice, expected):
+def test_a_conflict_goes_as_decided(box, choice, expected):
     wanted = _both_changed(box, TEN.replace("line 9", "by hand"))
-    decisions = load_decisions(save_decisions(Decisions(paths={"a": choice})))
-    box.restore(wanted, decisions)
+    box.restore(wanted, Decisions(paths={"a": choice}))
     assert expected in (box.root / "a").read_text()
     assert (box.root / "a.checkpoint").exists() == (choice == "both")
     if choice == "both":

@@ -14,12 +14,12 @@ import msgspec
 import pytest
 
 import holdfast
+from answer_types import answer_types, typescript
 from holdfast.cli.graph import LogGraph
 from holdfast.web import answers, values
 from holdfast.web.events import EventIndex
 from holdfast.web.history import LaneIndex
 from holdfast.web.site import Handle
-from holdfast.web.typescript import answer_types, typescript
 from web.ui_kit import CANARY, WAITING, damage_state, files_below, leaky, page, sealed, start_program, story, until
 
 

@@ -162,7 +162,7 @@ class StateCodec:
 
     def control(self, record: CheckpointRecord) -> dict[str, Any]:
         """Return what a checkpoint keeps beside its large channels."""
-        return self._control(record, self._reader.read([_section_of(record, CONTROL)])[0])
+        return self._control(record, self._reader.read([_control_of(record)])[0])
 
     def decode(self, record: CheckpointRecord) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return what a checkpoint keeps beside its values, and the values of all channels."""
@@ -304,11 +304,11 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _section_of(record: CheckpointRecord, name: str) -> Ref:
+def _control_of(record: CheckpointRecord) -> Ref:
     for section in record.envelope.sections:
-        if section.name == name:
+        if section.name == CONTROL:
             return Ref(section.kind, section.size, section.root)
-    raise IntegrityError(f"checkpoint {record.envelope.id}: section {name!r} is missing")
+    raise IntegrityError(f"checkpoint {record.envelope.id}: section {CONTROL!r} is missing")
 
 
 def _section_name(channel: str) -> str:

@@ -12,11 +12,12 @@ from holdfast.errors import SectionInvalid, UsageError
 from holdfast.lazy import lazily
 from holdfast.model.failure import failure_of
 from holdfast.model.ids import check_section_name
+from holdfast.model.nearest import hint
 from holdfast.model.runtime_sections import LOG_TYPES, RUNTIME_TYPES
 from holdfast.model.sections import SECTION_TYPES, WORKSPACE, SectionValue
 
 with lazily():
-    import difflib
+    pass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,9 +31,8 @@ def gather(given: Mapping[str, Any], custom: Mapping[str, Any] | None) -> dict[s
     """Return all sections of one checkpoint by name; an unknown keyword is named with the nearest known one."""
     for name in given:
         if name not in _KNOWN:
-            near = difflib.get_close_matches(name, _KNOWN, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(_KNOWN))}."
-            raise UsageError(f"there is no section {name!r}: {hint} One of your own goes into sections={{...}}")
+            meant = hint(name, _KNOWN)
+            raise UsageError(f"there is no section {name!r}: {meant} (one of your own goes into sections={{...}})")
     both = dict(given)
     for name, value in (custom or {}).items():
         if name == WORKSPACE:

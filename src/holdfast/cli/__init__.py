@@ -26,5 +26,4 @@ Which file for which change
     amounts, times, paths, JSON     amounts, times, paths, json_values
     what `guard` protects           guard_rules, shims (programs that may destroy work)
     filters of `ls` and `log`       filters
-    generated references            reference (docs/CLI.md), error_reference (docs/reference/errors.md)
 """

@@ -29,32 +29,24 @@ class Prompt:
 
     def agreed(self, question: str, *, safe: str = "nothing is done") -> bool:
         """Return whether the person says yes; --yes answers before anybody is asked, silence is a no."""
-        if self._yes:
-            return True
-        if not self.can_ask:
-            self._out.note(f"{question} There is no terminal to ask on, so {safe}; --yes agrees beforehand.")
-            return False
-        while True:
-            answer = _lower(self._answer(f"{question} [y/N] ", safe))
-            if answer is None or answer in ("", "n", "no"):
-                return False
-            if answer in ("y", "yes"):
-                return True
-            self._out.note("Please answer y or n.")
+        return self._said(question, f"{safe}; --yes agrees beforehand", safe, silence=False)
 
     def confirmed(self, question: str, *, unasked: str) -> bool:
         """Return whether the person does not say no: for questions where continuing is the safe choice."""
+        return self._said(question, unasked, unasked, silence=True)
+
+    def _said(self, question: str, without: str, closed: str, *, silence: bool) -> bool:
         if self._yes:
             return True
         if not self.can_ask:
-            self._out.note(f"{question} There is no terminal to ask on, so {unasked}.")
-            return True
+            self._out.note(f"{question} There is no terminal to ask on, so {without}.")
+            return silence
         while True:
-            answer = _lower(self._answer(f"{question} [Y/n] ", unasked))
-            if answer is None or answer in ("", "y", "yes"):
-                return True
-            if answer in ("n", "no"):
-                return False
+            answer = _lower(self._answer(f"{question} [{'Y/n' if silence else 'y/N'}] ", closed))
+            if not answer:
+                return silence
+            if answer in ("y", "yes", "n", "no"):
+                return answer[0] == "y"
             self._out.note("Please answer y or n.")
 
     def choose(

@@ -92,10 +92,7 @@ class Declined(HoldfastError):
     """Nobody agreed, so nothing was done."""
 
     exit_code = DECLINED
-
-    def sentence(self) -> str:
-        """Say that nothing happened."""
-        return "nothing was done, because nobody agreed; --yes agrees beforehand"
+    template = "nothing was done, because nobody agreed; --yes agrees beforehand"
 
 
 class CommandInvalid(UsageError):

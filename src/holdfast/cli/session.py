@@ -12,9 +12,6 @@ from holdfast.errors import UsageError
 from holdfast.settings.environment import config_folder
 
 if TYPE_CHECKING:
-    from argparse import Namespace
-    from collections.abc import Callable
-
     from holdfast.checkpoint import Checkpoint
     from holdfast.cli.ask import Prompt
     from holdfast.cli.output import Output
@@ -23,8 +20,6 @@ if TYPE_CHECKING:
     from holdfast.engine import Holdfast
     from holdfast.settings.values import Settings
     from holdfast.store.store import Store
-
-    Execute = Callable[[Namespace, "Session"], int]
 
 
 class Session:

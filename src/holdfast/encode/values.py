@@ -328,10 +328,6 @@ def _path_parts(value: Any) -> tuple[int, Any]:
     return Ext.PATH, [type(value).__name__, text if is_utf8(text) else _surrogate_text(text)]
 
 
-def _outcome_bytes(value: Outcome) -> tuple[int, bytes]:
-    return Ext.OUTCOME, ormsgpack.packb([value.path, value.version, list(value.keys), value.is_summary])
-
-
 _SCALARS: dict[type, Callable[[Any], tuple[int, Any]]] = {
     datetime: _datetime_parts,
     date: lambda value: (Ext.DATE, value.isoformat()),

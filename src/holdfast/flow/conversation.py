@@ -16,10 +16,10 @@ from holdfast.errors import CommandFailed, HoldfastError, UsageError, ValueRefus
 from holdfast.flow.model import Action
 from holdfast.flow.names import CONFLICT, ENTRY_VARIABLES, MESSAGE, REPORTED
 from holdfast.flow.template import fill, shown
+from holdfast.model.nearest import hint
 from holdfast.model.triggers import Trigger
 from holdfast.runtime.interruption import is_interruption
 from holdfast.runtime.knowledge import entry_facts
-from holdfast.runtime.nearest import hint
 from holdfast.runtime.recorded import digest_of
 
 if TYPE_CHECKING:
@@ -40,11 +40,9 @@ _TOLD = {"message": MESSAGE, "conflict": CONFLICT}
 class ConflictUnsettled(HoldfastError):
     """The rounds of a conflict are over, and nothing was agreed on."""
 
-    def __init__(self, conflict: str, rounds: int, positions: dict[str, Any]) -> None:
-        self.conflict = conflict
-        self.rounds = rounds
-        self.positions = positions
-        super().__init__()
+    conflict: str
+    rounds: int
+    positions: dict[str, Any]
 
     def sentence(self) -> str:
         """Say who holds what."""

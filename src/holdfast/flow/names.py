@@ -8,7 +8,7 @@ from holdfast.errors import UsageError
 from holdfast.flow.read import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from holdfast.flow.model import Flow, Phase
 
@@ -181,11 +181,6 @@ def leaves(tree: Mapping[str, Any], above: str = "") -> Iterator[str]:
             yield from leaves(below, f"{above}{name}.")
         else:
             yield f"{above}{name}"
-
-
-def finder(tree: Mapping[str, Any]) -> Callable[[str], Any]:
-    """Return a function from names to their values in a tree."""
-    return lambda name: find(tree, name)
 
 
 def _lost(parts: list[str], at: int, value: Any) -> str:

@@ -31,14 +31,9 @@ _LONGEST_FAILURE = 4000
 class PhaseFailed(HoldfastError):
     """A phase did not come to its end."""
 
-    def __init__(self, phase: str, detail: str) -> None:
-        self.phase = phase
-        self.detail = detail
-        super().__init__()
-
-    def sentence(self) -> str:
-        """Say why."""
-        return f"phase {self.phase}: {self.detail}"
+    phase: str
+    detail: str
+    template = "phase {phase}: {detail}"
 
 
 class PhaseTasks:

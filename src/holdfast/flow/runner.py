@@ -58,13 +58,13 @@ from holdfast.flow.template import fill
 from holdfast.flow.walk import FlowStopped, Walk, limits_of
 from holdfast.model import sections
 from holdfast.model.ids import check_run_id
+from holdfast.model.nearest import hint
 from holdfast.model.redaction import Redacted
 from holdfast.model.sections import WORKSPACE
 from holdfast.recovery import freshness
 from holdfast.recovery.enter import ask_or_refuse
 from holdfast.recovery.record import SECTION as FRESH
 from holdfast.run_files import options_of
-from holdfast.runtime.nearest import hint
 from holdfast.settings.apply import redaction_rules
 from holdfast.settings.values import RedactionSettings
 

@@ -47,10 +47,8 @@ _FAILURE_BYTES = 16 << 10
 class Rejected(HoldfastError):
     """A person said no."""
 
-    def __init__(self, place: str, by: str) -> None:
-        self.place = place
-        self.by = by
-        super().__init__()
+    place: str
+    by: str
 
     def sentence(self) -> str:
         """Say who."""
@@ -60,27 +58,17 @@ class Rejected(HoldfastError):
 class TaskFailed(HoldfastError):
     """A task did not come to its end."""
 
-    def __init__(self, task: str, detail: str) -> None:
-        self.task = task
-        self.detail = detail
-        super().__init__()
-
-    def sentence(self) -> str:
-        """Say why."""
-        return f"task {self.task}: {self.detail}"
+    task: str
+    detail: str
+    template = "task {task}: {detail}"
 
 
 class ArtifactMissing(HoldfastError):
     """A task ended well, and what it was to make is not there."""
 
-    def __init__(self, task: str, pattern: str) -> None:
-        self.task = task
-        self.pattern = pattern
-        super().__init__()
-
-    def sentence(self) -> str:
-        """Say what is missing."""
-        return f"{self.task} was to make {self.pattern!r}, and there is no such file"
+    task: str
+    pattern: str
+    template = "{task} was to make {pattern!r}, and there is no such file"
 
 
 class Tasks:

@@ -42,10 +42,8 @@ if TYPE_CHECKING:
 class FlowStopped(HoldfastError):
     """The flow was given up at a phase; the run can be resumed from there."""
 
-    def __init__(self, phase: str, detail: str) -> None:
-        self.phase = phase
-        self.detail = detail
-        super().__init__()
+    phase: str
+    detail: str
 
     def sentence(self) -> str:
         """Say where and why."""

@@ -156,10 +156,10 @@ def key_of(place: str) -> list[int] | None:
     return [status.st_ctime_ns, status.st_mtime_ns, status.st_size, status.st_ino, status.st_mode]
 
 
-def watched_files(root: str, others: Iterable[str]) -> list[str]:
+def watched_files(root: str) -> list[str]:
     """Return the files outside of the tree that a capture depends on: settings, the repository around, ignore rules."""
     join = os.path.join
-    found = [*others, *(join(root, name) for name in SETTINGS)]
+    found = [join(root, name) for name in SETTINGS]
     place = root
     while True:
         found.append(join(place, ".gitignore"))

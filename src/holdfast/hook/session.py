@@ -103,7 +103,7 @@ def _carried_out(event: HookEvent, place: HookPlace) -> tuple[str, dict[str, Any
     rule = event.rule
     assert rule is not None
     root = str(place.root)
-    watched = watched_files(root, [])
+    watched = watched_files(root)
     keys = [(name, key_of(name)) for name in watched]  # before the capture: what moves during it is seen next time
     hf = place.open()
     try:

@@ -6,7 +6,7 @@ The newest record of a path counts. A view of them (`call_lines`) is what lists,
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -32,7 +32,6 @@ class CallPacker(Protocol):
         """Return a packed value."""
 
 
-CallEvent = Literal["started", "asked", "progress", "done", "failed", "skipped", "withdrawn", "voided"]
 CALL_EVENTS = frozenset({"started", "asked", "progress", "done", "failed", "skipped", "withdrawn", "voided"})
 _PREFIX = "call:"
 _NO_WORK = frozenset({"question", "timer", "phase", "decision"})

@@ -18,7 +18,7 @@ from holdfast.model.ids import check_run_id, is_reserved
 from holdfast.store.tables import LINE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from holdfast.model.checkpoint import CheckpointRecord
     from holdfast.store.store import Store
@@ -60,12 +60,10 @@ class Feed:
         after: str | None,
         *,
         wait_s: float | None = None,
-        sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         self._store = store
         self._runs = None if runs is None else [check_run_id(run) for run in runs]
         self._wait_s = wait_s
-        self._sleep = sleep
         self._seals: dict[tuple[str, str], Any] = {}
         self._seen: dict[tuple[str, str], _Seen] = {} if after in (None, END) else _parsed(after)
         if after == END:
@@ -109,7 +107,7 @@ class Feed:
                 pause, idle_since = _LOOK_EVERY_S, time.monotonic()
             if self._wait_s is not None and time.monotonic() - idle_since >= self._wait_s:
                 return
-            self._sleep(pause)
+            time.sleep(pause)
             pause = min(pause * 1.3, _LOOK_AT_LEAST_EVERY_S)
 
     def _moved(self) -> Iterator[LineRow]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from holdfast.errors import UsageError
+from holdfast.model.nearest import hint
 
 
 class Trigger(StrEnum):
@@ -45,8 +46,5 @@ def checked_trigger(trigger: Trigger | str) -> Trigger:
     try:
         return Trigger(trigger)
     except ValueError:
-        import difflib  # noqa: PLC0415 - only for those who mistyped something
-
-        near = difflib.get_close_matches(str(trigger), [*Trigger, *TRIGGER_GROUPS], n=1)
-        hint = f"did you mean {str(near[0])!r}?" if near else f"use one of {', '.join(Trigger)}"
-        raise UsageError(f"unknown trigger {trigger!r:.80}: {hint}") from None
+        meant = hint(str(trigger), map(str, [*Trigger, *TRIGGER_GROUPS]))
+        raise UsageError(f"unknown trigger {trigger!r:.80}: {meant}") from None

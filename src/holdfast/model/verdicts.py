@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from holdfast.errors import UsageError
+from holdfast.model.nearest import hint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,11 +46,7 @@ def check_verdicts(verdicts: Mapping[str, Any]) -> dict[str, Verdict]:
     """Return verdicts by kind, or raise UsageError that names the nearest kind or the verdicts there are."""
     for kind, verdict in verdicts.items():
         if kind not in DEFAULT_VERDICTS:
-            import difflib  # noqa: PLC0415 - only for those who mistyped something
-
-            near = difflib.get_close_matches(str(kind), DEFAULT_VERDICTS, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(DEFAULT_VERDICTS)}"
-            raise UsageError(f"{kind!r:.80} is nothing that freshness looks at: {hint}")
+            raise UsageError(f"{kind!r:.80} is nothing that freshness looks at: {hint(str(kind), DEFAULT_VERDICTS)}")
         if verdict not in VERDICTS:
             raise UsageError(f"{kind}: {verdict!r:.80} is not a verdict: use {', '.join(VERDICTS)}")
     return cast("dict[str, Verdict]", dict(verdicts))

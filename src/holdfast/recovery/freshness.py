@@ -109,11 +109,6 @@ def findings(
     return tuple(sorted(told, key=lambda one: -VERDICTS.index(one.verdict)))
 
 
-def overall(found: Sequence[Finding]) -> Verdict:
-    """Return the gravest verdict, "resume" if nothing moved."""
-    return max((one.verdict for one in found), key=VERDICTS.index, default="resume")
-
-
 def facts_then(checkpoint: Taken, *, flow: str | None = None) -> FreshnessFacts:
     """Return what a checkpoint says of its moment; a section that is damaged says nothing."""
     envelope = checkpoint.record.envelope

@@ -14,11 +14,11 @@ from holdfast.encode.tree import Ref
 from holdfast.errors import NotFound, UsageError
 from holdfast.journal.call_record import is_work
 from holdfast.model.checkpoint import CheckpointRecord
+from holdfast.model.nearest import hint
 from holdfast.model.sections import WORKSPACE
 from holdfast.model.triggers import Trigger
 from holdfast.recovery.history import FileHistory
 from holdfast.recovery.line import RunLine
-from holdfast.runtime.nearest import hint
 from holdfast.workspace import snapshot as snapshots
 from holdfast.workspace.compare import differing
 from holdfast.workspace.directory import DIRECTORY

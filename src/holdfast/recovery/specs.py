@@ -12,7 +12,6 @@ from holdfast.errors import UsageError
 from holdfast.model.ids import checkpoint_of_name
 
 Kind = Literal["id", "latest", "seq", "position", "before", "label", "prefix"]
-SHORTEST_PREFIX = 4
 _ID = re.compile(r"cp_[0-9a-f]{32}\Z")
 _PREFIX = re.compile(r"(?:cp_)?([0-9a-f]{4,32})\Z", re.IGNORECASE)
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+=-]{0,199}\Z")

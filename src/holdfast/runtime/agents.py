@@ -81,15 +81,10 @@ class Agents:
 
     gives_typed = True
 
-    def __init__(
-        self,
-        host: Host | None = None,
-        *,
-        team: Team | None = None,
-    ) -> None:
-        """Begin without agents; a team is kept in step with the calls."""
+    def __init__(self, host: Host | None = None) -> None:
         self._host: Host = host or Alone()
-        self.team = team
+        self.team: Team | None = None
+        """A team is kept in step with the calls."""
         self._registry: dict[str, _Registered] = {}
         self._agents: dict[str, Agent] = {}
         self._active: set[tuple[str, str]] = set()

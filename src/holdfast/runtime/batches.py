@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.errors import GraphInvalid
-from holdfast.runtime.nearest import hint
+from holdfast.model.nearest import hint
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

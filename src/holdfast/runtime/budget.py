@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from holdfast.capture.sections import typed
 from holdfast.errors import BudgetExhausted, UsageError
+from holdfast.model.nearest import hint
 from holdfast.model.runtime_sections import Wait
 from holdfast.model.triggers import Trigger
 from holdfast.runtime.amounts import add, amount_of, shown, stored
 from holdfast.runtime.calls import charge_call
 from holdfast.runtime.host import Alone
 from holdfast.runtime.ledger import COUNTS, NEED_AMOUNT, ROOT, TIME, Ledger, LedgerLine, LedgerPart, label_of, named
-from holdfast.runtime.nearest import hint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.errors import SectionInvalid, UsageError
+from holdfast.model.nearest import hint
 from holdfast.model.triggers import Trigger
 from holdfast.runtime.coroutines import result_of
 from holdfast.runtime.host import Alone
-from holdfast.runtime.nearest import hint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -16,6 +16,7 @@ from holdfast.encode.outcome import Outcome
 from holdfast.errors import UsageError
 from holdfast.model import sections
 from holdfast.model.failure import failure_of
+from holdfast.model.nearest import hint
 from holdfast.model.sections import CoderResult, Failure, Fix, GateResult
 from holdfast.model.triggers import Trigger
 from holdfast.runtime.attempt import Retry
@@ -24,7 +25,6 @@ from holdfast.runtime.checks import Gate, GateFailure, as_gate, as_work, bound, 
 from holdfast.runtime.command import CommandResult
 from holdfast.runtime.host import Alone
 from holdfast.runtime.interruption import is_interruption
-from holdfast.runtime.nearest import hint
 from holdfast.runtime.stopwatch import Stopwatch
 
 if TYPE_CHECKING:

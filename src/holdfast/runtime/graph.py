@@ -15,6 +15,7 @@ from holdfast.capture.sections import typed
 from holdfast.errors import GraphInvalid, UsageError
 from holdfast.model import sections
 from holdfast.model.failure import failure_of
+from holdfast.model.nearest import hint
 from holdfast.model.triggers import Trigger
 from holdfast.runtime.attempt import Retry, check_retry
 from holdfast.runtime.batches import check_graph, held_back, make_batches
@@ -22,7 +23,6 @@ from holdfast.runtime.calls import CallOptions, CallView
 from holdfast.runtime.coroutines import result_of
 from holdfast.runtime.host import Alone
 from holdfast.runtime.interruption import is_interruption
-from holdfast.runtime.nearest import hint
 from holdfast.runtime.recorded import kept
 from holdfast.runtime.signature import wants_argument
 from holdfast.runtime.threads import run_in_threads

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from holdfast.errors import UsageError
 from holdfast.model import sections
+from holdfast.model.nearest import hint
 from holdfast.runtime.amounts import add, from_stored, stored, subtract
-from holdfast.runtime.nearest import hint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,12 +15,12 @@ import msgspec
 from holdfast.capture.sections import typed
 from holdfast.errors import SectionInvalid, UsageError
 from holdfast.model import sections
+from holdfast.model.nearest import hint
 from holdfast.model.runtime_sections import Wait
 from holdfast.model.triggers import Trigger
 from holdfast.runtime.conflicts import Conflicts
 from holdfast.runtime.host import Alone
 from holdfast.runtime.message import Message
-from holdfast.runtime.nearest import hint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -49,6 +49,3 @@ class RunStatus:
         """Take it back."""
         self._value = value if isinstance(value, StatusValue) else msgspec.convert(value, StatusValue)
         self.changes += 1
-
-
-STATUSES: tuple[str, ...] = get_args(Status)

@@ -16,11 +16,11 @@ import msgspec
 
 from holdfast.encode.documents import Bounds, parse_yaml, read_regular
 from holdfast.errors import DocumentInvalid, SettingsInvalid, UsageError
+from holdfast.model.nearest import hint
 from holdfast.model.rules import OTHERS
 from holdfast.model.triggers import TRIGGER_GROUPS, Trigger
 from holdfast.model.verdicts import check_verdicts
 from holdfast.settings.environment import config_folder
-from holdfast.settings.expressions import matches_nothing
 from holdfast.settings.presets import preset_under
 from holdfast.settings.trust import Wish, check_trust, filled, is_unsaid, wishes_of
 from holdfast.settings.values import Settings, SettingsPart
@@ -28,6 +28,7 @@ from holdfast.settings.values import Settings, SettingsPart
 FILES = ("holdfast.yaml", "holdfast.yml", "pyproject.toml")
 _BOUNDS = Bounds(size_bytes=1 << 20, depth=32, nodes=50_000)
 _MOST_DOTS = 200
+_LONGEST_PATTERN = 2_000
 # Lists that protect something: what a project adds to them does not replace the user's own.
 _JOINED = (
     ("redaction", "keys"),
@@ -191,7 +192,7 @@ def _check_names(settings: Settings) -> None:
     ):
         for name in names:
             if name not in known:
-                raise UsageError(f"{place}: there is no trigger {name!r}{_nearest(name, known)}")
+                raise UsageError(f"{place}: there is no trigger {name!r}; {hint(name, map(str, known))}")
     if settings.encryption.key_file and settings.encryption.key_env:
         raise UsageError("encryption: give key_file or key_env, not both")
     for name, pattern in settings.redaction.patterns.items():
@@ -200,6 +201,17 @@ def _check_names(settings: Settings) -> None:
         check_verdicts(settings.recovery.verdicts)
     except UsageError as error:
         raise UsageError(f"recovery.verdicts: {error}") from None
+
+
+def matches_nothing(pattern: str) -> bool:
+    """Tell whether an expression fits empty text, and so would match everywhere; re.error if it is not valid."""
+    if len(pattern) > _LONGEST_PATTERN:
+        raise re.error(f"it has {len(pattern):,} characters; the limit is {_LONGEST_PATTERN:,}")
+    try:
+        re.compile(pattern)
+        return int(vars(re)["_parser"].parse(pattern).getwidth()[0]) == 0  # told without matching anything
+    except (RecursionError, OverflowError, MemoryError) as error:
+        raise re.error(f"it is too large ({type(error).__name__})") from None
 
 
 def _check_pattern(name: str, pattern: str) -> None:
@@ -217,8 +229,7 @@ def _refuse_unknown(data: dict[Any, Any], cls: type[msgspec.Struct], path: str, 
         if key == "preset" and cls is Settings:
             continue
         if key not in hints:
-            hint = _nearest(str(key), list(hints))
-            raise SettingsInvalid(f"there is no setting {path + str(key)!r}{hint}", file)
+            raise SettingsInvalid(f"there is no setting {path + str(key)!r}; {hint(str(key), hints)}", file)
         part = next((one for one in (hints[key], *get_args(hints[key])) if _is_part(one)), None)
         if part is not None and isinstance(value, dict):
             _refuse_unknown(value, part, f"{path}{key}.", file)
@@ -226,13 +237,6 @@ def _refuse_unknown(data: dict[Any, Any], cls: type[msgspec.Struct], path: str, 
 
 def _is_part(hint: Any) -> bool:
     return isinstance(hint, type) and issubclass(hint, SettingsPart)
-
-
-def _nearest(name: str, known: list[Any]) -> str:
-    import difflib  # noqa: PLC0415 - only for those who mistyped something
-
-    near = difflib.get_close_matches(name, [str(one) for one in known], n=1)
-    return f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(sorted(map(str, known)))}"
 
 
 def _read(path: Path, *, follow: bool = False) -> bytes:

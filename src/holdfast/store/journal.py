@@ -114,9 +114,9 @@ class LineJournal:
         everything = msgspec.structs.replace(line, ranges=((after + 1, line.number),))
         return self._by("key", everything, key, upto=None, reverse=False)
 
-    def of_path(self, line: LineRow, path: str, *, upto: int | None = None, reverse: bool = False) -> Iterator[Record]:
+    def of_path(self, line: LineRow, path: str, *, reverse: bool = False) -> Iterator[Record]:
         """Yield the records of a path on the line's present segments, in order."""
-        return self._by("path", line, path, upto=upto, reverse=reverse)
+        return self._by("path", line, path, reverse=reverse)
 
     @repeated
     def of_paths(self, line: LineRow, paths: Iterable[str]) -> dict[str, list[Record]]:

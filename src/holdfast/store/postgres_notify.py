@@ -187,8 +187,10 @@ class RunListener(Wakeups):
                         self._error = error
                         self.wake(EVERYBODY)
                         return
-                    if _is_readable(stopped, _RECONNECT_S):
-                        return
+                    with selectors.DefaultSelector() as selector:
+                        selector.register(stopped, selectors.EVENT_READ)
+                        if selector.select(_RECONNECT_S):
+                            return
         finally:
             stopped.close()
             if current is not None:
@@ -206,9 +208,3 @@ class RunListener(Wakeups):
                 if stopped in ready:
                     return False
                 connection.pgconn.consume_input()
-
-
-def _is_readable(end: socket.socket, timeout_s: float) -> bool:
-    with selectors.DefaultSelector() as selector:
-        selector.register(end, selectors.EVENT_READ)
-        return bool(selector.select(timeout_s))

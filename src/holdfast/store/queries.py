@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from holdfast.errors import IntegrityError, NotFound, UsageError
 from holdfast.model.ids import is_reserved
+from holdfast.model.nearest import hint
 from holdfast.store import envelopes
 from holdfast.store.api import Listing
 from holdfast.store.commit import MOVED_EVERY_S
@@ -84,11 +85,7 @@ def checked_filters(filters: Mapping[str, Any], known: type) -> dict[str, Any]:
     names = known.__annotations__
     for name, value in filters.items():
         if name not in names:
-            import difflib  # noqa: PLC0415 - only for those who mistyped something
-
-            near = difflib.get_close_matches(name, names, n=1)
-            hint = f"did you mean {near[0]}=?" if near else f"there are {', '.join(names)}"
-            raise UsageError(f"a list has no filter {name!r}: {hint}")
+            raise UsageError(f"a list has no filter {name!r}: {hint(name, names)}")
         if value is None:
             continue
         if name == "attributes":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from holdfast.telemetry.facts import FeedFact
 
@@ -111,13 +111,6 @@ class SpanFold:
 
 
 _VERBS = {"checkpoint": "checkpoint", "recovery": "recover"}
-
-
-def span_steps(run: str, facts: Iterable[FeedFact]) -> list[SpanStep]:
-    """Return the starts and ends of spans that a list of facts makes, all of them ended."""
-    fold = SpanFold(run)
-    found = [step for fact in facts for step in fold.steps(fact)]
-    return [*found, *fold.end()]
 
 
 def _name(fact: FeedFact) -> str:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from holdfast.store.store import Store
 
-SUFFIX = ".holdfast"
 _HEADER_BYTES = 100
 _LARGEST_PAGE = 65_536
 

@@ -1,6 +1,6 @@
 """Answers: what every route of the page returns and every event of its stream holds; the seam to the client.
 
-The client's types (`web/src/answers.ts`) are generated from these by `holdfast.web.typescript`. A route's answer is the
+The client's types (`web/src/answers.ts`) are generated from these by `make web`. A route's answer is the
 return type of its handler. What is not declared here does not leave: a test compares real answers with these types.
 """
 

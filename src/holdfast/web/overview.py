@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 LIVE = ("running", "waiting", "paused")
 _LOOK_AT_LEASES_S = 1.0
-_ORDERS = ("moved", "begun", "name")
 
 
 class Overview:

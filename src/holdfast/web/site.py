@@ -110,10 +110,10 @@ class Handle:
 class Handles:
     """A few handles for reading, opened when they are first needed, and one for writing."""
 
-    def __init__(self, open_one: Callable[[bool], Holdfast], *, count: int = HANDLES) -> None:
+    def __init__(self, open_one: Callable[[bool], Holdfast]) -> None:
         self._open = open_one
         self._free: queue.LifoQueue[Handle | None] = queue.LifoQueue()
-        for _ in range(count):
+        for _ in range(HANDLES):
             self._free.put(None)
         self._all: list[Handle] = []
         self._writing = threading.Lock()

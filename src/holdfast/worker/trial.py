@@ -39,10 +39,7 @@ class TrialFailed(HoldfastError):
     """The trial did not end as it should."""
 
     detail: str
-
-    def sentence(self) -> str:
-        """Say what was not as it should be."""
-        return f"the trial failed: {self.detail}"
+    template = "the trial failed: {detail}"
 
 
 def run_trial(tell: Callable[[str], object]) -> None:

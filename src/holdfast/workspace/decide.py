@@ -6,9 +6,6 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from holdfast.encode.documents import parse_json
-from holdfast.errors import DocumentInvalid, RestoreRefused
-
 if TYPE_CHECKING:
     from holdfast.workspace.ownership import Owner
     from holdfast.workspace.state import State
@@ -19,7 +16,7 @@ Interrupted = Literal["ask", "keep", "roll_back"]
 
 
 class Decisions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a person decided, to be saved for unattended recovery.
+    """What a person decided.
 
     `conflicts` holds for files that the run and a person changed, `edits` for those that only a person changed,
     `deleted` for those that a person deleted, `created` for those that a person made, `interrupted` for what an
@@ -44,19 +41,6 @@ class Decisions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
                 return None
             path = above
         return None
-
-
-def save_decisions(decisions: Decisions) -> bytes:
-    """Return decisions as JSON."""
-    return msgspec.json.format(msgspec.json.encode(decisions), indent=2)
-
-
-def load_decisions(data: bytes) -> Decisions:
-    """Return saved decisions; RestoreRefused says what is wrong with them."""
-    try:
-        return msgspec.convert(parse_json(data, "the file of decisions"), Decisions)
-    except (DocumentInvalid, msgspec.ValidationError) as error:
-        raise RestoreRefused(f"these are not decisions about a restore ({error})") from None
 
 
 def decide(

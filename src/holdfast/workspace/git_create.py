@@ -105,11 +105,10 @@ def put_git(
     asked: Asked = NOT_ASKED,
     *,
     safe: GitPosition | None = None,
-    ops: FileOps | None = None,
 ) -> GitPlan:
     """Do what `plan_git` says, after the files were put there; killed in the middle, doing it again completes it."""
     plan = plan_git(target, snapshot, asked, safe=safe)
-    ops = ops or FileOps()
+    ops = FileOps()
     if plan.moves:
         checkout(target, snapshot.git, reader, safe=safe, keep_commits=asked.keep_commits)
     if plan.words:
@@ -124,10 +123,10 @@ def put_git(
     return plan
 
 
-def announce(target: str, snapshot: Snapshot, *, ops: FileOps | None = None) -> None:
+def announce(target: str, snapshot: Snapshot) -> None:
     """Note in an empty directory that repositories are to follow the files, so that a kill between is made good."""
     if is_unfilled(target) and any(position.history is not None for position in snapshot.positions):
-        _set_pending(target, ops or FileOps(), is_pending=True)
+        _set_pending(target, FileOps(), is_pending=True)
 
 
 def hide_own_folder(target: str, *, ops: FileOps | None = None) -> None:

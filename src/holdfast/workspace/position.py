@@ -107,11 +107,6 @@ class GitPosition:
         """Return whether anything tracked differs from the commit."""
         return bool(self.staged or self.unstaged)
 
-    @property
-    def detached(self) -> bool:
-        """Return whether HEAD names a commit and no branch."""
-        return self.head == "detached"
-
 
 NO_REPOSITORY = GitPosition()
 Watch = tuple[tuple[int, ...] | None, ...]

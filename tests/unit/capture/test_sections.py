@@ -222,7 +222,7 @@ def test_what_is_the_users_inside_a_typed_section_is_passed_on_as_it_is():
 def test_an_unknown_keyword_is_named_with_the_nearest_known_one():
     with pytest.raises(UsageError, match="did you mean 'workflow'"):
         gather({"workflows": {}}, None)
-    with pytest.raises(UsageError, match=r"known are .*agents.*workflow"):
+    with pytest.raises(UsageError, match=r"there are .*agents.*workflow"):
         gather({"zzz": {}}, None)
 
 

@@ -1,14 +1,16 @@
 import contextlib
+from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.flow.condition import ConditionError, parse_condition
-from holdfast.flow.names import finder
+from holdfast.flow.names import find
 
-VALUES = finder(
-    {"a": 1, "b": {"c": "ok", "list": [1, 2]}, "phases": {"add-login": {"done": True}}, "nothing": None, "t": "x"}
+VALUES = partial(
+    find,
+    {"a": 1, "b": {"c": "ok", "list": [1, 2]}, "phases": {"add-login": {"done": True}}, "nothing": None, "t": "x"},
 )
 
 

@@ -1,16 +1,18 @@
 """Values in texts and in the arguments of commands."""
 
+from functools import partial
+
 import pytest
 
 from holdfast.errors import UsageError
-from holdfast.flow.names import finder
+from holdfast.flow.names import find
 from holdfast.flow.template import TemplateError, fill, fill_arguments, fill_value, names_in, shell_names_in
 
 TREE = {
     "params": {"goal": "win", "n": 3, "flag": True, "none": None, "data": {"a": [1, "é"]}, "option": "--eval=x"},
     "failure": 'it\'s "bad" $(x) `y` \\',
 }
-VALUE = finder(TREE)
+VALUE = partial(find, TREE)
 
 
 def test_names_are_filled_in_and_doubled_braces_are_braces():

@@ -10,15 +10,7 @@ from holdfast import open as open_holdfast
 from holdfast.errors import SubjectUnavailable, UsageError
 from holdfast.model.checkpoint import FORMAT_VERSION
 from holdfast.model.sections import Subject
-from holdfast.recovery.freshness import (
-    DEFAULT_VERDICTS,
-    VERDICTS,
-    FreshnessFacts,
-    facts_now,
-    facts_then,
-    findings,
-    overall,
-)
+from holdfast.recovery.freshness import DEFAULT_VERDICTS, VERDICTS, FreshnessFacts, facts_now, facts_then, findings
 from holdfast.recovery.subject import FileSubject
 from holdfast.testing.contract import NOON
 from holdfast.version import __version__
@@ -52,7 +44,6 @@ def subject(**fields):
 
 def test_where_nothing_moved_the_run_goes_on():
     assert changed() == ()
-    assert overall(()) == "resume"
 
 
 @pytest.mark.parametrize(
@@ -82,7 +73,6 @@ def test_each_thing_that_moved_is_found_with_its_verdict(found, kind, verdict, t
     """Proves C15."""
     assert kinds(found) == [(kind, verdict)]
     assert told in found[0].detail
-    assert overall(found) == verdict
 
 
 def test_every_kind_has_a_default():
@@ -94,7 +84,6 @@ def test_the_gravest_finding_decides_and_comes_first():
     """Proves C15."""
     found = changed(has_branch=False, flow="f2", program_version="2")
     assert [one.verdict for one in found] == ["fresh", "ask", "warn"]
-    assert overall(found) == "fresh"
 
 
 def test_verdicts_can_be_chosen():
@@ -141,7 +130,7 @@ facts = st.builds(
 @given(facts, facts)
 def test_any_two_moments_can_be_compared_and_the_overall_verdict_is_the_gravest(then, now):
     found = findings(then, now, older_than=timedelta(0))
-    assert all(VERDICTS.index(one.verdict) <= VERDICTS.index(overall(found)) for one in found)
+    assert all(VERDICTS.index(one.verdict) <= VERDICTS.index(found[0].verdict) for one in found)
     assert len({one.kind for one in found}) == len(found)
 
 

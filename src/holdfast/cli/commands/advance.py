@@ -26,7 +26,6 @@ _WAITS = 9
 
 
 def configure(parser: CommandParser) -> None:
-    """Say what the command takes."""
     parser.add_argument("run", metavar="RUN", help="the run")
     parser.add_argument("--root", metavar="DIR", required=True, help="where the runs' directories are made")
     parser.add_argument("--lease", metavar="SECONDS", type=float, help="how long others wait for it if it dies (30)")
@@ -36,7 +35,6 @@ def configure(parser: CommandParser) -> None:
 
 
 def execute(arguments: Namespace, session: Session) -> int:
-    """Carry one delivery out."""
     from holdfast.worker.delivery import Worker  # noqa: PLC0415 - help does without
     from holdfast.worker.port import Delivery, Done  # noqa: PLC0415
 

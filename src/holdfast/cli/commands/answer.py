@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 
 def configure(parser: CommandParser) -> None:
-    """Say what the command takes."""
     parser.add_argument("choice", metavar="CHOICE", help="the answer; `holdfast status RUN` shows the options")
     add_arguments(parser)
     parser.add_argument("--value", metavar="JSON", help="a value that goes with it")
@@ -33,7 +32,6 @@ def add_arguments(parser: CommandParser) -> None:
 
 
 def execute(arguments: Namespace, session: Session) -> int:
-    """Answer it."""
     return give_answer(arguments.choice, arguments, session)
 
 

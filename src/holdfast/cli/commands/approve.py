@@ -14,10 +14,8 @@ if TYPE_CHECKING:
 
 
 def configure(parser: CommandParser) -> None:
-    """Say what the command takes."""
     add_arguments(parser)
 
 
 def execute(arguments: Namespace, session: Session) -> int:
-    """Approve it."""
     return give_answer("approve", arguments, session)

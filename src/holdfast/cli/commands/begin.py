@@ -48,7 +48,6 @@ _SIGNS = {
 
 
 def configure(parser: CommandParser) -> None:
-    """Say what the command takes."""
     parser.add_argument("plan", metavar="PLAN.md", help="the plan")
     parser.add_argument("--run", metavar="RUN", help="another run than the one that follows from the plan's path")
     parser.add_argument("--fresh", action="store_true", help="set what is there aside, and start from the beginning")

@@ -24,7 +24,6 @@ class _Change(NamedTuple):
 
 
 def configure(parser: CommandParser) -> None:
-    """Say what the command takes."""
     parser.add_argument("run", metavar="RUN", help="the run")
     parser.add_argument(
         "changes",
@@ -39,7 +38,6 @@ def configure(parser: CommandParser) -> None:
 
 
 def execute(arguments: Namespace, session: Session) -> int:
-    """Change them."""
     out = session.out
     run = session.run_id(arguments.run)
     changes = [*(_parsed(text) for text in arguments.changes), *(_parsed(text, adds=True) for text in arguments.add)]

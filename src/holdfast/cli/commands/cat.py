@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 
 def configure(parser: CommandParser) -> None:
-    """Say what the command takes."""
     parser.add_argument(
         "file",
         metavar="CHECKPOINT:PATH",
@@ -27,7 +26,6 @@ def configure(parser: CommandParser) -> None:
 
 
 def execute(arguments: Namespace, session: Session) -> int:
-    """Write it."""
     out = session.out
     checkpoint, path = _found(arguments.file, session)
     data = checkpoint.read(path)

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 
 def configure(parser: CommandParser) -> None:
-    """Say what the command takes."""
     parser.add_argument("run", metavar="RUN", help="the run")
     parser.add_argument("--label", metavar="NAME", help="a name for this checkpoint")
     parser.add_argument("--reason", metavar="TEXT", default="", help="why, in words")
@@ -60,7 +59,6 @@ def configure(parser: CommandParser) -> None:
 
 
 def execute(arguments: Namespace, session: Session) -> int:
-    """Take it."""
     values = read_sections(arguments.state, arguments.section)
     hf, out = session.open(), session.out
     workspace = None if arguments.workspace is None else arguments.workspace or session.root

@@ -29,7 +29,6 @@ Offer = tuple[str, str]
 
 
 def configure(parser: CommandParser) -> None:
-    """Say what the command takes."""
     parser.add_argument("words", nargs="*", help="the words so far; the last is the one to complete")
 
 

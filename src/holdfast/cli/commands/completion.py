@@ -55,12 +55,10 @@ SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
 
 def configure(parser: CommandParser) -> None:
-    """Say what the command takes."""
     parser.add_argument("shell", choices=tuple(SCRIPTS), help="your shell")
 
 
 def execute(arguments: Namespace, session: Session) -> int:
-    """Print it."""
     session.out.document({"shell": arguments.shell, "script": SCRIPTS[arguments.shell]})
     session.out.block(SCRIPTS[arguments.shell])
     return 0

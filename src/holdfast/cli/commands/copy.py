@@ -18,14 +18,12 @@ if TYPE_CHECKING:
 
 
 def configure(parser: CommandParser) -> None:
-    """Say what the command takes."""
     parser.add_argument("source", metavar="SOURCE", help="the store to copy from: a path or URL")
     parser.add_argument("target", metavar="TARGET", help="the store to copy to; made if it is not there")
     parser.add_argument("runs", metavar="RUN", nargs="*", help="these runs only; without any, all")
 
 
 def execute(arguments: Namespace, session: Session) -> int:
-    """Copy them."""
     from holdfast.cli.place import local_path  # noqa: PLC0415
 
     there = local_path(arguments.source)

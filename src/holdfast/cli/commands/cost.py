@@ -22,13 +22,11 @@ if TYPE_CHECKING:
 
 
 def configure(parser: CommandParser) -> None:
-    """Say what the command takes."""
     script.add_shown_run(parser)
     parser.add_argument("--calls", action="store_true", help="every call, also those that cost time alone")
 
 
 def execute(arguments: Namespace, session: Session) -> int:
-    """Tell it."""
     out = session.out
     run = script.shown_run(session, arguments)
     cost = session.hf.cost(run)

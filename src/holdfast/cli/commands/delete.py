@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 
 def configure(parser: CommandParser) -> None:
-    """Say what the command takes."""
     parser.add_argument(
         "checkpoints", metavar="CHECKPOINT", nargs="*", help="an id or a part of it, a label, RUN@7, RUN~2"
     )

@@ -30,7 +30,6 @@ _LETTERS = {"created": "A", "modified": "M", "deleted": "D", "renamed": "R", "mo
 
 
 def configure(parser: CommandParser) -> None:
-    """Say what the command takes."""
     parser.add_argument(
         "old",
         metavar="CHECKPOINT",
@@ -49,7 +48,6 @@ def configure(parser: CommandParser) -> None:
 
 
 def execute(arguments: Namespace, session: Session) -> int:
-    """Compare them."""
     out = session.out
     session.hf.internals.types.show_unknown()
     old, new = _sides(arguments, session)

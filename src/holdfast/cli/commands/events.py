@@ -22,7 +22,6 @@ _OVER = ("completed", "failed", "cancelled", "ended")
 
 
 def configure(parser: CommandParser) -> None:
-    """Say what the command takes."""
     script.add_shown_run(parser)
     parser.add_argument("-n", "--limit", type=int, metavar="N", help="only the last N")
     parser.add_argument(
@@ -31,7 +30,6 @@ def configure(parser: CommandParser) -> None:
 
 
 def execute(arguments: Namespace, session: Session) -> int:
-    """Tell it."""
     out = session.out
     if arguments.limit is not None and arguments.limit < 0:
         raise UsageError(f"--limit {arguments.limit}: give a number from 0 up")

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 
 def configure(parser: CommandParser) -> None:
-    """Say what the command takes."""
     parser.add_argument("runs", metavar="RUN", nargs="+", help="the runs")
     parser.add_argument(
         "-o", "--output", metavar="FILE", required=True, help="the file; one that is there is not touched"
@@ -22,7 +21,6 @@ def configure(parser: CommandParser) -> None:
 
 
 def execute(arguments: Namespace, session: Session) -> int:
-    """Export them."""
     runs = [session.run_id(run) for run in arguments.runs]
     with session.progress("Exporting") as progress:
         copied = session.hf.transfer.export(

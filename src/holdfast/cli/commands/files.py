@@ -23,7 +23,6 @@ _TYPES = {"file": "-", "directory": "d", "link": "l"}
 
 
 def configure(parser: CommandParser) -> None:
-    """Say what the command takes."""
     parser.add_argument(
         "checkpoint", metavar="CHECKPOINT", help="an id or a part of it, a label, RUN, RUN@7, RUN~2 or RUN#812"
     )
@@ -34,7 +33,6 @@ def configure(parser: CommandParser) -> None:
 
 
 def execute(arguments: Namespace, session: Session) -> int:
-    """List them."""
     checkpoint = session.find(arguments.checkpoint)
     check_has_files(checkpoint)
     if arguments.left_out:

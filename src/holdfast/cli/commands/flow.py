@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 
 def configure(parser: CommandParser) -> None:
-    """Say what the command takes."""
     parts = parser.add_subparsers(dest="part", metavar="PART", required=True, parser_class=CommandParser)
     about = "say what is wrong with a flow file, and what is probably a mistake"
     check = parts.add_parser("check", help=about, description=about)

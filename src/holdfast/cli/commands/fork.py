@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 
 def configure(parser: CommandParser) -> None:
-    """Say what the command takes."""
     parser.add_argument(
         "checkpoint", metavar="CHECKPOINT", help="an id or a part of it, a label, RUN, RUN@7, RUN~2 or RUN#812"
     )
@@ -51,7 +50,6 @@ def configure(parser: CommandParser) -> None:
 
 
 def execute(arguments: Namespace, session: Session) -> int:
-    """Fork it."""
     from holdfast.recovery.fork import fork_files, fork_warnings  # noqa: PLC0415 - loaded when it is used
 
     hf, out = session.hf, session.out

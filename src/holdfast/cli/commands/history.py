@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 
 def configure(parser: CommandParser) -> None:
-    """Say what the command takes."""
     parser.add_argument("file", metavar="FILE", help="the file, as it is named from here")
     script.add_shown_run(parser)
 

@@ -28,7 +28,6 @@ _STORE = "HOLDFAST_STORE"
 
 
 def configure(parser: CommandParser) -> None:
-    """Say what the command takes."""
     parser.add_argument(
         "--from", dest="assistant", metavar="NAME", choices=tuple(DIALECTS), help="the assistant; else its event tells"
     )

@@ -16,14 +16,12 @@ if TYPE_CHECKING:
 
 
 def configure(parser: CommandParser) -> None:
-    """Say what the command takes."""
     parser.add_argument("file", metavar="FILE", help="the exported file")
     parser.add_argument("runs", metavar="RUN", nargs="*", help="these runs only; without any, all")
     parser.add_argument("--key-file", metavar="FILE", help="the key of the store that it was exported from")
 
 
 def execute(arguments: Namespace, session: Session) -> int:
-    """Import them."""
     key = read_key_file(arguments.key_file) if arguments.key_file else None
     hf = session.open()
     with session.progress("Importing") as progress:

@@ -47,7 +47,6 @@ def configure(parser: CommandParser) -> None:
 
 
 def execute(arguments: Namespace, session: Session) -> int:  # noqa: ARG001 - takes nothing
-    """Begin."""
     out, here = session.out, Path.cwd()
     written: list[str] = []
     has_settings = _has_settings(here)

@@ -15,13 +15,11 @@ if TYPE_CHECKING:
 
 
 def configure(parser: CommandParser) -> None:
-    """Say what the command takes."""
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help="an id or a part of it, a label, RUN, RUN@7 or RUN~2")
     parser.add_argument("label", metavar="NAME", help="the name")
 
 
 def execute(arguments: Namespace, session: Session) -> int:
-    """Name it."""
     found = session.find_stored(arguments.checkpoint)
     marked = session.hf.mark(found.id, label=arguments.label or None)
     session.out.document(checkpoint_document(marked))

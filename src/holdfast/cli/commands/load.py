@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 
 def configure(parser: CommandParser) -> None:
-    """Say what the command takes."""
     parser.add_argument("--section", metavar="NAME", default="state", help="the section (state)")
     parser.add_argument("--from", metavar="CHECKPOINT", dest="source", help="a checkpoint, instead of the run's newest")
     parser.add_argument("--default", metavar="JSON", help="what to write, with exit code 0, if there is nothing yet")

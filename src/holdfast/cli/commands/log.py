@@ -29,7 +29,6 @@ _PAGE = 100
 
 
 def configure(parser: CommandParser) -> None:
-    """Say what the command takes."""
     script.add_shown_run(parser)
     parser.add_argument("-n", "--limit", type=int, metavar="N", help="show at most so many")
     parser.add_argument("--positions", action="store_true", help="show the journal number of each, for RUN#NUMBER")
@@ -49,7 +48,6 @@ def configure(parser: CommandParser) -> None:
 
 
 def execute(arguments: Namespace, session: Session) -> int:
-    """Show the log."""
     hf, out = session.hf, session.out
     if arguments.limit is not None and arguments.limit < 0:
         raise UsageError(f"--limit {arguments.limit}: give a number from 0 up")

@@ -25,7 +25,6 @@ _LOOK_EVERY_S = 0.3
 
 
 def configure(parser: CommandParser) -> None:
-    """Say what the command takes."""
     script.add_shown_run(parser)
     parser.add_argument("task", metavar="TASK", nargs="?", help="a phase, a task, or PHASE/TASK; otherwise all")
     parser.add_argument("-n", "--lines", type=int, metavar="N", help="only the last N lines of each task")
@@ -33,7 +32,6 @@ def configure(parser: CommandParser) -> None:
 
 
 def execute(arguments: Namespace, session: Session) -> int:
-    """Show it."""
     from holdfast.flow.task_output import Tail, run_folder  # noqa: PLC0415 - help does without
 
     if arguments.lines is not None and arguments.lines < 0:

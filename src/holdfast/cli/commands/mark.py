@@ -16,14 +16,12 @@ if TYPE_CHECKING:
 
 
 def configure(parser: CommandParser) -> None:
-    """Say what the command takes."""
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help="an id or a part of it, a label, RUN, RUN@7 or RUN~2")
     statuses = [one for one in get_args(Status) if one != "creating"]
     parser.add_argument("status", choices=statuses, help="the new status")
 
 
 def execute(arguments: Namespace, session: Session) -> int:
-    """Mark it."""
     found = session.find_stored(arguments.checkpoint)
     marked = session.hf.mark(found.id, status=arguments.status)
     session.out.document(checkpoint_document(marked))

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 
 def configure(parser: CommandParser) -> None:
-    """Say what the command takes."""
     parser.add_argument("what", nargs="?", choices=("confirm",), help="confirm what a client asked for")
     parser.add_argument("code", nargs="?", metavar="CODE", help="which request; else the only one that waits")
     parser.add_argument(

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 
 def configure(parser: CommandParser) -> None:
-    """Say what the command takes."""
     parser.add_argument("call", metavar="CALL", help="the call, as `holdfast events` and `holdfast cost` name it")
     parser.add_argument(
         "run",

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 
 def configure(parser: CommandParser) -> None:
-    """Say what the command takes."""
     parser.add_argument(
         "run", metavar="RUN", nargs="?", help="the run; otherwise HOLDFAST_RUN, or the one begun here last"
     )
@@ -26,7 +25,6 @@ def configure(parser: CommandParser) -> None:
 
 
 def execute(arguments: Namespace, session: Session) -> int:
-    """Ask it."""
     run = script.meant_run(session, arguments, or_only=True)
     session.hf.control.pause(run, by=me(session.out.environment), note=arguments.note)
     session.out.document({"run": run, "asked": "pause"})

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 
 def configure(parser: CommandParser) -> None:
-    """Say what the command takes."""
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=CommandParser)
     for verb, text in (
         ("start", "begin a phase, or resume one that was interrupted; 13 if it is done already"),
@@ -50,7 +49,6 @@ def configure(parser: CommandParser) -> None:
 
 
 def execute(arguments: Namespace, session: Session) -> int:
-    """Move it."""
     run = script.open_run(session, script.meant_run(session, arguments))
     book = script.book_of(run.head)
     name = phase_named(arguments.name, book.order, list(book.phases))

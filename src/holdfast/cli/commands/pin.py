@@ -15,13 +15,11 @@ if TYPE_CHECKING:
 
 
 def configure(parser: CommandParser) -> None:
-    """Say what the command takes."""
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help="an id or a part of it, a label, RUN, RUN@7 or RUN~2")
     parser.add_argument("--off", action="store_true", help="unpin it")
 
 
 def execute(arguments: Namespace, session: Session) -> int:
-    """Pin it."""
     found = session.find_stored(arguments.checkpoint)
     marked = session.hf.mark(found.id, pinned=not arguments.off)
     session.out.document(checkpoint_document(marked))

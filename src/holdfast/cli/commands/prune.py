@@ -27,7 +27,6 @@ _COLOURS = {"delete": "red", "archive": "yellow", "keep": "dim"}
 
 
 def configure(parser: CommandParser) -> None:
-    """Say what the command takes."""
     parser.add_argument("run", metavar="RUN", nargs="?", help="one run only; without it, every run")
     parser.add_argument("--keep", type=int, metavar="N", help="delete all but the newest N, instead of by the rules")
     parser.add_argument("--older-than", metavar="AGE", help="delete what is older: 90s, 30m, 12h, 7d, 2w")

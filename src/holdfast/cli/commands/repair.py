@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 
 def configure(parser: CommandParser) -> None:
-    """Say what the command takes."""
     parser.add_argument("-n", "--dry-run", action="store_true", help="show what would be done and do nothing")
 
 

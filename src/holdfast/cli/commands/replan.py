@@ -15,14 +15,12 @@ if TYPE_CHECKING:
 
 
 def configure(parser: CommandParser) -> None:
-    """Say what the command takes."""
     parser.add_argument("name", metavar="NAME", help="the phase: its name, its number in the plan, or how it begins")
     parser.add_argument("--reason", metavar="TEXT", required=True, help="why")
     script.add_run_option(parser)
 
 
 def execute(arguments: Namespace, session: Session) -> int:
-    """Count it."""
     run = script.open_run(session, script.meant_run(session, arguments))
     book = script.book_of(run.head)
     name = phase_named(arguments.name, book.order, list(book.phases))

@@ -26,7 +26,6 @@ _HELP = "next, back, to N or STEP, state [SECTION], files, cat PATH, fork NEW, q
 
 
 def configure(parser: CommandParser) -> None:
-    """Say what the command takes."""
     parser.add_argument(
         "checkpoint",
         metavar="RUN|CHECKPOINT",
@@ -36,7 +35,6 @@ def configure(parser: CommandParser) -> None:
 
 
 def execute(arguments: Namespace, session: Session) -> int:
-    """Replay it."""
     out = session.out
     replay = session.hf.replay(arguments.checkpoint)
     if out.json or arguments.list or not (out.interactive and session.ask.can_ask):

@@ -50,7 +50,6 @@ _PLANS = (".md", ".markdown")
 
 
 def configure(parser: CommandParser) -> None:
-    """Say what the command takes."""
     parser.add_argument("flow", metavar="FLOW", help="the flow's file, or a plan in Markdown")
     parser.add_argument(
         "--run-id",

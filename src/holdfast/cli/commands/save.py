@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 
 def configure(parser: CommandParser) -> None:
-    """Say what the command takes."""
     parser.add_argument("--state", metavar="FILE", help="the state section: a JSON file, or - for standard input")
     parser.add_argument(
         "--section",
@@ -43,7 +42,6 @@ def configure(parser: CommandParser) -> None:
 
 
 def execute(arguments: Namespace, session: Session) -> int:
-    """Save it."""
     notes = {name: value_or_text(value) for name, value in map(_pair, arguments.note)}
     paths = dict(map(_pair, arguments.path))
     has_sections = arguments.state is not None or arguments.section

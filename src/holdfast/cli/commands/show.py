@@ -29,7 +29,6 @@ _PREVIEW = 60
 
 
 def configure(parser: CommandParser) -> None:
-    """Say what the command takes."""
     parser.add_argument(
         "checkpoint",
         metavar="CHECKPOINT",
@@ -41,7 +40,6 @@ def configure(parser: CommandParser) -> None:
 
 
 def execute(arguments: Namespace, session: Session) -> int:
-    """Show it."""
     out = session.out
     session.hf.internals.types.show_unknown()
     checkpoint = session.find(script.spec_or_last(session, arguments.checkpoint))

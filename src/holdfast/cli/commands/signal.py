@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 
 def configure(parser: CommandParser) -> None:
-    """Say what the command takes."""
     parser.add_argument("run", metavar="RUN", help="the run")
     parser.add_argument("name", metavar="NAME", help="the signal")
     parser.add_argument("--value", metavar="JSON", help="a value that goes with it")
@@ -23,7 +22,6 @@ def configure(parser: CommandParser) -> None:
 
 
 def execute(arguments: Namespace, session: Session) -> int:
-    """Send it."""
     run = session.run_id(arguments.run)
     value = parse_value(arguments.value)
     session.hf.control.signal(run, arguments.name, value, by=me(session.out.environment), note=arguments.note)

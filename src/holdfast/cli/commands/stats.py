@@ -19,7 +19,6 @@ def configure(parser: CommandParser) -> None:
 
 
 def execute(arguments: Namespace, session: Session) -> int:  # noqa: ARG001 - takes nothing
-    """Show the figures."""
     hf, out = session.hf, session.out
     stats = hf.stats()
     keys = hf.keys.ids()

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 
 def configure(parser: CommandParser) -> None:
-    """Say what the command takes."""
     parts = parser.add_subparsers(dest="part", metavar="PART", required=True, parser_class=CommandParser)
     _add(parser, parts, "migrate", "bring the schema up to date; opening a store does it, too")
     role = _add(
@@ -49,7 +48,6 @@ def _add(parser: CommandParser, parts: Any, name: str, text: str) -> CommandPars
 
 
 def execute(arguments: Namespace, session: Session) -> int:
-    """Do the part that is named."""
     if arguments.part == "migrate":
         return _migrate(session)
     if arguments.part == "role":

@@ -28,7 +28,6 @@ _CLONE_TIMEOUT_S = 600
 
 
 def configure(parser: CommandParser) -> None:
-    """Say what the command takes."""
     parser.add_argument("flow", metavar="FLOW", help="the flow's file, or module:function of the workers' own")
     parser.add_argument("--queue", metavar="NAME", default="default", help="the queue (default)")
     parser.add_argument("--run-id", metavar="RUN", help="the run's name; otherwise the flow's `run_id` or name")
@@ -46,7 +45,6 @@ def configure(parser: CommandParser) -> None:
 
 
 def execute(arguments: Namespace, session: Session) -> int:
-    """Store it and tell the queue."""
     if sum(map(bool, (arguments.git, arguments.workspace, arguments.no_files))) > 1:
         raise UsageError("--git, --workspace and --no-files: give one of them")
     with ExitStack() as stack:

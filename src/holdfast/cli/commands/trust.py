@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 
 def configure(parser: CommandParser) -> None:
-    """Say what the command takes."""
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument("--show", action="store_true", help="only list what the settings ask for")
     choice.add_argument("--remove", action="store_true", help="no longer trust the settings of this project")

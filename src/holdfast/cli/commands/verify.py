@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 
 def configure(parser: CommandParser) -> None:
-    """Say what the command takes."""
     parser.add_argument(
         "--remembered",
         metavar="RUN=ID",
@@ -29,7 +28,6 @@ def configure(parser: CommandParser) -> None:
 
 
 def execute(arguments: Namespace, session: Session) -> int:
-    """Check everything."""
     out = session.out
     remembered = {}
     for one in arguments.remembered:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 
 def configure(parser: CommandParser) -> None:
-    """Say what the command takes."""
     parser.add_argument("--queue", metavar="NAME", action="append", help="a queue to serve (default); may be repeated")
     parser.add_argument("--engine", choices=("absurd", "temporal"), help="what delivers runs (workers.engine)")
     parser.add_argument("--slots", metavar="N", type=int, default=4, help="runs at once, of each queue (4)")
@@ -47,7 +46,6 @@ def configure(parser: CommandParser) -> None:
 
 
 def execute(arguments: Namespace, session: Session) -> int:
-    """Serve the queue."""
     if arguments.trial:
         from holdfast.worker.trial import run_trial  # noqa: PLC0415
 

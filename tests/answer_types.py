@@ -1,4 +1,4 @@
-"""TypeScript of the answers: `python -m holdfast.web.typescript > web/src/answers.ts`."""
+"""TypeScript of the answers of the page: python tests/answer_types.py > web/src/answers.ts."""
 
 from __future__ import annotations
 

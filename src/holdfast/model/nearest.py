@@ -12,7 +12,7 @@ with lazily():
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_SHOWN = 10
+_SHOWN = 30
 
 
 def hint(name: str, known: Iterable[str]) -> str:
