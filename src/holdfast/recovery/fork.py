@@ -208,10 +208,9 @@ def _fresh_start(hf: Holdfast, run: str) -> Checkpoint | None:
 
 def _tip(hf: Holdfast, run: str) -> CheckpointRecord | None:
     """Return what an undo can go back to: the newest sound checkpoint, the end of the line where none is."""
-    try:
-        return locate(hf.store, "latest", run=run).record
-    except (IntegrityError, NotFound):
-        pass
+    with suppress(IntegrityError, NotFound):
+        found = locate(hf.store, "latest", run=run).record
+        return None if found.is_nothing else found
     try:
         return tip_of(hf.store, run)
     except IntegrityError:

@@ -123,7 +123,7 @@ def facts_then(checkpoint: Taken, *, flow: str | None = None) -> Facts:
         commit=position.commit,
         subject=subject,
         flow=flow,
-        program_version=envelope.program_version,
+        program_version=envelope.program_version or None,
         format_version=envelope.format_version,
     )
 

@@ -77,7 +77,8 @@ def _facts(head: Checkpoint, session: Session, *, moving: bool) -> None:
     out.fact("run", Paint(head.run, "bold"))
     is_open = summary.status == "running" and not moving
     out.fact("status", status(summary.status, moving=moving), ": no process moves it now" if is_open else "")
-    out.fact("saved", age(head.created_at, session.now()), " at ", trigger(head.trigger), f" {head.reason}")
+    at = (" at ", trigger(head.trigger), f" {head.reason}") if head.id else (" in the journal: no checkpoint yet",)
+    out.fact("saved", age(head.created_at, session.now()), *at)
     for name, value in (("phase", summary.phase), ("state", summary.state)):
         if value:
             out.fact(name, value)
@@ -143,7 +144,8 @@ def _protection_facts(told: dict[str, Any], head: Checkpoint, session: Session) 
         what = f"{number(told['files'], 'file')}{git}"
         left_out = [f"{count} {reason}" for reason, count in told["not_captured"].items()]
         what += f"; not captured: {', '.join(left_out)}" if left_out else ""
-    session.out.fact("protected", f"{what} (checkpoint {age(head.created_at, session.now())})")
+    taken = f"checkpoint {age(head.created_at, session.now())}" if head.id else "no checkpoint yet"
+    session.out.fact("protected", f"{what} ({taken})")
 
 
 def _work(head: Checkpoint) -> dict[str, Any]:
