@@ -97,7 +97,7 @@ def _budget(head: Checkpoint) -> dict[str, Any]:
     stored = head.section("budget")
     parts = {"": stored.spending} | {f"{path}/": part.spending for path, part in stored.nested.items()}
     return {
-        f"{path}{name}": {"used": one.used, "limit": one.limit}
+        f"{path}{name}": {"used": one.used, "limit": one.limit, **({"lost": one.lost} if one.lost else {})}
         for path, spending in parts.items()
         for name, one in spending.items()
         if one.used or one.limit is not None
@@ -112,7 +112,8 @@ def _budget_facts(budget: dict[str, Any], session: Session) -> None:
             continue
         is_full = one["used"] >= one["limit"]
         share = f" ({one['used'] / one['limit']:.0%})" if one["limit"] else ""
-        session.out.fact("budget", Paint(f"{name} {used} of {limit}{share}", "red" if is_full else ""))
+        lost = f", {_amount(name, one['lost'])} of it by calls whose process died" if "lost" in one else ""
+        session.out.fact("budget", Paint(f"{name} {used} of {limit}{share}{lost}", "red" if is_full else ""))
 
 
 def _amount(name: str, amount: float | None) -> str:
