@@ -316,7 +316,7 @@ class RunMethods:
 class AsyncAgents:
     sync: Agents
 
-    def register(self, name: str, what: Callable[..., Any] | Command, *, role: str=..., retries: int=..., backoff: float=..., transient: Callable[[Exception], bool] | None=..., timeout_s: float | None=..., store: Callable[[Any], Any] | None=..., on_unknown: OnUnknown | None=...) -> None:
+    def register(self, name: str, what: Callable[..., Any] | Command, *, role: str=..., retries: int=..., backoff: float=..., transient: Callable[[Exception], bool] | None=..., timeout_s: float | None=..., store: Callable[[Any], Any] | None=..., on_unknown: OnUnknown | None=..., most: Mapping[Any, Given] | None=...) -> None:
         ...
 
     async def call(self, agent: str, given: Any=..., *, task: str | None=..., using: Callable[..., Any] | Command | None=...) -> Any:

@@ -121,6 +121,8 @@ class Checkpoint:
             return None
         records = "1 record" if self.records_since == 1 else f"{self.records_since:,} records"
         left = f"; {self.run} went back from there: it is on a segment that was left" if self.is_left else ""
+        if not self.id:
+            return f"{records} of the journal, and no checkpoint: without state, files and registered objects{left}"
         return f"state, files and registered objects are those of {self.run}@{self.seq}, {records} before{left}"
 
     @cached_property
@@ -316,7 +318,7 @@ class Checkpoint:
     @property
     def readable_id(self) -> str:
         """A name for people: phase or trigger, time and short digits; hf.get, hf.find and every command take it."""
-        return name_of(self.record.envelope)
+        return name_of(self.record.envelope) if self.id else self.place
 
     @property
     def run(self) -> str:

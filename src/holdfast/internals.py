@@ -37,9 +37,8 @@ from holdfast.errors import (
 from holdfast.journal.entry import records_since
 from holdfast.journal.outcomes import SHOWING
 from holdfast.lazy import lazily
-from holdfast.model.checkpoint import FORMAT_VERSION, NO_RECOVERY_POINT, CheckpointRecord, Envelope, Marks, Summary
+from holdfast.model.checkpoint import NO_RECOVERY_POINT, CheckpointRecord, nothing_of
 from holdfast.model.ids import check_checkpoint_id, check_run_id
-from holdfast.model.recovery import RecoveryInfo
 from holdfast.model.sections import WORKSPACE
 from holdfast.run_recorder import Services
 from holdfast.runtime.inbox import read_inbox
@@ -289,9 +288,9 @@ class Internals:
         """Return a run's head with what its journal has since; a run without a checkpoint has an empty one below."""
         line = self.store.line(run)
         if line is None:
-            return self.opened(_nothing_of(run))
+            return self.opened(nothing_of(run, self.now()))
         since = records_since(self.store, line, head.number if head is not None else 0)
-        return self.opened(head or _nothing_of(run), since=since, ranges=line.ranges)
+        return self.opened(head or nothing_of(run, line.updated_at), since=since, ranges=line.ranges)
 
     def reached(
         self, record: CheckpointRecord, number: int | None, skipped: Iterable[IntegrityError] = ()
@@ -502,16 +501,6 @@ class Internals:
         except RunCorrupt:
             return True
         return True
-
-
-def _nothing_of(run: str) -> CheckpointRecord:
-    """Return what stands below the journal of a run that has no checkpoint yet."""
-    envelope = Envelope(
-        format_version=FORMAT_VERSION, id="", run=run, seq=0, parent=None, parent_checksum=None, trigger="", reason="",
-        created_at=datetime.fromtimestamp(0, UTC), program_version="", sections=(), stored_bytes=0, codec="none",
-        recovery=RecoveryInfo(), summary=Summary(),
-    )  # fmt: skip
-    return CheckpointRecord(envelope, b"", Marks())
 
 
 class _Modified(NamedTuple):

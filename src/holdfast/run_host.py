@@ -35,7 +35,7 @@ with lazily():
     from holdfast.runtime import waits as waits_module
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -45,8 +45,10 @@ if TYPE_CHECKING:
     from holdfast.checkpoint import Checkpoint
     from holdfast.model.runtime_sections import Reply
     from holdfast.run_recorder import Recorder, Services
+    from holdfast.runtime.amounts import Amount
     from holdfast.runtime.budget import Budget
     from holdfast.runtime.calls import Call, Calls, OnInterrupt
+    from holdfast.runtime.ledger import Hold
     from holdfast.runtime.status import RunStatus
     from holdfast.runtime.waits import Question, Steps, Waiting, Waits
 
@@ -81,6 +83,8 @@ class RunHost:
         """The run's directory, if it has one."""
         self.lease_s: float | None = None
         """How long another process waits for this one, should it die, if not as the settings say."""
+        self.part_budget: Budget | None = None
+        """The budget of the part that is under way, if it has one: calls count in it, and in all above it."""
         self._waiting = waiting
         self._parts: dict[str, Any] = {}
         self._calls: Calls | None = None
@@ -233,22 +237,27 @@ class RunHost:
         packed = self._services.pack(record, f"note {kind}")
         self._recorder.notes.append(self._services.unpack(packed, "journal"))
 
-    def begin_call(self) -> None:
-        """Reserve one call in the run's budgets, durably, before it begins; stop while one of them is used up."""
+    def begin_call(self, who: str, most: Mapping[str, Amount] | None) -> Hold:
+        """Reserve an agent's call and what it may cost, durably, before it begins; stop while a budget is used up."""
         if "budget" in self._parts or self._has("budget"):
-            self.budget.check()
-            self.budget.reserve(subcalls=1)
+            return budget_module.begin_call(self.part_budget or self.budget, who, most)
+        return ()
+
+    def end_call(self, who: str, held: Hold, spent: Mapping[str, Amount]) -> None:
+        """Give back what was reserved for a call that is over; stored in one commit with its end."""
+        if "budget" in self._parts:
+            budget_module.end_call(self.budget, who, held, spent)
 
     def begin_retry(self) -> None:
         """Reserve one retry in the run's budgets, durably, before it begins."""
         if "budget" in self._parts or self._has("budget"):
-            self.budget.reserve(retries=1)
+            (self.part_budget or self.budget).reserve(retries=1)
 
     def charge(self, **amounts: Any) -> None:
         """Count what a call cost, in the run's budgets; stored with what came of it."""
         spent = {name: amount for name, amount in amounts.items() if amount}
         if spent:
-            self.budget.count(**spent)
+            (self.part_budget or self.budget).count(**spent)
 
     def sleep(self, seconds: float) -> None:
         """Wait; a pause or cancellation from outside is let in. A long one is a wait that outlives the process."""
@@ -535,7 +544,12 @@ class RunHost:
     @property
     def budget(self) -> Budget:
         """What the run may spend, and has spent."""
-        return self.part("budget", lambda: budget_module.Budget(self))
+        if "budget" not in self._parts:
+            with self.lock:
+                if "budget" not in self._parts:
+                    budget_module.charge_lost(self.part("budget", lambda: budget_module.Budget(self)))
+        found: Budget = self._parts["budget"]
+        return found
 
 
 class _Ungrouped:

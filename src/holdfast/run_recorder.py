@@ -173,7 +173,7 @@ class Recorder:
                     marks=marks,
                     with_files=files and not (is_grouped and self._staged.has_files),
                     phase=phase,
-                    onto=onto.record if isinstance(onto, Checkpoint) else onto,
+                    onto=_base(onto),
                     ranges=onto.ranges if isinstance(onto, Checkpoint) else None,
                     trusted=trusted,
                     records=[*added, *calls, *([entry.draft] if entry else [])],
@@ -447,7 +447,7 @@ class Recorder:
             marks=checked_marks(Marks(pinned=True, label=label)),
             with_files=False,
             phase=origin.summary.phase,
-            onto=origin.record,
+            onto=_base(origin),
             bring=bring,
             records=[*logs, *(RecordDraft(*one) for one in made_calls)],
             steps=len(made_calls),
@@ -500,6 +500,13 @@ class _JournalEntry(NamedTuple):
     draft: RecordDraft
     after: Mapping[str, Any]
     notes: int
+
+
+def _base(onto: Checkpoint | Literal["nothing"] | None) -> CheckpointRecord | Literal["nothing"] | None:
+    """Return what a checkpoint is taken on, as the writer has it; a journal may have no checkpoint below it."""
+    if not isinstance(onto, Checkpoint):
+        return onto
+    return "nothing" if onto.record.is_nothing else onto.record
 
 
 def _checked_drop(drop: Iterable[str], given: Mapping[str, Any]) -> list[str]:

@@ -896,3 +896,23 @@ def test_resume_looks_its_checkpoint_up_once(hf, story, monkeypatch):
     assert hf("resume", "issue-42@1", "-y").code == 14
     assert (story / "a.txt").read_text() == "one\n"
     assert len(found) == 1
+
+
+def test_a_flow_that_takes_no_checkpoints_is_listed_shown_answered_and_resumed(hf, project):
+    """Proves A14: with `automatic: false` what is finished is in the journal, for every command."""
+    (project / "holdfast.yaml").write_text("automatic: false\n")
+    (project / "f.yaml").write_text(
+        "flow: f\nphases:\n  a: echo a >> log\n  ask: {approve: 'ship?'}\n  b: echo b >> log\n"
+    )
+    hf("run", "f.yaml")
+    (listed,) = hf("ls", "--json").json["runs"]
+    assert (listed["status"], listed["checkpoints"]) == ("waiting", 0)
+    status = hf("status", "f", "--json").json
+    assert (status["status"], [wait["kind"] for wait in status["waits"]]) == ("waiting", ["approval"])
+    assert "no checkpoint" in hf("status", "f").out
+    assert "continue from its journal" in hf("resume", "f", "-n").out
+    assert hf("answer", "approve", "f").code == 0
+    assert hf("resume", "f").code == 0
+    assert (project / "log").read_text().split() == ["a", "b"]
+    assert hf("status", "f", "--json").json["status"] == "completed"
+    assert hf("log", "f", "--json").json["checkpoints"] == []

@@ -3,12 +3,13 @@
 import errno
 import os
 import signal
+from contextlib import suppress
 
 import pytest
 
 import holdfast
 from crash.children import Child
-from holdfast import RunWaiting
+from holdfast import AgentOutput, RunWaiting, TokenUsage
 from holdfast.errors import StoreFull
 from holdfast.flow.load import flow_from
 from holdfast.store.sqlite import SQLiteStore
@@ -47,6 +48,121 @@ def test_a_crash_loop_cannot_make_more_calls_than_its_budget(tmp_path):
         hf.control.raise_budget("r", {"subcalls": 1})
     assert Child(life).join().signal == signal.SIGKILL
     assert begun(log) == 4
+
+
+def killed_in_every_second_call(place, log, **registered):
+    """Return what starts a process whose agent spends 500 tokens a call, and dies in the second one that it makes."""
+
+    def life(report):
+        calls = []
+
+        def agent(_task):
+            with log.open("a") as file:
+                file.write("call\n")
+            calls.append(1)
+            if len(calls) == 2:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return AgentOutput(output="done", tokens=TokenUsage(input=400, output=100))
+
+        with holdfast.open(place) as hf, hf.run("r", waiting="leave") as run:
+            run.budget.limit(tokens=2000)
+            run.agents.register("coder", agent, **registered)
+            for number in range(9):
+                run.agents.call("coder", number, task=f"t{number}")
+
+    return life
+
+
+def spending(place):
+    with holdfast.open(place) as hf:
+        return hf.find("r").section("budget").spending
+
+
+def test_a_crash_loop_cannot_spend_more_tokens_than_its_budget(tmp_path):
+    """Proves E8: a call whose process died in it has cost what its dearest call did."""
+    log = tmp_path / "log"
+    life = killed_in_every_second_call(tmp_path / "s", log)
+    ended = [Child(life).join().signal for _ in range(5)]
+    assert ended == [signal.SIGKILL] * 2 + [0] * 3
+    spent = spending(tmp_path / "s")
+    assert (begun(log), spent["subcalls"].used) == (4, 4)
+    assert (spent["tokens"].used, spent["tokens"].lost, spent["tokens"].reserved) == (2000, 1000, 0)
+    with holdfast.open(tmp_path / "s") as hf:
+        (wait,) = hf.control.waiting("r")
+        assert wait.details["lost"] == 1000
+
+
+@pytest.mark.parametrize(("most", "calls", "lost"), [(None, 1, 2000), ({"tokens": 500}, 4, 2000)])
+def test_a_call_of_unknown_cost_has_reserved_what_it_declared_or_all_that_was_left(tmp_path, most, calls, lost):
+    """Proves E8."""
+    log = tmp_path / "log"
+
+    def life(report):
+        def deadly(_task):
+            with log.open("a") as file:
+                file.write("call\n")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        with holdfast.open(tmp_path / "s") as hf, hf.run("r", waiting="leave") as run:
+            run.budget.limit(tokens=2000)
+            run.agents.register("coder", deadly, most=most)
+            run.agents.call("coder", "work", task="t")
+
+    for _ in range(6):
+        Child(life).join()
+    assert begun(log) == calls
+    tokens = spending(tmp_path / "s")["tokens"]
+    assert (tokens.used, tokens.lost) == (2000, lost)
+
+
+@pytest.mark.parametrize("ending", ["answered", "failed", "waits", "interrupted"])
+def test_what_was_reserved_is_given_back_when_a_call_is_over(tmp_path, ending):
+    """Proves E8: only a call of unknown outcome is charged with what it did not say that it cost."""
+
+    def agent(_task):
+        if ending == "failed":
+            raise ValueError("no")
+        if ending == "waits":
+            run.approve("go on?")
+        if ending == "interrupted":
+            raise KeyboardInterrupt
+        return AgentOutput(output="done", tokens=TokenUsage(input=7))
+
+    with holdfast.open(tmp_path / "s") as hf:
+        with suppress(ValueError, RunWaiting, KeyboardInterrupt), hf.run("r", waiting="leave") as run:
+            run.budget.limit(tokens=2000, money=1)
+            run.agents.register("coder", agent)
+            run.agents.call("coder", "work", task="t")
+        section = hf.find("r").section("budget")
+    tokens = section.spending["tokens"]
+    assert (tokens.used, tokens.reserved, tokens.lost) == (7 if ending == "answered" else 0, 0, 0)
+    assert section.largest["coder"] == ({"tokens": 7} if ending == "answered" else {})
+
+
+@pytest.mark.parametrize("budget", [{"subcalls": 2}, {"tokens": 1000}])
+def test_the_budget_of_a_phase_holds_over_kills_and_fixes(tmp_path, budget):
+    """Proves E8: what an agent is called for in a phase counts in the budget of that phase."""
+    log = tmp_path / "log"
+    (tmp_path / "work").mkdir()
+    flow = flow_from(
+        {
+            "flow": "r",
+            "agents": {"coder": {"run": f"echo call >> '{log}'; kill -9 $PPID; sleep 9", "most": {"tokens": 500}}},
+            "phases": {"first": "true", "build": {"agent": "coder", "budget": budget}},
+        }
+    )
+
+    def life(report):
+        with holdfast.open(tmp_path / "s") as hf:
+            holdfast.run_flow(hf, flow, workspace=tmp_path / "work", waiting="leave")
+
+    for _ in range(4):
+        Child(life).join()
+    assert begun(log) == 2
+    with holdfast.open(tmp_path / "s") as hf:
+        part = hf.find("r").section("budget").nested["phase:build"].spending
+        assert [wait.details["part"] for wait in hf.control.waiting("r")] == ["phase:build"]
+    assert part["subcalls"].used == 2
 
 
 def test_agents_and_retries_feed_the_budgets_in_python(tmp_path):

@@ -119,3 +119,18 @@ def test_killed_in_the_middle_doing_it_again_ends_it(hf, tmp_path, call, when):
         assert [one.seq for one in other.checkpoints("r")] == [root.seq]
         assert [one.section("state") for one in other.checkpoints("r", archived=True)[1:]] == [2, 1]
         assert other.verify().sound
+
+
+def test_what_was_spent_stays_spent_and_undo_knows_all_of_it(hf):
+    """Proves E8: a limit is one of the run, however often it begins again."""
+    with hf.run("r") as run:
+        run.budget.limit(tokens=100)
+        run.budget.spend(tokens=30, once="a")
+    root = hf.recovery.start_fresh("r")
+    assert hf.recovery.start_fresh("r").id == root.id
+    with hf.run("r") as run:
+        run.budget.limit(tokens=100)
+        run.budget.spend(tokens=20, once="a")
+        assert run.budget.left("tokens") == 50
+    assert hf.undo("r").success
+    assert hf.find("r").section("budget").spending["tokens"].used == 50

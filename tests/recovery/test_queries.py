@@ -47,6 +47,23 @@ def ids(listing):
     return [run.id for run in listing]
 
 
+def test_a_run_that_goes_back_stands_in_lists_as_it_did_there(hf):
+    """Proves B1: else retention takes a run that is under way again for one that finished."""
+    with hf.run("r") as run:
+        run.step("one", lambda: 1)
+        begun = run.checkpoint()
+        run.complete()
+    assert ids(hf.runs(status="completed")) == ["r"]
+    assert hf.recover(begun.id, confirmed=True).success
+    assert (ids(hf.runs(status="completed")), ids(hf.runs(status="running"))) == ([], ["r"])
+    assert hf.undo("r").success
+    assert ids(hf.runs(status="completed")) == ["r"]
+    hf.fork(begun.id, "fork")
+    assert hf.store.run("fork").status == hf.find("fork").summary.status
+    hf.recovery.start_fresh("r")
+    assert ids(hf.runs(status="completed")) == []
+
+
 def test_runs_carry_a_key_and_attributes_and_are_found_by_them(hf):
     begin(hf, "a", key="issue/12", attributes={"issue": 12, "team": "core", "urgent": True})
     begin(hf, "b", key="issue/13", attributes={"issue": 13, "team": "core"})

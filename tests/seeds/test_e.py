@@ -463,9 +463,9 @@ def end_of(system: System, place: str) -> dict[str, object]:
             "state": head.section("workflow").current_state,
             "loops": Counter(visit.state for visit in head.section("workflow").history),
             "phases": {name: (one.status, one.summary) for name, one in head.section("phases").phases.items()},
-            "used": {name: spending[name].used for name in ("tokens", "tool_calls")},
+            "used": {name: spending[name].used - spending[name].lost for name in ("tokens", "tool_calls")},
             "subcalls": spending["subcalls"].used,
-            "limit": spending["tokens"].limit,
+            "lost": spending["tokens"].lost,
             "results": {
                 one["step"]: one["result"]["result"]
                 for one in head.calls
@@ -490,6 +490,7 @@ def test_killed_at_random_moments_the_episode_ends_as_an_unbroken_one_does(syste
     times = pace([*play, place], whole.folder)
     expected = end_of(whole, place)
     expected.pop("subcalls")
+    assert expected.pop("lost") == 0
     killed = number = 0
     while killed < KILLS:
         number += 1
@@ -513,5 +514,7 @@ def test_killed_at_random_moments_the_episode_ends_as_an_unbroken_one_does(syste
         found = end_of(broken, place)
         # A call is charged before it begins, so one that a kill kept from beginning may be charged; none is missing.
         assert len(lines) <= found.pop("subcalls") <= len(ends) + ended.kills
+        lost, cut = found.pop("lost"), len(lines) - len(kept)
+        assert 700 * cut <= lost <= 700 * ended.kills, "what one call costs at most, for each that was cut off"
         assert found == expected
         killed += ended.kills

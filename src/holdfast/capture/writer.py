@@ -345,6 +345,8 @@ class Writer:
                         records=records,
                         steps=steps,
                     )
+                    if onto is not None:  # how the run stands is what is gone back to
+                        run_changes = {**(run_changes or {}), "status": envelope.summary.status}
                     staged = self._stage(drafts, consumed, run_changes)
                     staged.held = staged.held or ExitStack()
                     staged.held.enter_context(held.pop_all())

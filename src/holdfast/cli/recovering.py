@@ -60,10 +60,12 @@ def show_plan(plan: RecoveryPlan, session: Session) -> None:
 def tell_found(checkpoint: Checkpoint, session: Session) -> None:
     """Say what was found: when it was taken, where it stood, what is done."""
     out, summary = session.out, checkpoint.summary
-    out.note(
-        f"Found checkpoint {checkpoint.seq} of {checkpoint.run}, {age(checkpoint.created_at, session.now())} "
-        f"({checkpoint.trigger}{': ' + checkpoint.reason if checkpoint.reason else ''})."
-    )
+    taken = age(checkpoint.created_at, session.now())
+    if checkpoint.id:
+        why = f"{checkpoint.trigger}{': ' + checkpoint.reason if checkpoint.reason else ''}"
+        out.note(f"Found checkpoint {checkpoint.seq} of {checkpoint.run}, {taken} ({why}).")
+    else:
+        out.note(f"Found the journal of {checkpoint.run}, {taken}: it has no checkpoint.")
     if checkpoint.capture_note:
         out.note(f"{checkpoint.place}: {checkpoint.capture_note}.")
     stood = [f"phase {summary.phase}" if summary.phase else "", f"state {summary.state}" if summary.state else ""]
@@ -246,7 +248,9 @@ def tell_result(result: RecoveryResult, session: Session, *, plan: RecoveryPlan 
     if result.files is not None:
         done = result.files
         out.line(f"Files: {done.written} written, {done.replaced} replaced, {done.deleted} deleted, {done.kept} kept.")
-    place = (plan.place if plan is not None else None) or shortened(str(result.restored_from))
+    place = (
+        (plan.place if plan is not None else None) or shortened(str(result.restored_from)) or "the end of its journal"
+    )
     if not result.is_recovered:
         out.line(f"Nothing to recover: {result.run} stands at {place}.")
         return

@@ -123,9 +123,9 @@ def book_of(checkpoint: Checkpoint | None) -> Phases:
 
 
 def head_of(session: Session, run: str) -> Checkpoint:
-    """Return a run's newest checkpoint; one that is damaged is passed over, and it is said."""
+    """Return how a run stands; a newest checkpoint that is damaged is passed over, and it is said."""
     try:
-        return session.hf.latest(run, required=True)
+        return session.hf.latest(run) or session.hf.find(run)
     except IntegrityError as error:
         session.out.warn(str(error))
         return session.hf.find(run)

@@ -98,7 +98,7 @@ class Actions:
         self._variables_of: dict[str, Variables] = {}
         self.conversation = Conversation(run, flow, ask=self._asked, execute=self._executed, emit=emit)
         for name, agent in flow.agents.items():
-            run.agents.register(name, self._dispatch(name), role=agent.role)
+            run.agents.register(name, self._dispatch(name), role=agent.role, most=agent.most or None)
 
     def perform(self, action: Action, place: Place, facts: Facts, *, stream: Kind = "task_output") -> dict[str, Any]:
         """Carry out an action and return what came of it as plain data; what it cost is counted."""

@@ -35,7 +35,7 @@ Will = Literal["kept", "runs", "again", "gates", "conditions", "continues", "fai
 
 _NOT_DECIDING = {
     "retries", "backoff", "timeout", "max_fixes", "approve", "artifacts", "summary", "writes", "needs", "gates", "fix",
-    "inputs", "on_interrupt", "knowledge",
+    "inputs", "on_interrupt", "knowledge", "most",
 }  # fmt: skip
 _GATE_DECIDES = {"run", "env", "cwd"}
 _FLEETING = {"budget", "run"}

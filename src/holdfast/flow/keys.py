@@ -65,6 +65,8 @@ KEYS = {
     "script": "Answers of a stand-in, in turn: texts, or mappings with output, usage, files, fail, and what agents "
     "report (messages, knowledge, conflict).",
     "role": "What the agent is for.",
+    "most": "The most that one call may cost: so much is reserved in the budget while it is under way, and spent if "
+    "its process is killed. Without it that is what its dearest call cost so far, else all that is left.",
     "input": "What it is given: {input} in a list, $HOLDFAST_INPUT in a text for the shell.",
     "output": "How standard output is read: text, json, or by default JSON if it is that.",
     "env": "Environment variables; {names} in them are filled in.",

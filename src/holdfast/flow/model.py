@@ -140,6 +140,7 @@ class Agent(Part, frozen=True):
     output: Literal["text", "json"] | None = None
     env: dict[str, str] = {}
     timeout: Duration | None = None
+    most: dict[Literal["tokens", "money", "tool_calls"], Annotated[float, Meta(ge=0)]] = {}
 
 
 class Action(Part, frozen=True):

@@ -335,11 +335,12 @@ class Walk:
             return
         limits = phase.budget
         with self._run.budget.child(f"phase:{name}", limits_of(limits), warn_at=limits.warn_at) as budget:
-            self._tasks.budget = self._actions.budget = budget
+            self._tasks.budget = self._actions.budget = self._run.host.part_budget = budget
             try:
                 yield
             finally:
                 self._tasks.budget = self._actions.budget = self._run.budget
+                self._run.host.part_budget = None
 
 
 class _Replan:

@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.errors import PositionUnavailable, RunCorrupt
 from holdfast.journal.entry import SAVED, read_entry
-from holdfast.model.checkpoint import NO_RECOVERY_POINT
+from holdfast.model.checkpoint import NO_RECOVERY_POINT, nothing_of
 from holdfast.store.commit import WENT_BACK
 from holdfast.store.ranges import cut, extended
 from holdfast.store.tables import MAIN
@@ -60,7 +60,7 @@ def resolve(
     if is_left and not left:
         hint = f"the run went back from there; `holdfast fork {name}` begins a run from it, `holdfast show` reads it"
         raise PositionUnavailable("journal position", name, hint, "left")
-    base = _base(store, row, ranges, number, sound=sound)
+    base = _base(store, row, ranges, number, sound=sound) if row.last_seq else nothing_of(run, row.updated_at)
     if base is None:
         raise PositionUnavailable(
             "journal position", name, "no checkpoint at or before it is left", "before the first checkpoint"
@@ -131,7 +131,7 @@ def _since(store: Store, line: LineRow, ranges: Ranges, base: CheckpointRecord, 
 
 
 def _named(record: CheckpointRecord) -> str:
-    return f"{record.envelope.run}@{record.envelope.seq} at #{record.number}"
+    return "none" if record.is_nothing else f"{record.envelope.run}@{record.envelope.seq} at #{record.number}"
 
 
 def _end_of(line: LineRow, number: int) -> str:

@@ -104,6 +104,21 @@ class CheckpointRecord(msgspec.Struct, frozen=True):
     line: str = "main"
     """The line of its run that it is on."""
 
+    @property
+    def is_nothing(self) -> bool:
+        """Whether it is none: what stands below the journal of a run that took no checkpoint yet."""
+        return not self.envelope.id
+
+
+def nothing_of(run: str, at: datetime) -> CheckpointRecord:
+    """Return what stands below the journal of a run that has no checkpoint yet, as of a time."""
+    envelope = Envelope(
+        format_version=FORMAT_VERSION, id="", run=run, seq=0, parent=None, parent_checksum=None, trigger="", reason="",
+        created_at=at, program_version="", sections=(), stored_bytes=0, codec="none",
+        recovery=RecoveryInfo(), summary=Summary(),
+    )  # fmt: skip
+    return CheckpointRecord(envelope, b"", Marks())
+
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """A run as a store returns it: `last_seq` and `number` never go back, so order survives deletions and clocks."""

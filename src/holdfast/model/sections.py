@@ -137,6 +137,8 @@ class Spending(SectionValue, frozen=True):
     raised: float | int = 0  # how much of the limit was added by people while the run was under way
     warned: bool = False
     asked: int = 0  # how often somebody was asked to raise it, and answered
+    reserved: float | int = 0  # what calls under way may cost
+    lost: float | int = 0  # how much of what is used was reserved by calls whose process died in them
 
 
 class BudgetPart(SectionValue, frozen=True):
@@ -154,6 +156,7 @@ class Budget(SectionValue, frozen=True):
     spending: dict[str, Spending] = {}
     nested: dict[str, BudgetPart] = {}
     counted: list[str] = []  # the keys of what is to be counted once
+    largest: dict[str, dict[str, float | int]] = {}  # the most that one call of each agent cost
 
 
 class TaskNode(SectionValue, frozen=True):

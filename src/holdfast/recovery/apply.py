@@ -34,7 +34,15 @@ from holdfast.journal.call_record import call_of_line
 from holdfast.model.sections import WORKSPACE
 from holdfast.model.triggers import Trigger
 from holdfast.recovery.find import mark_corrupted
-from holdfast.recovery.gather import file_capture, plan_recovery, present, steps_of, stored_intent, world_moved
+from holdfast.recovery.gather import (
+    file_capture,
+    plan_recovery,
+    present,
+    record_of,
+    steps_of,
+    stored_intent,
+    world_moved,
+)
 from holdfast.recovery.outcomes import closing_records, decided_records, decided_steps
 from holdfast.recovery.plan import checked_options
 from holdfast.recovery.record import INTENT, SECTION, RecoveryRecord, intent_value, read_record
@@ -169,7 +177,7 @@ def handle_for(hf: Holdfast, plan: RecoveryPlan, run: Run | None, options: Works
 
 def checked(hf: Holdfast, plan: RecoveryPlan) -> CheckpointRecord:
     """Return the plan's checkpoint, whole and the one that it was; file contents are checked when they are staged."""
-    record = hf.store.checkpoint(plan.checkpoint)
+    record = record_of(hf, plan)
     if record.checksum.hex() != plan.checksum or record.envelope.run != plan.run:
         raise PlanOutdated(plan.run, (f"checkpoint {plan.checkpoint} is another one",))
     values = tuple(section for section in record.envelope.sections if section.name != WORKSPACE)
@@ -422,7 +430,7 @@ class PlanApplication:
         )
         files = plan.files is not None and plan.files.changes
         agents = plan.pending_agents or plan.skipped_agents
-        is_there = head == plan.checkpoint and plan.number == plan.end
+        is_there = (head or "") == plan.checkpoint and plan.number == plan.end
         if not is_there or asked or files or agents or plan.git or self.run.recorder.live.names:
             return False
         return not self._sections(self.source, plan.made_at)
@@ -438,7 +446,9 @@ class PlanApplication:
         looked = run.workspace.capture.looked(run.recorder.head_record) if run.host.has_workspace else None
         if not has_more and not (run.host.has_workspace and (run.workspace.changes() if looked is None else looked)):
             return run.recorder.head_record
-        is_head_lost = run.recorder.head_record is None or any(each.checkpoint == plan.head for each in plan.damage)
+        is_head_lost = (run.recorder.head_record is None and plan.head is not None) or any(
+            each.checkpoint == plan.head for each in plan.damage
+        )
         with self._only_in(looked):
             taken = run.checkpoint(
                 trigger=Trigger.RECOVERY,

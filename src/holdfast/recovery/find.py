@@ -23,7 +23,7 @@ from holdfast.errors import (
     UsageError,
 )
 from holdfast.journal.position import Position, resolve
-from holdfast.model.checkpoint import CheckpointRecord, RunRecord
+from holdfast.model.checkpoint import CheckpointRecord, RunRecord, nothing_of
 from holdfast.model.ids import is_reserved
 from holdfast.model.sections import WORKSPACE
 from holdfast.recovery.line import RunLine, Unreadable, number
@@ -306,6 +306,8 @@ class _Search:
                 return Located(record=row, skipped=_with_loss(passed, row))
             if damage is not None:
                 passed.append(damage)
+        if line.record is not None and not line.last_seq and line.record.number:
+            return Located(record=nothing_of(line.run, line.record.updated_at))  # it stands on its journal alone
         if not passed:
             hint = f"its {expired} are expired: name one by its id to look at it, pin it to keep it" if expired else ""
             raise NotFound("checkpoint of run", line.run, hint)

@@ -175,10 +175,11 @@ def _there(drop: Iterable[str], origin: Checkpoint) -> list[str]:
 
 
 def start_fresh(hf: Holdfast, run: str) -> Checkpoint:
-    """Set a run's line aside and begin a new one in it; return its first checkpoint, which holds nothing.
+    """Set a run's line aside and begin a new one in it; return its first checkpoint, which holds the budgets alone.
 
-    The old line is archived, its end pinned and labelled with the time: `hf.checkpoints(run, archived=True)` shows it,
-    and hf.undo(run) goes back to it. Killed in the middle, it is finished by doing it again.
+    What was spent stays spent: limits are those of the run. The old line is archived, its end pinned and labelled with
+    the time: `hf.checkpoints(run, archived=True)` shows it, and hf.undo(run) goes back to it. Killed in
+    the middle, it is finished by doing it again.
     """
     known = hf.internals.open_run(check_run_id(run))
     handle = known or hf.run(run, rewinding=True)
@@ -200,7 +201,8 @@ def _fresh_start(hf: Holdfast, run: str) -> Checkpoint | None:
     try:
         tip = tip_of(hf.store, run)
         head = hf.internals.opened(tip) if tip is not None else None
-        told = read_record(head.section(SECTION)) if head is not None and head.sections == (SECTION,) else None
+        is_empty = head is not None and {*head.sections} - {_BUDGET} == {SECTION}
+        told = read_record(head.section(SECTION)) if head is not None and is_empty else None
     except IntegrityError:
         return None
     return head if told is not None and told.kind == "fresh" else None
@@ -208,10 +210,9 @@ def _fresh_start(hf: Holdfast, run: str) -> Checkpoint | None:
 
 def _tip(hf: Holdfast, run: str) -> CheckpointRecord | None:
     """Return what an undo can go back to: the newest sound checkpoint, the end of the line where none is."""
-    try:
-        return locate(hf.store, "latest", run=run).record
-    except (IntegrityError, NotFound):
-        pass
+    with suppress(IntegrityError, NotFound):
+        found = locate(hf.store, "latest", run=run).record
+        return None if found.is_nothing else found
     try:
         return tip_of(hf.store, run)
     except IntegrityError:
@@ -226,11 +227,16 @@ def _begin(hf: Holdfast, handle: Run, run: str) -> Checkpoint:
     told = RecoveryRecord(source=None, undo=tip.envelope.id if tip is not None else None, at=at, kind="fresh").marked(
         run, tip
     )
+    sections: dict[str, Any] = {SECTION: told.value()}
+    with suppress(IntegrityError, NotFound):
+        now = hf.internals.present_of(run)
+        if _BUDGET in now.sections:  # work begins again, and what is counted once by a key with it
+            sections[_BUDGET] = msgspec.structs.replace(now.section(_BUDGET), counted=[])
     made: Checkpoint = handle.checkpoint(
         trigger=Trigger.RECOVERY,
         reason=f"started fresh; the line before is kept as {label}",
-        sections={SECTION: told.value()},
-        drop=[name for name in handle.recorder.live.names if name != SECTION],
+        sections=sections,
+        drop=[name for name in handle.recorder.live.names if name not in sections],
         files=False,
         onto="nothing",
     )
@@ -238,6 +244,7 @@ def _begin(hf: Holdfast, handle: Run, run: str) -> Checkpoint:
 
 
 _TRIES = 20
+_BUDGET = "budget"
 
 
 def archive_name(at: datetime) -> str:

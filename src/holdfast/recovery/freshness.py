@@ -122,7 +122,7 @@ def facts_then(checkpoint: Taken, *, flow: str | None = None) -> FreshnessFacts:
         commit=position.commit,
         subject=subject,
         flow=flow,
-        program_version=envelope.program_version,
+        program_version=envelope.program_version or None,
         format_version=envelope.format_version,
     )
 

@@ -12,6 +12,7 @@ import msgspec
 from holdfast.encode.chunks import ChunkReader
 from holdfast.encode.tree import Ref
 from holdfast.errors import IntegrityError, NotFound, RestoreRefused, UsageError
+from holdfast.model.checkpoint import nothing_of
 from holdfast.model.sections import WORKSPACE
 from holdfast.model.verdicts import OF_POSITION
 from holdfast.recovery.analyse import TELLING, analyse
@@ -391,6 +392,11 @@ def steps_of(checkpoint: Checkpoint) -> list[Any]:
     return list(checkpoint.log("steps"))
 
 
+def record_of(hf: Holdfast, plan: RecoveryPlan) -> CheckpointRecord:
+    """Return the checkpoint that a plan goes to; what a run without any stands on is nothing."""
+    return hf.store.checkpoint(plan.checkpoint) if plan.checkpoint else nothing_of(plan.run, plan.created_at)
+
+
 def present(hf: Holdfast, run: str) -> datetime:
     """Return the time."""
     return datetime.fromtimestamp(hf.internals.services(run).clock(), UTC)
@@ -548,7 +554,7 @@ def world_moved(hf: Holdfast, plan: RecoveryPlan, options: WorkspaceOptions | No
         moved = [f"file {path!r} is not as it was" for path in moved_paths(plan.files)]
         is_same_git = not plan.git or _git_now(hf, plan, look.target, look.safe_git) == plan.git
         return moved if is_same_git else [*moved, "the git position is not as it was"]
-    look = look_at_files(hf, hf.store.checkpoint(plan.checkpoint), plan.head, plan.request, options)
+    look = look_at_files(hf, record_of(hf, plan), plan.head, plan.request, options)
     if look.plan is None:
         return list(look.blockers)
     moved = []
@@ -568,7 +574,7 @@ def _git_now(
     from holdfast.workspace.git_create import Asked, plan_git  # noqa: PLC0415
 
     try:
-        wanted = hf.internals.opened(hf.store.checkpoint(plan.checkpoint)).workspace
+        wanted = hf.internals.opened(record_of(hf, plan)).workspace
         return plan_git(target, wanted, Asked(plan.request.git, plan.request.clone), safe=safe).words
     except RestoreRefused as error:
         return (str(error),)

@@ -223,17 +223,14 @@ class RecoveryPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     def lines(self) -> list[str]:
         """Say it in words, a line each."""
         verb = "undo the last recovery: go" if self.kind == "undo" else "go"
-        told = [f"run {self.run}: {verb} back to checkpoint {self.seq} ({self.checkpoint}) of {_time(self.created_at)}"]
+        source = f"checkpoint {self.seq} ({self.checkpoint}) of {_time(self.created_at)}"
+        source = source if self.checkpoint else "its journal, for it has no checkpoint"
+        told = [f"run {self.run}: {verb} back to {source}"]
         if self.place is not None:
-            captured = f"checkpoint {self.seq} ({self.checkpoint}) of {_time(self.created_at)}"
-            told = [
-                f"run {self.run}: {verb} back to {self.place}",
-                f"  state, files and registered objects are those of {captured}",
-            ]
-        elif self.head == self.checkpoint:
-            told = [
-                f"run {self.run}: continue from checkpoint {self.seq} ({self.checkpoint}) of {_time(self.created_at)}"
-            ]
+            told = [f"run {self.run}: {verb} back to {self.place}"]
+            told += [f"  state, files and registered objects are those of {source}"] if self.checkpoint else []
+        elif (self.head or "") == self.checkpoint:
+            told = [f"run {self.run}: continue from {source}"]
         told += [f"  damaged: {_shown(each)}" for each in self.damage]
         where = {"state": self.state, "phase": self.phase, "batch": self.batch, "task": self.task, "agent": self.agent}
         if any(value is not None for value in where.values()):

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from holdfast.errors import CannotResume, HoldfastError, IntegrityError, LeaseHeld, NotFound, RunWaiting
+from holdfast.errors import CannotResume, HoldfastError, IntegrityError, LeaseHeld, RunWaiting
 from holdfast.recovery.apply import recover
-from holdfast.recovery.find import locate
 from holdfast.recovery.gather import plan_recovery
 from holdfast.store.owner import is_dead
 
@@ -54,7 +53,7 @@ def _recover_one(
     """Recover one run under its lease; None if it needs no recovery."""
     run, head = record.id, record.head
     try:
-        if head is None or not is_under_way(_status(hf, run, head)):
+        if not is_under_way(record.status):
             return None
         lease = hf.store.leases.running(run)
         if lease is not None and not is_dead(lease.owner):
@@ -106,14 +105,6 @@ def _continue(
     except Exception as error:  # noqa: BLE001 - the next run must not suffer for it; it is reported, and in the record
         return msgspec.structs.replace(done, outcome="failed", reason=f"{type(error).__name__}: {error}")
     return msgspec.structs.replace(done, outcome="resumed")
-
-
-def _status(hf: Holdfast, run: str, head: str) -> str | None:
-    """Return how a run stands, by its newest checkpoint that can be read."""
-    try:
-        return hf.store.checkpoint(head).envelope.summary.status
-    except (IntegrityError, NotFound):
-        return locate(hf.store, "latest", run=run).record.envelope.summary.status
 
 
 Outcome = Literal["resumed", "recovered", "ready", "waiting", "left", "failed"]

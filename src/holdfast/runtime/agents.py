@@ -26,9 +26,10 @@ from holdfast.runtime.signature import wants_argument
 from holdfast.runtime.usage import Spent, added, counted, report_of, spent_of, usage_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from datetime import datetime
 
+    from holdfast.runtime.amounts import Amount, Given
     from holdfast.runtime.calls import Call, OnUnknown
     from holdfast.runtime.host import Host
     from holdfast.runtime.team import Team
@@ -67,6 +68,7 @@ class _Registered(NamedTuple):
     timeout_s: float | None
     store: Callable[[Any], Any] | None
     on_unknown: OnUnknown | None = None
+    most: Mapping[str, Amount] | None = None
 
 
 def call_name(agent: str, task: str | None) -> str:
@@ -102,10 +104,13 @@ class Agents:
         timeout_s: float | None = None,
         store: Callable[[Any], Any] | None = None,
         on_unknown: OnUnknown | None = None,
+        most: Mapping[Any, Given] | None = None,
     ) -> None:
         """Name a function or command; transient errors are retried, `store` makes of an output what is kept of it.
 
         `on_unknown` decides on a call that began and has no recorded end after a crash: retry (the default), skip, ask.
+        `most` is the most that one call may cost ({"tokens": 5000}): so much is reserved while it is under way, and is
+        spent if its process dies in it. Without it that is what its dearest call cost so far, else all that is left.
         """
         check_name("an agent", name)
         if not callable(what) and not isinstance(what, Command):
@@ -116,7 +121,8 @@ class Agents:
             known = self._registry.get(name)
             if known is not None and known.what is not what:
                 raise UsageError(f"agent {name!r} is registered already, as {known.what!r}: choose another name")
-            self._registry[name] = _Registered(what, retry, timeout_s, store, on_unknown)
+            cost = None if most is None else {each: amount_of(each, given) for each, given in most.items()}
+            self._registry[name] = _Registered(what, retry, timeout_s, store, on_unknown, cost)
             agent = self._agents.get(name)
             if agent is None or (role and agent.role != role):
                 self._put(msgspec.structs.replace(agent or Agent(id=name, status="pending"), role=role))
@@ -149,7 +155,8 @@ class Agents:
             timeout_s=None if isinstance(what, Command) else registered.timeout_s,
             on_unknown=registered.on_unknown,
             store=partial(_plain, registered.store),
-            is_charged=True,
+            charged_to=agent,
+            most=registered.most,
             trigger=Trigger.AGENT_COMPLETE,
             failure=Trigger.ERROR_OCCURRED,
             view=CallView(shown.begun, shown.attempted, shown.done, shown.failed),

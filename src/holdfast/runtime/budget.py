@@ -21,7 +21,18 @@ from holdfast.model.triggers import Trigger
 from holdfast.runtime.amounts import add, amount_of, shown, stored
 from holdfast.runtime.calls import charge_call
 from holdfast.runtime.host import Alone
-from holdfast.runtime.ledger import COUNTS, NEED_AMOUNT, ROOT, TIME, Ledger, LedgerLine, LedgerPart, label_of, named
+from holdfast.runtime.ledger import (
+    COUNTS,
+    NEED_AMOUNT,
+    ROOT,
+    TIME,
+    Hold,
+    Ledger,
+    LedgerLine,
+    LedgerPart,
+    label_of,
+    named,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -215,24 +226,29 @@ class Budget:
         for name in counts:
             if name not in COUNTS:
                 raise UsageError(f"{name!r} cannot be reserved: only {', '.join(sorted(COUNTS))} are known beforehand")
-        exact = {name: amount_of(name, given) for name, given in counts.items()}
+        self._reserve({name: int(amount_of(name, given)) for name, given in counts.items()})
+
+    def _reserve(self, exact: Mapping[str, int], who: str = "", most: Mapping[str, Amount] | None = None) -> Hold:
         while True:
             with self._host.lock:
-                stop = self._used_up(counts)
+                stop = self._used_up(exact)
                 if stop is None:
+                    held = self._ledger.hold(self.path, who, most) if who else ()
                     self._add(exact)
                     self._ledger.changes += 1
                     break
             self._ask(stop)
         try:
-            if self._has_limit(exact):
+            if held or self._has_limit(exact):
                 self._host.record(f"reserved: {', '.join(sorted(exact))}")  # durable before what it is for begins
             self._warn()
         except BaseException:  # it could not be stored, or somebody was to be asked: what does not begin is not counted
             with self._host.lock:
                 self._add({name: -amount for name, amount in exact.items()})
+                self._ledger.release(held)
                 self._ledger.changes += 1
             raise
+        return held
 
     def check(self) -> None:
         """Warn if it is time, and stop while this budget or one above it is used up, until somebody raises it.
@@ -399,16 +415,18 @@ class Budget:
             if isinstance(self._host, Alone):
                 raise exhausted
             state = "is nearly used up" if stop.is_warning else "is used up"
+            of_it = f", {shown(line.lost)} of it reserved by calls whose process died" if line.lost else ""
             wait = Wait(
                 id=stop.wait_id(asked),
                 kind="budget",
-                question=f"The budget {stop.label} {state} ({shown(used)} of {shown(limit)}): raise it?",
+                question=f"The budget {stop.label} {state} ({shown(used)} of {shown(limit)}{of_it}): raise it?",
                 options=("raise", "limit", "continue", "stop") if stop.is_warning else ("raise", "limit", "stop"),
                 details={
                     "budget": stop.name,
                     "part": stop.path,
                     "used": stored(used),
                     "limit": stored(limit),
+                    **({"lost": stored(line.lost)} if line.lost else {}),
                 },
             )
             reply = self._host.wait_for(wait)
@@ -450,6 +468,31 @@ class Budget:
         for name, amount in exact.items():
             how = "set to" if is_total else "raised by"
             self._host.note("budget_raised", f"{label_of(path, name)} {how} {shown(amount)}", by=by)
+
+
+def begin_call(budget: Budget, who: str, most: Mapping[str, Amount] | None = None) -> Hold:
+    """Reserve a call of an agent and what it may cost, durably; `end_call` gives that back.
+
+    `most` is the most that it may cost, else that is what its dearest call cost so far, else all that is left. A
+    process that dies in the call has spent it.
+    """
+    budget.check()
+    return budget._reserve({"subcalls": 1}, who, most)  # noqa: SLF001 - not for users
+
+
+def end_call(budget: Budget, who: str, held: Hold, spent: Mapping[str, Amount]) -> None:
+    """Give back what was reserved for a call that is over; stored in one commit with its end."""
+    book = budget._book  # noqa: SLF001 - not for users
+    with book.host.lock:
+        book.ledger.settle(who, held, spent)
+
+
+def charge_lost(budget: Budget) -> None:
+    """Count what calls had reserved whose process is gone; to be called before this one reserves anything."""
+    book = budget._book  # noqa: SLF001 - not for users
+    with book.host.lock:
+        for label, amount in book.ledger.lose().items():
+            book.host.note("budget_lost", f"{label}: {shown(amount)} by calls whose process died")
 
 
 def _share(warn_at: float) -> float:

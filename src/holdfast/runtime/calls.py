@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from holdfast.runtime.amounts import Amount
     from holdfast.runtime.host import Host
+    from holdfast.runtime.ledger import Hold
 
 T = TypeVar("T")
 OnUnknown = Literal["retry", "skip", "ask"]
@@ -102,8 +103,10 @@ class CallOptions(NamedTuple):
     phase: str | None = None
     is_container: bool = False
     """Whether its work is other calls, and nothing besides: what is saved in it then goes with theirs."""
-    is_charged: bool = False
-    """Whether each attempt is one of the calls that budgets count."""
+    charged_to: str = ""
+    """The agent whose call each attempt is, where budgets count it as one."""
+    most: Mapping[str, Amount] | None = None
+    """The most that one attempt may cost, where that is declared."""
     trigger: Trigger = Trigger.STEP_COMPLETE
     failure: Trigger = Trigger.STEP_COMPLETE
     view: CallView = CallView()
@@ -133,6 +136,8 @@ class Call(NamedTuple):
     """The end that an earlier attempt had, of whatever identity."""
     spent: dict[str, Amount] = {}  # noqa: RUF012 - each call is given one of its own
     """What its attempts were charged so far, without the calls inside it."""
+    held: list[Hold] = []  # noqa: RUF012 - as above
+    """What is reserved in the budgets for its attempt that is under way."""
     again: str = ""
     """What made it due again, if something did."""
     is_unknown: bool = False
@@ -333,7 +338,7 @@ class Calls:
         base = f"{frame.call.path}/{name}" if frame is not None else name
         counts = frame.counts if frame is not None else self._counts
         identity = _identity(kind, inputs, frame.call.context if frame is not None else "")
-        call = Call(kind, name, base, identity, inputs, code, options, after or {}, base, counts, spent={})
+        call = Call(kind, name, base, identity, inputs, code, options, after or {}, base, counts, spent={}, held=[])
         if not is_shared:
             call = self._enter(call, is_numbered=is_numbered)
         if frame is None:
@@ -483,6 +488,7 @@ class Calls:
                 said = self._unpacked(call.path, packed, refers=refers)  # nobody else can change it
                 with _charging(call):
                     options.view.done(said, Outcome(call.path, version) if self._host.has_journal else said)
+            self._settle(call)
             made = self._made(
                 call, result=packed, version=version, attempts=attempts, duration_s=duration_s, refers=refers
             )
@@ -499,6 +505,7 @@ class Calls:
         """Record that a call failed: it is done again when next called. What ends this process is not a failure."""
         self.release(call)
         if is_interruption(error):
+            self._settle(call)  # it waits, say, and costs nothing more meanwhile
             return
         options = call.options
         self.is_after_death = False
@@ -507,6 +514,7 @@ class Calls:
         made = self._made(call, error=told, last_end=last_end, attempts=attempts, duration_s=duration_s)
         with self._host.lock:
             options.view.failed(error)
+            self._settle(call)
             ticket = self._add("failed", call.path, made)
         why = failure_of(error).message
         self._store(call, "failed", ticket, options.failure, files=options.wrote_files, why=why)
@@ -579,6 +587,11 @@ class Calls:
     def inside(self, call: Call, number: int) -> AbstractContextManager[None]:
         """Let the code of a call know what it is."""
         return _Inside(self, call, number)
+
+    def _settle(self, call: Call) -> None:
+        """Give back what was reserved for an attempt that is over."""
+        while call.held:
+            self._host.end_call(call.options.charged_to, call.held.pop(), call.spent)
 
     def _settle_unknown(self, call: Call, event: str, last: CallRecord) -> Kept | Call:
         """Decide on a call that began and has no end, whatever its inputs are now."""
@@ -708,8 +721,8 @@ class _Attempts:
     def once(self, work: Callable[[], T]) -> T:
         calls, call = self._calls, self._call
         host, options = calls._host, call.options  # noqa: SLF001 - one thing in two classes
-        if options.is_charged:
-            host.begin_call()
+        if options.charged_to:
+            call.held.append(host.begin_call(options.charged_to, options.most))
         self.number += 1
         if options.view.attempted is not _nothing:
             with host.lock:
@@ -731,6 +744,7 @@ class _Attempts:
 
     def failed(self, number: int, error: Exception, pause_s: float | None) -> None:
         if pause_s is not None:
+            self._calls._settle(self._call)  # noqa: SLF001 - one thing in two classes
             self._calls.begin_retry(self._call, number, error, pause_s)
 
 

@@ -16,11 +16,14 @@ from holdfast.runtime.recorded import kept
 
 if TYPE_CHECKING:
     import threading
+    from collections.abc import Mapping
     from contextlib import AbstractContextManager
 
     from holdfast.model.runtime_sections import Reply, Wait
     from holdfast.model.triggers import Trigger
+    from holdfast.runtime.amounts import Amount
     from holdfast.runtime.calls import Calls
+    from holdfast.runtime.ledger import Hold
 
 _PACKER = Packer()
 
@@ -94,8 +97,11 @@ class Host(Protocol):
     def flush(self) -> None:
         """Make durable what was saved in a group; if that fails, do as the settings say."""
 
-    def begin_call(self) -> None:
-        """Reserve one call in the run's budgets before it begins, and stop while one of them is used up."""
+    def begin_call(self, who: str, most: Mapping[str, Amount] | None) -> Hold:
+        """Reserve an agent's call, and what it may cost, before it begins; stop while a budget is used up."""
+
+    def end_call(self, who: str, held: Hold, spent: Mapping[str, Amount]) -> None:
+        """Give back what was reserved for a call that is over."""
 
     def begin_retry(self) -> None:
         """Reserve one retry in the run's budgets before it begins."""
@@ -200,7 +206,11 @@ class Alone:
     def flush(self) -> None:
         """Do nothing: there is no run."""
 
-    def begin_call(self) -> None:
+    def begin_call(self, who: str, most: Mapping[str, Amount] | None) -> Hold:  # noqa: ARG002 - nothing is reserved
+        """Reserve nothing: there is no run that could have a budget."""
+        return ()
+
+    def end_call(self, who: str, held: Hold, spent: Mapping[str, Amount]) -> None:
         """Do nothing: there is no run that could have a budget."""
 
     def begin_retry(self) -> None:

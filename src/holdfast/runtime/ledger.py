@@ -14,12 +14,16 @@ from holdfast.model.nearest import hint
 from holdfast.runtime.amounts import add, from_stored, stored, subtract
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from holdfast.runtime.amounts import Amount
 
 TIME = "time_s"
 COUNTS = frozenset({"retries", "subcalls", "tool_calls"})
+KNOWN_AFTER = ("tokens", "money", "tool_calls")
+"""What a call cost is known when it is over: before, the most that it may cost is reserved."""
+Hold = tuple[tuple[str, str, "Amount"], ...]
+"""What is reserved for one call: part, name and amount."""
 ROOT = ""
 NEED_AMOUNT = ("raise", "limit")
 """The answers to a budget's question that come with an amount."""
@@ -60,6 +64,8 @@ class LedgerLine:
     raised: Amount = 0
     warned: bool = False
     asked: int = 0
+    reserved: Amount = 0
+    lost: Amount = 0
 
     def is_used_up(self, name: str, wanted: int = 0) -> bool:
         """Tell whether the run must stop: an amount at its limit, a count beyond it, or if so many more are wanted.
@@ -90,6 +96,8 @@ class LedgerLine:
             raised=stored(self.raised),
             warned=self.warned,
             asked=self.asked,
+            reserved=stored(self.reserved),
+            lost=stored(self.lost),
         )
 
 
@@ -130,6 +138,7 @@ class Ledger:
         self._halts = 0
         self.parts: dict[str, LedgerPart] = {ROOT: LedgerPart(share)}
         self.counted: dict[str, None] = {}
+        self.largest: dict[str, dict[str, Amount]] = {}
         self.changes = 0
         self._time_seen = 0.0
         self.open(ROOT)
@@ -185,6 +194,52 @@ class Ledger:
                 return
             path = path.rpartition("/")[0]
 
+    def hold(self, path: str, who: str, most: Mapping[str, Amount] | None) -> Hold:
+        """Reserve what a call may cost, in a part and all above it, as far as they have limits.
+
+        That is what is declared, else the most that a call of this agent cost so far, else all that is left.
+        """
+        known = self.largest.get(who) if most is None else most
+        held = []
+        for at, part in self.above(path):
+            for name in KNOWN_AFTER:
+                line = part.lines.get(name)
+                if line is None or line.limit is None:
+                    continue
+                left = subtract(line.limit, add(line.used, line.reserved))
+                amount = max(0, left) if known is None else known.get(name, 0)
+                line.reserved = add(line.reserved, amount)
+                held.append((at, name, amount))
+        return tuple(held)
+
+    def release(self, held: Hold) -> None:
+        """Give back what was reserved for a call."""
+        for at, name, amount in held:
+            if at in self.parts:
+                line = self.parts[at].line(name)
+                line.reserved = max(0, subtract(line.reserved, amount))
+        self.changes += bool(held)
+
+    def lose(self) -> dict[str, Amount]:
+        """Count what is reserved as spent, and return it: who reserved it is gone, and nobody knows what it cost."""
+        lost: dict[str, Amount] = {}
+        for path, part in self.parts.items():
+            for name, line in part.lines.items():
+                if line.reserved:
+                    line.used, line.lost = add(line.used, line.reserved), add(line.lost, line.reserved)
+                    lost[label_of(path, name)], line.reserved = line.reserved, 0
+        self.changes += bool(lost)
+        return lost
+
+    def settle(self, who: str, held: Hold, spent: Mapping[str, Amount]) -> None:
+        """Give back what was reserved for a call that is over, and note what it cost."""
+        self.release(held)
+        if held:
+            before = self.largest.get(who, {})
+            known = {name: max(before.get(name, 0), spent.get(name, 0)) for name in KNOWN_AFTER}
+            self.largest[who] = {name: amount for name, amount in known.items() if amount}
+            self.changes += self.largest[who] != before
+
     def look_at_time(self) -> None:
         """Let the running time that went by count as a change, once a second."""
         now = self.parts[ROOT].seconds_until(self._monotonic())
@@ -203,6 +258,7 @@ class Ledger:
             spending=values.pop(ROOT),
             nested={path: sections.BudgetPart(spending=spending) for path, spending in values.items()},
             counted=list(self.counted),
+            largest={who: {name: stored(one) for name, one in known.items()} for who, known in self.largest.items()},
         )
 
     def restore(self, value: sections.Budget) -> None:
@@ -214,6 +270,9 @@ class Ledger:
                 parts[path] = self._restored(path, {})  # somebody holds it
         self.parts = parts
         self.counted = dict.fromkeys(value.counted)
+        self.largest = {
+            who: {name: from_stored(one) for name, one in known.items()} for who, known in value.largest.items()
+        }
         self._time_seen = parts[ROOT].seconds
         self.changes += 1
 
@@ -222,7 +281,10 @@ class Ledger:
         part = LedgerPart(before.share if before else self.parts[ROOT].share)
         for name, one in spending.items():
             limit = None if one.limit is None else from_stored(one.limit)
-            part.lines[name] = LedgerLine(from_stored(one.used), limit, from_stored(one.raised), one.warned, one.asked)
+            part.lines[name] = LedgerLine(
+                from_stored(one.used), limit, from_stored(one.raised), one.warned, one.asked,
+                from_stored(one.reserved), from_stored(one.lost),
+            )  # fmt: skip
         if TIME in part.lines:
             part.seconds = float(part.lines[TIME].used)
         if before is not None and before.openings:

@@ -45,13 +45,18 @@ WHOLE = {
     },
     "budget": {
         "spending": {
-            "tokens": {"used": 5, "limit": 10, "raised": 2, "warned": True, "asked": 1},
-            "time_s": {"used": 0.5, "limit": None, "raised": 0, "warned": False, "asked": 0},
+            "tokens": {"used": 5, "limit": 10, "raised": 2, "warned": True, "asked": 1, "reserved": 2, "lost": 1},
+            "time_s": {"used": 0.5, "limit": None, "raised": 0, "warned": False, "asked": 0, "reserved": 0, "lost": 0},
         },
         "nested": {
-            "phase:a": {"spending": {"money": {"used": 0.5, "limit": 1, "raised": 0, "warned": False, "asked": 0}}},
+            "phase:a": {
+                "spending": {
+                    "money": {"used": 1, "limit": 2, "raised": 0, "warned": False, "asked": 0, "reserved": 1, "lost": 0}
+                }
+            },
         },
         "counted": ["k"],
+        "largest": {"coder": {"tokens": 5}},
     },
     "graph": {
         "id": "g", "completed_batches": [1], "current_batch": 2,

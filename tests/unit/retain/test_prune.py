@@ -263,6 +263,16 @@ def test_whole_finished_runs_go_by_prune_over_all_runs_but_for_pins(hf):
     assert hf.verify().sound
 
 
+def test_a_finished_run_that_goes_back_does_not_expire_as_a_whole(hf):
+    with hf.run("r") as run:
+        begun = run.checkpoint(state=1)
+        run.complete()
+    assert hf.recover(begun.id, confirmed=True).success
+    hf.internals.clock.now += timedelta(days=40).total_seconds()
+    assert hf.prune().runs == []
+    assert hf.latest("r").section("state") == 1
+
+
 def test_older_than_works_over_all_runs(hf):
     """Proves A15, E2: `deleteOlderThan` and `prune({maxAgeDays: 7})` of the documents."""
     finished(hf, "old")

@@ -138,7 +138,10 @@ class Life:
     def flush(self):
         pass
 
-    def begin_call(self):
+    def begin_call(self, who, most):
+        return ()
+
+    def end_call(self, who, held, spent):
         pass
 
     def begin_retry(self):

@@ -10,6 +10,7 @@ from holdfast.cli.output import Cell, Paint
 from holdfast.cli.times import age
 from holdfast.documents import is_moving, run_document
 from holdfast.errors import HoldfastError
+from holdfast.model.checkpoint import nothing_of
 from holdfast.model.ids import is_reserved
 from holdfast.store.api import Listing
 from holdfast.store.inspection import Inspection
@@ -95,6 +96,8 @@ def _head(session: Session, run: RunRecord) -> Envelope | None:
     except HoldfastError as error:
         session.out.warn(str(error))
         return None
+    if head is None and run.number and not run.last_seq:
+        head = nothing_of(run.id, run.updated_at)  # it stands on its journal alone
     if head is None or run.number == head.number:
         return head.envelope if head is not None else None
     return _as_of_now(session, run, head)
@@ -125,6 +128,6 @@ def _row(run: RunRecord, head: Envelope | None, session: Session, lines: list[st
         Cell.of(status(head.summary.status, moving=moving) if head is not None else missing[0]),
         Cell.of(age(run.updated_at, session.now())),
         Cell.of(str(run.checkpoints), right=True),
-        Cell.of(trigger(head.trigger) if head is not None else "-"),
+        Cell.of(trigger(head.trigger) if head is not None and head.id else "-"),
         Cell.of(where),
     ]

@@ -257,7 +257,7 @@ def _last_run(session: Session) -> str:
     """Return the run that moved last and can still continue."""
     runs = sorted(session.hf.runs(limit=200), key=lambda run: run.updated_at, reverse=True)
     for run in runs:
-        if run.head is None:
+        if run.head is None and run.last_seq:
             continue
         status = session.hf.find(run.id).summary.status
         if status not in _OVER:

@@ -77,7 +77,8 @@ def _facts(head: Checkpoint, session: Session, *, moving: bool) -> None:
     out.fact("run", Paint(head.run, "bold"))
     is_open = summary.status == "running" and not moving
     out.fact("status", status(summary.status, moving=moving), ": no process moves it now" if is_open else "")
-    out.fact("saved", age(head.created_at, session.now()), " at ", trigger(head.trigger), f" {head.reason}")
+    at = (" at ", trigger(head.trigger), f" {head.reason}") if head.id else (" in the journal: no checkpoint yet",)
+    out.fact("saved", age(head.created_at, session.now()), *at)
     for name, value in (("phase", summary.phase), ("state", summary.state)):
         if value:
             out.fact(name, value)
@@ -96,7 +97,7 @@ def _budget(head: Checkpoint) -> dict[str, Any]:
     stored = head.section("budget")
     parts = {"": stored.spending} | {f"{path}/": part.spending for path, part in stored.nested.items()}
     return {
-        f"{path}{name}": {"used": one.used, "limit": one.limit}
+        f"{path}{name}": {"used": one.used, "limit": one.limit, **({"lost": one.lost} if one.lost else {})}
         for path, spending in parts.items()
         for name, one in spending.items()
         if one.used or one.limit is not None
@@ -111,7 +112,8 @@ def _budget_facts(budget: dict[str, Any], session: Session) -> None:
             continue
         is_full = one["used"] >= one["limit"]
         share = f" ({one['used'] / one['limit']:.0%})" if one["limit"] else ""
-        session.out.fact("budget", Paint(f"{name} {used} of {limit}{share}", "red" if is_full else ""))
+        lost = f", {_amount(name, one['lost'])} of it by calls whose process died" if "lost" in one else ""
+        session.out.fact("budget", Paint(f"{name} {used} of {limit}{share}{lost}", "red" if is_full else ""))
 
 
 def _amount(name: str, amount: float | None) -> str:
@@ -143,7 +145,8 @@ def _protection_facts(told: dict[str, Any], head: Checkpoint, session: Session) 
         what = f"{number(told['files'], 'file')}{git}"
         left_out = [f"{count} {reason}" for reason, count in told["not_captured"].items()]
         what += f"; not captured: {', '.join(left_out)}" if left_out else ""
-    session.out.fact("protected", f"{what} (checkpoint {age(head.created_at, session.now())})")
+    taken = f"checkpoint {age(head.created_at, session.now())}" if head.id else "no checkpoint yet"
+    session.out.fact("protected", f"{what} ({taken})")
 
 
 def _work(head: Checkpoint) -> dict[str, Any]:
