@@ -124,6 +124,12 @@ class OpenDirectory:
             done = "rolled back" if is_rolled_back else "kept"
             what = found.ownership.interrupted
             self._warn(f"{what} was interrupted and had changed {_named(interrupted)}: {done}")
+        life = found.ownership.life
+        if life is not None and life.calls:
+            from holdfast.recovery.gather import captured_beside  # noqa: PLC0415 - only after a kill
+
+            for told in captured_beside(self._hf, self._run.recorder.head_record, life):
+                self._warn(told)
         changed = [name for names in found.by_owner.values() for name in names]
         self._run.workspace.capture.before_entry = self._run.recorder.head_record
         capture = self._run.workspace.capture
