@@ -3,33 +3,37 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from blake3 import blake3
 
 from holdfast.capture.files import FileCapture
 from holdfast.errors import UsageError
+from holdfast.model.sections import WORKSPACE
 from holdfast.model.triggers import Trigger
 from holdfast.store.keys import keys_of
-from holdfast.workspace.compare import changes
+from holdfast.workspace.compare import changes, differing
 from holdfast.workspace.decide import Decisions
 from holdfast.workspace.diff import diff
 from holdfast.workspace.git_create import Asked, announce, has_repository, hide_own_folder, plan_git, put_git
 from holdfast.workspace.heartbeat import last_sign
 from holdfast.workspace.options import WorkspaceOptions
-from holdfast.workspace.ownership import EDITS, Ownership, read_edits
+from holdfast.workspace.ownership import EDITS, Ownership, edits_value, fingerprint, read_edits
 from holdfast.workspace.paths import text
 from holdfast.workspace.planning import plan_restore
 from holdfast.workspace.restore import apply, recover_interrupted
 from holdfast.workspace.stamp import last_directory, link_directory, read_stamp, write_stamp
+from holdfast.workspace.state import State
 from holdfast.workspace.tree import StoredTree, check_named
 from holdfast.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from holdfast.checkpoint import Checkpoint
     from holdfast.encode.chunks import ChunkReader
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
     from holdfast.store.store import Store
     from holdfast.workspace.compare import Change
     from holdfast.workspace.diff import FileDiff
+    from holdfast.workspace.ownership import Owner
     from holdfast.workspace.plan import RestorePlan
     from holdfast.workspace.position import GitPosition
     from holdfast.workspace.restore import RestoreReport
@@ -156,8 +161,12 @@ def link_fork(store: Store, run: str, root: str) -> None:
 
 def ownership_of(store: Store, run: str, root: str, known: Checkpoint | None) -> Ownership:
     """Return who works in a run's directory, and what people left there by the time of a checkpoint."""
-    edits = read_edits(known.section(EDITS)) if known is not None and EDITS in known.sections else {}
-    return Ownership(last_sign(heartbeat_file(store, run, root), run, root, unlock=side_lock(store).unlock), edits)
+    life = last_sign(heartbeat_file(store, run, root), run, root, unlock=side_lock(store).unlock)
+    if known is None:
+        return Ownership(life)
+    edits = read_edits(known.section(EDITS)) if EDITS in known.sections else {}
+    tree = next((one.root.hex() for one in known.record.envelope.sections if one.name == WORKSPACE), "")
+    return Ownership(life, edits, tree)
 
 
 def _store_paths(store: Store, root: Path) -> tuple[str, ...]:
@@ -187,6 +196,61 @@ def _cache_folder(store: Store, root: str) -> Path:
     if home.name == _FOLDER:
         return home
     return home.resolve() if home in store.own_paths else home / _FOLDER
+
+
+class Changes(NamedTuple):
+    """What changed in a directory since it was captured last, by who did it."""
+
+    last: Snapshot
+    ownership: Ownership
+    by_owner: dict[Owner, list[str]]
+    edits: dict[str, str]
+    """What people left there, as fingerprints: at the last capture, and since."""
+
+    @property
+    def theirs(self) -> list[str]:
+        """What a person changed, or nobody knows who."""
+        return sorted(self.by_owner.get("person", []) + self.by_owner.get("unknown", []))
+
+    @property
+    def sections(self) -> dict[str, Any]:
+        """What a capture has to be stored with, so that going back later does not take theirs for the run's."""
+        return {EDITS: edits_value(self.edits)} if self.edits != self.ownership.edits else {}
+
+
+def changes_by_owner(run: Run) -> Changes | None:
+    """Return what changed since a run's directory was captured last, and who did it; None if it never was."""
+    files, head = run.workspace, run.recorder.head_record
+    capture = files.capture
+    capture.remember(head)
+    last = capture.last(head)
+    if last is None:
+        return None
+    ownership = files.ownership()
+    disk, _ = capture.workspace.look(capture.reader, last)
+    changed = {path: now for path, _, now in differing(StoredTree(capture.reader, last.root), disk)}
+    found = Changes(last, ownership, {}, dict(ownership.edits))
+    for path, owner in ownership.of_changes(str(files.path), changed).items():
+        found.by_owner.setdefault(owner, []).append(text(path))
+        if owner in ("person", "unknown"):
+            found.edits[text(path)] = fingerprint(State.of(changed[path]))
+    return found
+
+
+@contextmanager
+def captured_for_others(run: Run) -> Iterator[dict[str, Any]]:
+    """Give the sections that a capture needs which is not the run's own, but that of somebody at a command line.
+
+    Where no process ever worked in the directory, what such commands captured is all that the run did.
+    """
+    life = run.workspace.ownership().life
+    found = changes_by_owner(run) if life is not None and not life.is_mine else None
+    if found is None:
+        yield {}
+        return
+    capture = run.workspace.capture
+    with capture.only_in(capture.looked(run.recorder.head_record)):
+        yield found.sections
 
 
 class RunFiles:
@@ -283,11 +347,15 @@ class RunFiles:
         snapshot, reader = self._capture.planned.get(plan.snapshot), self._capture.reader
         if snapshot is not None:
             announce(plan.target, snapshot)
-        report = apply(plan, reader, safety=self._save_present if here else None, progress=progress)
+        none: AbstractContextManager[dict[str, Any]] = nullcontext({})
+        with captured_for_others(self._run) if here else none as edits:
+            safety = (lambda: self._save_present(edits)) if here else None
+            report = apply(plan, reader, safety=safety, progress=progress)
         if snapshot is not None:
             put_git(plan.target, snapshot, reader, Asked(clone=self._clones(clone=False)))
         if here and plan.changes:
-            self._run.checkpoint(trigger=Trigger.MANUAL, reason=f"restored files of snapshot {plan.snapshot[:16]}")
+            reason = f"restored files of snapshot {plan.snapshot[:16]}"
+            self._run.checkpoint(trigger=Trigger.MANUAL, reason=reason, sections=edits)
         return report
 
     def plan_git(
@@ -321,7 +389,8 @@ class RunFiles:
         from the remote what was too large to be kept.
         """
         if into is None:
-            self._save_present()
+            with captured_for_others(self._run) as edits:
+                self._save_present(edits)
         asked = Asked(git=True, clone=self._clones(clone), keep_commits=keep_commits)
         done = put_git(self._place(into), checkpoint.workspace, self._capture.reader, asked, safe=self._safe_git(into))
         return [*done.words, *done.problems]
@@ -343,8 +412,9 @@ class RunFiles:
         last = self._capture.last(self._run.recorder.head_record)
         return last.git if last is not None else None
 
-    def _save_present(self) -> None:
-        saved = self._run.checkpoint(trigger=Trigger.BEFORE_DESTRUCTIVE, reason="before a restore of files")
+    def _save_present(self, edits: dict[str, Any]) -> None:
+        reason = "before a restore of files"
+        saved = self._run.checkpoint(trigger=Trigger.BEFORE_DESTRUCTIVE, reason=reason, sections=edits)
         if not saved.saved:
             raise UsageError("checkpointing is disabled, so the present files cannot be saved first; enable it")
 

@@ -107,6 +107,26 @@ def test_a_fork_is_a_git_worktree_and_its_work_is_done_there(tmp_path):
     assert str(place) in cli(project, "restore", "other", "--dry-run").stderr
 
 
+@pytest.mark.parametrize("line", [["run", "f.yaml", "--no-wait"], ["status", "other"], ["checkpoint", "other"]])
+def test_in_a_fork_s_directory_no_other_store_begins_when_its_project_was_moved(tmp_path, line):
+    """Proves F5: the flow would begin from the start there, in silence."""
+    project = directory(tmp_path / "project")
+    (project / "f.yaml").write_text(FLOW)
+    assert cli(project, "init").returncode == 0
+    assert cli(project, "run", "f.yaml", "--no-wait").returncode == 0
+    assert cli(project, "fork", "f:before:two", "other").returncode == 0
+    place = tmp_path / "project-other"
+    project.rename(tmp_path / "moved")
+    refused = cli(place, *line)
+    assert refused.returncode == 3, refused.stderr + refused.stdout
+    assert "--store" in refused.stderr
+    assert not project.exists()
+    assert not (place / ".holdfast" / "holdfast.db").exists()
+    named = cli(place, "--store", str(tmp_path / "moved" / ".holdfast"), "resume", "other", "--dry-run")
+    assert named.returncode == 0, named.stderr
+    assert str(place) in named.stdout + named.stderr
+
+
 def test_a_fork_whose_name_no_branch_can_have_is_detached(tmp_path):
     """Git keeps refs as paths: one cannot be both a branch and a directory of branches, also if they are packed."""
     project = directory(tmp_path / "project", x="1\n")

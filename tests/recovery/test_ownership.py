@@ -175,6 +175,81 @@ def test_a_person_s_file_that_was_captured_in_passing_is_not_deleted(project, hf
     assert (project / "my_notes.txt").exists(), "what a person created goes only if it is named"
 
 
+def test_what_a_person_deletes_after_a_recovery_is_not_the_interrupted_call_s(project, hf):
+    """Proves F9: the sign of life names what was gone then, and says nothing of what goes after the next capture."""
+    program(project, "kill")
+    assert hf.recover("job", workspace=project, interrupted="roll_back").success
+    later(project / "b.txt")
+    plan = hf.plan("job", workspace=project)
+    assert {item.path: item.owner for item in plan.files.items} == {"b.txt": "person"}
+    done = cli(project, "--yes", "restore", "job")
+    assert done.returncode == 0, done.stderr
+    assert (project / "b.txt").read_text() == "b\n"
+
+
+BESIDE = """
+import os, time
+import holdfast
+from pathlib import Path
+
+def code():
+    Path("a.txt").write_text("half-written\\n")
+    os.unlink("keep.txt")
+    time.sleep(30)
+
+def test():
+    time.sleep(0.5)
+    Path("report.txt").write_text("fine\\n")
+
+def kill():
+    time.sleep(3)
+    os._exit(9)
+
+with holdfast.open("../store") as hf, hf.run("job", workspace=".") as run:
+    import threading
+    run.step("begin", lambda: Path("a.txt").write_text("whole\\n"), wrote_files=True)
+    threading.Thread(target=kill, daemon=True).start()
+    run.parallel({"code": code, "test": test}, wrote_files=True)
+"""
+
+
+def test_what_a_parallel_call_captured_of_an_interrupted_one_is_said(project, hf):
+    """Proves F9: a capture at the end of one call holds what another, interrupted later, had half written."""
+    script = project.parent / "beside.py"
+    script.write_text(textwrap.dedent(BESIDE))
+    subprocess.run([sys.executable, script], cwd=project, check=False, timeout=60)
+    plan = hf.plan("job", workspace=project)
+    (told,) = [one for one in plan.warnings if "half written" in one]
+    assert "while code worked" in told
+    assert "'a.txt', 'keep.txt', 'report.txt'" in told
+    command = told.split("`")[1].replace("PATH", "keep.txt").split()[1:]
+    done = cli(project, "--yes", *command)
+    assert done.returncode == 0, done.stderr
+    assert (project / "keep.txt").read_text() == "keep\n"
+
+
+@pytest.mark.parametrize("way", ["checkpoint", "restore"])
+def test_a_person_s_file_that_a_command_captured_is_not_deleted(project, hf, way):
+    """Proves F9: `checkpoint` and `restore` take the whole directory along; whose the files are stays as it was."""
+    program(project, "end")
+    first = hf.latest("job")
+    later(project / "my_notes.txt", "mine\n")
+    (project / "src" / "one.py").write_text("my fix\n")
+    (project / "keep.txt").unlink()
+    line = {"checkpoint": ["checkpoint", "job", "--workspace"], "restore": ["--yes", "restore", "job"]}[way]
+    done = cli(project, *line)
+    assert done.returncode == 0, done.stderr
+    assert {record.path for record in hf.latest("job").files()} >= {"my_notes.txt"}
+    plan = hf.plan(first.id, workspace=project)
+    assert {item.path: (item.owner, item.action) for item in plan.files.items if item.path != "keep.txt"} == {
+        "my_notes.txt": ("person", "keep"),
+        "src/one.py": ("person", "keep"),
+    }
+    assert hf.recover(plan).success
+    assert (project / "my_notes.txt").read_text() == "mine\n"
+    assert (project / "keep.txt").exists() == (way == "restore")
+
+
 def test_what_the_run_did_after_a_person_s_change_is_the_run_s(project, hf):
     program(project, "end")
     first = hf.latest("job")

@@ -132,10 +132,10 @@ class FileCapture:
         section = _record(record)
         return section is not None and self._known is not None and self._known.digest == section.root
 
-    def missing(self) -> list[bytes]:
-        """Return what this process captured last and is not there any more."""
+    def missing(self) -> tuple[str, list[bytes]]:
+        """Return which tree this process captured last, and what of it is not there any more."""
         known = self._known
-        return self.workspace.missing(known) if known is not None else []
+        return (known.digest.hex(), self.workspace.missing(known)) if known is not None else ("", [])
 
     def remember(self, head: CheckpointRecord | None) -> None:
         """Learn from the cache what the head's snapshot was made from, so that a look reads only what changed."""

@@ -119,6 +119,13 @@ def find_place(
     if not reads_settings:
         project = project._replace(settings_file=None)
     named = store or environment.get("HOLDFAST_STORE") or None
+    if project.store is not None and named is None and not project.store.exists():
+        raise NotFound(
+            "store",
+            str(project.store),
+            f"{project.root} is the directory of run {project.run!r}, whose project was moved or deleted: name the "
+            "store where it is now, --store URL",
+        )
     own = str(project.store or project.root / FOLDER)
     folder = config_folder()
     if project.settings_file is None and (folder is None or not (folder / "holdfast.yaml").exists()):

@@ -127,8 +127,12 @@ class WriteTools:
     @typed
     def checkpoint_now(self, run: str, reason: str = "") -> dict[str, Any]:
         """Take a checkpoint of a run with the files of the project, so that it can be gone back to."""
+        from holdfast.run_files import captured_for_others  # noqa: PLC0415 - loaded when it is used
+
         with self._scope.writing() as hf:
-            taken = hf.run(self._scope.run(hf, run), workspace=self._scope.root).checkpoint(reason=_short(reason))
+            opened = hf.run(self._scope.run(hf, run), workspace=self._scope.root)
+            with captured_for_others(opened) as edits:
+                taken = opened.checkpoint(reason=_short(reason), sections=edits)
             return answer({"id": taken.id, "run": taken.run, "seq": taken.seq})
 
     @typed

@@ -6,49 +6,30 @@ What people left is stored with the tree, so that going back later does not take
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import IntegrityError, NotFound
 from holdfast.model.runtime_sections import Wait
 from holdfast.model.triggers import Trigger
 from holdfast.recovery.files import is_empty
-from holdfast.run_files import heartbeat_file, ownership_of, side_lock, stamped
+from holdfast.run_files import heartbeat_file, side_lock, stamped
 from holdfast.run_files import stamp as stamp_directory
-from holdfast.workspace import paths
-from holdfast.workspace.compare import differing
 from holdfast.workspace.decide import Decisions
 from holdfast.workspace.git_create import Asked, announce, is_unfilled, put_git
 from holdfast.workspace.heartbeat import Heartbeat, last_sign
-from holdfast.workspace.ownership import EDITS, edits_value, fingerprint
 from holdfast.workspace.restore import apply
-from holdfast.workspace.state import State
-from holdfast.workspace.tree import StoredTree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from holdfast.engine import Holdfast
     from holdfast.run import Run
+    from holdfast.run_files import Changes
     from holdfast.workspace.heartbeat import SignOfLife
-    from holdfast.workspace.ownership import Owner, Ownership
     from holdfast.workspace.snapshot import Snapshot
 
 _log = logging.getLogger("holdfast")
 _MOST_NAMED = 5
-
-
-class Changes(NamedTuple):
-    """What changed in a directory while nobody was in the run."""
-
-    last: Snapshot
-    ownership: Ownership
-    by_owner: dict[Owner, list[str]]
-    edits: dict[str, str]
-
-    @property
-    def theirs(self) -> list[str]:
-        """What a person changed, or nobody knows who."""
-        return sorted(self.by_owner.get("person", []) + self.by_owner.get("unknown", []))
 
 
 class OpenDirectory:
@@ -128,24 +109,6 @@ class OpenDirectory:
         if head is not None:
             run.checkpoint(trigger=Trigger.RECOVERY, reason="the files of the head", files=False, onto=head)
 
-    def changes(self) -> Changes | None:
-        """Return what changed since the run last looked, by owner; None if it never looked."""
-        run, capture = self._run, self._run.workspace.capture
-        capture.remember(run.recorder.head_record)
-        last = capture.last(run.recorder.head_record)
-        if last is None:
-            return None
-        ownership = ownership_of(self._hf.store, run.id, self._root, run.head)
-        disk, _ = capture.workspace.look(capture.reader, last)
-        changed = {path: now for path, _, now in differing(StoredTree(capture.reader, last.root), disk)}
-        found = Changes(last, ownership, {}, dict(ownership.edits))
-        for path, owner in ownership.of_changes(self._root, changed).items():
-            name = paths.text(path)
-            found.by_owner.setdefault(owner, []).append(name)
-            if owner in ("person", "unknown"):
-                found.edits[name] = fingerprint(State.of(changed[path]))
-        return found
-
     def take_over(
         self, found: Changes | None, save: Callable[[str, dict[str, Any]], object], *, why: Sequence[str]
     ) -> None:
@@ -161,12 +124,17 @@ class OpenDirectory:
             done = "rolled back" if is_rolled_back else "kept"
             what = found.ownership.interrupted
             self._warn(f"{what} was interrupted and had changed {_named(interrupted)}: {done}")
+        life = found.ownership.life
+        if life is not None and life.calls:
+            from holdfast.recovery.gather import captured_beside  # noqa: PLC0415 - only after a kill
+
+            for told in captured_beside(self._hf, self._run.recorder.head_record, life):
+                self._warn(told)
         changed = [name for names in found.by_owner.values() for name in names]
         self._run.workspace.capture.before_entry = self._run.recorder.head_record
-        sections = {EDITS: edits_value(found.edits)} if found.edits != found.ownership.edits else {}
         capture = self._run.workspace.capture
         with capture.only_in(capture.looked(self._run.recorder.head_record)):
-            save(f"changed since: {_named(changed)}" if changed else "; ".join(why), sections)
+            save(f"changed since: {_named(changed)}" if changed else "; ".join(why), found.sections)
         if is_rolled_back:
             files = self._run.workspace
             files.restore(files.plan_of(found.last, found.last, Decisions(interrupted="roll_back"), found.ownership))

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
     from holdfast.checkpoint import Checkpoint
     from holdfast.engine import Holdfast
-    from holdfast.recovery.directory import Changes, OpenDirectory
+    from holdfast.recovery.directory import OpenDirectory
     from holdfast.recovery.freshness import Finding, FreshnessFacts
     from holdfast.run import Run
+    from holdfast.run_files import Changes
 
 _log = logging.getLogger("holdfast")
 _TAKEN_OVER = ("title", "body", "labels", "assignees", "branch", "url")
@@ -46,11 +47,12 @@ class OpenRun:
         changes = None
         if run.host.has_workspace:
             from holdfast.recovery.directory import OpenDirectory  # noqa: PLC0415 - only runs with files pay for it
+            from holdfast.run_files import changes_by_owner  # noqa: PLC0415 - the same
 
             self._directory = OpenDirectory(self._hf, run, calls=self._calls)
             if is_looked_at:
                 self._directory.bring()
-                changes = self._directory.changes()
+                changes = changes_by_owner(run)
         found = self._inspect(changes, is_new=is_new) if self._hf.settings.enabled else ()
         self._follow_label(found, save)
         if self._directory is not None:

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from holdfast.recovery.outcomes import Treatment
     from holdfast.recovery.plan import Kind
     from holdfast.workspace.decide import Interrupted
+    from holdfast.workspace.heartbeat import SignOfLife
     from holdfast.workspace.options import WorkspaceOptions
     from holdfast.workspace.ownership import Owner
     from holdfast.workspace.plan import PlanItem, RestorePlan
@@ -56,6 +57,7 @@ _OF_WAITS = ("status", "budget")  # they say what a waiting run needs
 _TREATMENTS = ("retry", "skip", "ask")
 _POLICIES = ("ask", "keep", "roll_back")
 _MOST_NAMED = 5
+_MOST_BESIDE = 100  # checkpoints that are looked at for one from before a call
 
 
 def plan_recovery(
@@ -291,7 +293,8 @@ def look_at_files(
     except (RestoreRefused, IntegrityError) as error:
         return Look(blockers=(str(error),), warnings=warnings)
     ways = 'decisions=Decisions(conflicts="keep"), or "take", "both", "merge"; paths={"path": "take"} for some'
-    warnings += (*_of_kept(planned, request), *git.problems)
+    beside = captured_beside(hf, known, ownership.life)
+    warnings += (*_of_kept(planned, request), *beside, *git.problems)
     until = ownership.life.last_ns if ownership.life is not None else 0
     hf.internals.last_look = look = Look(
         planned,
@@ -322,10 +325,44 @@ def _of_kept(planned: RestorePlan, request: Request) -> tuple[str, ...]:
     return tuple(told)
 
 
+def captured_beside(hf: Holdfast, head: CheckpointRecord | None, life: SignOfLife | None) -> tuple[str, ...]:
+    """Say what was captured, for another call, while one was at work that was interrupted later: it passes for done."""
+    if head is None or life is None or life.has_ended or life.is_mine or not life.calls:
+        return ()
+    from holdfast.workspace.compare import differing  # noqa: PLC0415 - only after a kill
+    from holdfast.workspace.heartbeat import BEAT_S  # noqa: PLC0415
+    from holdfast.workspace.paths import text  # noqa: PLC0415
+    from holdfast.workspace.tree import StoredTree  # noqa: PLC0415
+
+    if head.envelope.created_at.timestamp() > life.last_ns / 1e9 + BEAT_S:
+        return ()  # somebody captured what was left since: that was when to say so
+    began, record = min(life.calls.values()) / 1e9, head
+    try:
+        for _ in range(_MOST_BESIDE):
+            if record.envelope.created_at.timestamp() <= began or record.envelope.parent is None:
+                break
+            record = hf.store.checkpoint(record.envelope.parent)
+        before, after = _snapshot_of(hf, record), _snapshot_of(hf, head)
+        if before is None or after is None or record.envelope.created_at.timestamp() > began:
+            return ()
+        reader = ChunkReader(hf.store.fetch)
+        pairs = differing(StoredTree(reader, before.root), StoredTree(reader, after.root))
+        changed = [text(path) for path, _, _ in pairs]
+    except (IntegrityError, NotFound):
+        return ()
+    run = head.envelope.run
+    way = f"`holdfast restore {shlex.quote(f'{run}@{record.envelope.seq}')} PATH` restores one"
+    told = f"{run}@{head.envelope.seq} was captured while {life.interrupted} worked, which was interrupted: {{}} may be"
+    return (told.format(_named(changed)) + f" half written, and count as done; {way}",) if changed else ()
+
+
 def _names(items: Sequence[PlanItem]) -> str:
-    named = ", ".join(repr(item.path) for item in items[:_MOST_NAMED])
-    more = f" and {len(items) - _MOST_NAMED:,} more" if len(items) > _MOST_NAMED else ""
-    return named + more
+    return _named([item.path for item in items])
+
+
+def _named(paths: Sequence[str]) -> str:
+    more = f" and {len(paths) - _MOST_NAMED:,} more" if len(paths) > _MOST_NAMED else ""
+    return ", ".join(map(repr, paths[:_MOST_NAMED])) + more
 
 
 def way_to_end(run: str, place: str | None) -> str:

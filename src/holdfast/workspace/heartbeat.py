@@ -44,8 +44,10 @@ class SignOfLife(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     has_ended: bool = False
     """Whether it left the run by itself: nothing was interrupted then."""
     last_ns: int = 0
+    tree: str = ""
+    """The tree that was captured last by then."""
     gone: tuple[str, ...] = ()
-    """What was captured and had been deleted by then, each byte of a path as one character; not all if it is much."""
+    """What that tree holds and had been deleted by then, each byte of a path as one character; not all of much."""
 
     @property
     def is_mine(self) -> bool:
@@ -88,7 +90,7 @@ class Heartbeat:
         *,
         calls: Callable[[], Mapping[str, int]],
         policies: Callable[[], Mapping[str, Any]] = dict,
-        missing: Callable[[], Iterable[bytes]] = tuple,
+        missing: Callable[[], tuple[str, Iterable[bytes]]] = lambda: ("", ()),
         beat_s: float = BEAT_S,
         lock: Callable[[bytes], bytes] = bytes,
     ) -> None:
@@ -98,6 +100,7 @@ class Heartbeat:
         self._calls = calls
         self._policies = policies
         self._missing = missing
+        self._tree = ""
         self._gone: tuple[str, ...] = ()
         self._looks_at = 0.0
         self._beat_s = beat_s
@@ -122,6 +125,7 @@ class Heartbeat:
     def beat(self, *, has_ended: bool = False) -> None:
         """Give a sign of life; one that cannot be written is only missed, which is said where a link is the cause."""
         calls = dict(sorted(self._calls().items())[:_MOST_CALLS])
+        self._look()
         life = SignOfLife(
             run=self._run,
             directory=self._directory,
@@ -130,7 +134,8 @@ class Heartbeat:
             calls=calls,
             policies=dict(self._policies()),
             has_ended=has_ended,
-            gone=self._look(),
+            tree=self._tree,
+            gone=self._gone,
         )
         with self._lock:
             try:
@@ -147,19 +152,20 @@ class Heartbeat:
         write_whole(self._file, self._locked(msgspec.json.encode(life)))
         self._written = life
 
-    def _look(self) -> tuple[str, ...]:
-        """Return what is gone: looked at once a beat, and seldom enough that it costs a twentieth of a core at most."""
+    def _look(self) -> None:
+        """Look at what is gone: once a beat, and seldom enough that it costs a twentieth of a core at most."""
         began = time.monotonic()
-        if began >= self._looks_at:
-            left, found = _MOST_GONE_BYTES, []
-            for path in self._missing():
-                left -= len(path)
-                if left < 0:
-                    break
-                found.append(path.decode("latin-1"))
-            self._gone = tuple(found)
-            self._looks_at = began + max(self._beat_s / 2, 20 * (time.monotonic() - began))
-        return self._gone
+        if began < self._looks_at:
+            return
+        left, found = _MOST_GONE_BYTES, []
+        self._tree, missing = self._missing()
+        for path in missing:
+            left -= len(path)
+            if left < 0:
+                break
+            found.append(path.decode("latin-1"))
+        self._gone = tuple(found)
+        self._looks_at = began + max(self._beat_s / 2, 20 * (time.monotonic() - began))
 
     def stop(self) -> None:
         """End by oneself: what changes from now on is not this process's work."""

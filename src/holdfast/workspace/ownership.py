@@ -37,6 +37,8 @@ class Ownership:
     life: SignOfLife | None = None
     edits: Mapping[str, str] = field(default_factory=dict)
     """What a person left at each path, as `fingerprint` gives it."""
+    tree: str = ""
+    """The tree that was captured last: what a sign of life names as gone from another one says nothing of now."""
 
     @property
     def interrupted(self) -> str:
@@ -54,7 +56,8 @@ class Ownership:
             return dict.fromkeys(changed, "unknown")
         top = os.fsencode(root)
         found: dict[bytes, Owner] = {}
-        gone_then = frozenset(path.encode("latin-1", "replace") for path in life.gone)
+        named = life.gone if life.tree == self.tree else ()
+        gone_then = frozenset(path.encode("latin-1", "replace") for path in named)
         gone: dict[bytes, dict[bytes, bytes]] = {}  # by the directory that is left, each path with what went with it
         for path in changed:
             try:

@@ -107,11 +107,14 @@ def link_directory(folder: Path, run: str, directory: str) -> None:
 def linked_store(directory: Path) -> tuple[Path, str] | None:
     """Return the store's folder and the run of a fork's directory; None unless both name each other.
 
-    A file that came with a repository or with a copy is not believed: it lacks this user's mark.
+    A folder that is gone is returned as well: another one must not take its place. A file that came with a repository
+    or with a copy is not believed: it lacks this user's mark.
     """
     there = _read_link(directory / ".holdfast" / _LINK)
     if there is None:
         return None
+    if not os.path.lexists(there.place):
+        return Path(there.place), there.run
     back = _read_link(_link_file(Path(there.place), str(directory)))
     is_ours = back is not None and (back.place, back.run) == (str(directory), there.run)
     return (Path(there.place), there.run) if is_ours else None
@@ -120,10 +123,11 @@ def linked_store(directory: Path) -> tuple[Path, str] | None:
 def _read_link(file: Path) -> _Link | None:
     try:
         link = msgspec.json.decode(read_own(file, limit=_MAX_BYTES).data, type=_Link)
-        is_own = is_user_mark(link.mark, "fork", str(file), link.run, link.place, link.inode)
-        return link if is_own and link.inode == _inode(link.place) else None
+        is_another = os.path.lexists(link.place) and link.inode != _inode(link.place)
     except (OSError, ValueError, DocumentInvalid):
         return None
+    is_own = is_user_mark(link.mark, "fork", str(file), link.run, link.place, link.inode)
+    return link if is_own and not is_another else None
 
 
 def _link_file(folder: Path, directory: str) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli import script
@@ -18,6 +19,7 @@ from holdfast.model.triggers import Trigger
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from contextlib import AbstractContextManager
 
     from holdfast.checkpoint import Checkpoint
     from holdfast.cli.parser import CommandParser
@@ -66,17 +68,22 @@ def execute(arguments: Namespace, session: Session) -> int:
     run = hf.run(arguments.run, workspace=workspace, key=arguments.run_key, attributes=about)
     with script.held(run), session.progress("Capturing") as progress:
         before = run.recorder.head_record
+        around: AbstractContextManager[dict[str, Any]] = nullcontext({})
         if run.host.has_workspace:
+            from holdfast.run_files import captured_for_others  # noqa: PLC0415 - loaded when it is used
+
+            around = captured_for_others(run)
             run.workspace.capture.progress = lambda files, _size, path: progress.update(files, None, path)
-        taken = run.checkpoint(
-            trigger=arguments.trigger,
-            reason=arguments.reason,
-            label=arguments.label,
-            pinned=arguments.pin,
-            sections=values,
-            key=arguments.key,
-            attributes=attributes_of(arguments.attribute),
-        )
+        with around as edits:
+            taken = run.checkpoint(
+                trigger=arguments.trigger,
+                reason=arguments.reason,
+                label=arguments.label,
+                pinned=arguments.pin,
+                sections={**values, **edits},
+                key=arguments.key,
+                attributes=attributes_of(arguments.attribute),
+            )
     if not taken.saved:
         raise UsageError("checkpointing is disabled in the settings (enabled: false), so nothing was saved")
     _warn_of_damage(before, taken, session)
