@@ -437,6 +437,29 @@ def test_what_others_configured_stays(hf, project):
     assert file.stat().st_mode & 0o777 == 0o640
 
 
+@pytest.mark.parametrize("linked", [".claude", ".claude/settings.json"])
+def test_a_link_of_the_project_installs_nothing_elsewhere(hf, project, linked):
+    outside = project.parent / "elsewhere"
+    outside.mkdir()
+    settings = outside / "settings.json"
+    settings.write_text("{}\n")
+    (project / linked).parent.mkdir(exist_ok=True)
+    (project / linked).symlink_to(outside if linked == ".claude" else settings)
+    done = hf("hook", "install", "claude", "--yes")
+    assert done.code == 2
+    assert [path.read_text() for path in outside.iterdir()] == ["{}\n"]
+
+
+def test_a_link_of_the_user_is_followed(hf, project):
+    kept = project.parent / "dotfiles.json"
+    kept.write_text("{}\n")
+    (project.parent / ".claude").mkdir()
+    (project.parent / ".claude" / "settings.json").symlink_to(kept)
+    assert hf("hook", "install", "claude", "--user", "--yes").code == 0
+    assert "hooks" in json.loads(kept.read_text())
+    assert (project.parent / ".claude" / "settings.json").is_symlink()
+
+
 @pytest.mark.parametrize("content", ["{", "[]", '{"hooks": []}', '{"hooks": {"Stop": 7}}', "\0"])
 def test_a_configuration_that_cannot_be_read_is_left_alone(hf, project, content):
     file = project / ".claude" / "settings.json"

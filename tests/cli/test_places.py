@@ -195,6 +195,30 @@ def test_an_assistants_hook_removes_nothing_behind_a_link_of_the_repository(hf, 
     assert sorted(path.name for path in elsewhere.iterdir()) == ["data.json", "data.yes", "letter.txt"]
 
 
+def test_a_flow_removes_nothing_behind_a_link_of_the_repository(hf, project, linked_away):
+    """It removed every folder there that was older than a month."""
+    elsewhere = linked_away("output")
+    (elsewhere / "photos").mkdir()
+    (elsewhere / "photos" / "one.jpg").write_text("mine")
+    (elsewhere / "f").mkdir()
+    (elsewhere / "f" / "unprotected").write_text("mine")
+    for folder in ("photos", "f"):
+        os.utime(elsewhere / folder, (0, 0))
+    before = sorted(elsewhere.rglob("*"))
+    (project / "f.yaml").write_text("flow: f\nphases:\n  - one:\n      tasks:\n        - t1: {run: echo hi}\n")
+    assert hf("run", "f.yaml").code == 0
+    assert sorted(elsewhere.rglob("*")) == before
+
+
+def test_output_of_long_ago_is_removed(hf, project):
+    (project / "f.yaml").write_text("flow: f\nphases:\n  - one:\n      tasks:\n        - t1: {run: echo hi}\n")
+    assert hf("run", "f.yaml").code == 0
+    (old,) = (project / ".holdfast" / "output").iterdir()
+    os.utime(old, (0, 0))
+    assert hf("run", "f.yaml", "--run-id", "another").code == 0
+    assert [one.name for one in (project / ".holdfast" / "output").iterdir()] == ["another"]
+
+
 def test_a_confirmation_removes_nothing_behind_a_link_of_the_repository(hf, project, linked_away):
     """It removed every JSON file there that was no request."""
     elsewhere = linked_away("mcp")

@@ -31,19 +31,20 @@ class Ended(NamedTuple):
 
 
 class Child:
-    """A forked child that runs a function with a way to report; what it reported is kept even if it is killed."""
+    """A forked child that runs a function with a way to report; what it reported is kept even if it is killed.
+
+    Reports go into a file: a pipe holds 64 KB, and a child with more to report would wait for its parent, not work.
+    """
 
     def __init__(self, function: Callable[[Callable[[Any], None]], object]) -> None:
-        self._reader, writer = os.pipe()
+        self._reports = tempfile.TemporaryFile()  # noqa: SIM115 - closed by join()
         self.pid = os.fork()
         if self.pid == 0:
-            self._live(function, writer)
-        os.close(writer)
+            self._live(function, self._reports.fileno())
 
     def _live(self, function: Callable[[Callable[[Any], None]], object], writer: int) -> None:
         code = 1
         try:
-            os.close(self._reader)
             function(lambda report: _write_all(writer, json.dumps(report).encode() + b"\n"))
             code = 0
         except BaseException:  # noqa: BLE001 - a child must not return into its parent's test run
@@ -53,9 +54,10 @@ class Child:
 
     def join(self) -> Ended:
         """Wait for the end."""
-        with os.fdopen(self._reader, "rb") as stream:
-            lines = stream.read().splitlines()
         status = os.waitpid(self.pid, 0)[1]
+        with self._reports as stream:
+            stream.seek(0)
+            lines = stream.read().splitlines()
         died_of = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
         return Ended(died_of, os.waitstatus_to_exitcode(status), [json.loads(line) for line in lines])
 
@@ -75,7 +77,7 @@ def spread(points: Sequence[Any], check: Callable[[Any], Any]) -> list[Any]:
                 faulthandler.dump_traceback_later(_HANGS_S - 5)  # and shows where it hung
                 try:
                     found = check(point)
-                    signal.alarm(0)  # to report may take its time: one worker is read after the other
+                    signal.alarm(0)
                     faulthandler.cancel_dump_traceback_later()
                     report({"found": found})
                 except BaseException as error:

@@ -50,14 +50,14 @@ def server():
     server.stop()
 
 
-def write(url, tenant, number, until):
-    """Return a child's work: commit to a run of its own and to a shared one, and report what was acknowledged."""
+def write(url, tenant, number, stop):
+    """Return a child's work until a file is there: commit to a run of its own and to a shared one, and report it."""
 
     def live(report):
         store = opened(url, tenant=tenant, timeout_s=TIMEOUT_S, pool_size=2)
         own, shared = Line(store, f"own-{number}"), Line(store, "shared")
         step = 0
-        while time.time() < until:
+        while not stop.exists():
             begun = time.monotonic()
             text = f"{tenant} {number} {step}"
             record = own.commit(chunk_of(text), chunk_of(f"{tenant} common {step % 50}"))
@@ -100,28 +100,37 @@ def check_all(url, tenant, reports):
         return len(told)
 
 
-def test_eight_writers_of_two_tenants_lose_and_double_nothing_while_their_backends_are_killed(database):
-    """Proves D10, E5, E7."""
-    until = time.time() + (60 if TORTURE else 8)
-    with closing(opened(database, tenant="a")):
-        children = [(tenant, Child(write(database, tenant, n, until))) for tenant in "ab" for n in range(4)]
-        name = psycopg.conninfo.conninfo_to_dict(database)["dbname"]
-        killed = 0
+def kill_backends(database, kills, stop):
+    """Kill two of three backends of a database twice a second until so many were, and tell the writers to stop."""
+    name, killed = psycopg.conninfo.conninfo_to_dict(database)["dbname"], 0
+    query = "SELECT pid FROM pg_stat_activity WHERE datname = %s AND application_name = 'holdfast'"
+    try:
         with shared_server().admin() as admin:
-            while time.time() < until:
+            while killed < kills:
                 time.sleep(0.5)
-                query = "SELECT pid FROM pg_stat_activity WHERE datname = %s AND application_name = 'holdfast'"
                 for number, (pid,) in enumerate(admin.execute(query, (name,)).fetchall()):
                     if number % 3:
                         killed += admin.execute("SELECT pg_terminate_backend(%s)::int", (pid,)).fetchone()[0]
+    finally:
+        stop.touch()
+    return killed
+
+
+def test_eight_writers_of_two_tenants_lose_and_double_nothing_while_their_backends_are_killed(database, tmp_path):
+    """Proves D10, E5, E7."""
+    stop = tmp_path / "stop"
+    with closing(opened(database, tenant="a")):
+        children = [(tenant, Child(write(database, tenant, n, stop))) for tenant in "ab" for n in range(4)]
+        killed = kill_backends(database, 500 if TORTURE else 20, stop)
         reports = {"a": [], "b": []}
         for tenant, child in children:
             ended = child.join()
             assert (ended.signal, ended.code) == (0, 0), ended.reports[-1]
             reports[tenant] += ended.reports
-    assert killed >= (500 if TORTURE else 20)
+    told = sum(check_all(database, tenant, reports[tenant]) for tenant in "ab")
+    print(f"{killed} backends killed under 8 writers, {told} commits told, 0 lost, 0 doubled")
+    assert told > 10
     for tenant in "ab":
-        assert check_all(database, tenant, reports[tenant]) > 100
         assert max(report.get("slowest", 0) for report in reports[tenant]) < 3 * TIMEOUT_S
 
 
@@ -144,8 +153,8 @@ def test_the_whole_server_killed_again_and_again_loses_nothing_acknowledged(serv
     threads = [threading.Thread(target=live, args=(number,)) for number in range(3)]
     for thread in threads:
         thread.start()
-    moments = random.Random(7)
-    for _ in range(60 if TORTURE else 20):
+    moments, kills = random.Random(7), 60 if TORTURE else 20
+    for _ in range(kills):
         time.sleep(moments.uniform(0.02, 0.25))
         server.kill()
         server.start()
@@ -157,6 +166,7 @@ def test_the_whole_server_killed_again_and_again_loses_nothing_acknowledged(serv
         thread.join()
     assert failed == []
     assert check_all(url, "default", told) > 60
+    print(f"{kills} server kills, {len(told)} commits told, 0 lost, 0 doubled")
 
 
 def test_a_server_that_restarts_is_waited_for_and_the_pool_heals(server):
@@ -558,13 +568,13 @@ def blocked(admin, name):
     return [pid for (pid,) in admin.execute(query, (name,)).fetchall()]
 
 
-def append_to(url, number, until):
-    """Return a child's work: append to a line that others append to, and report what was acknowledged."""
+def append_to(url, number, stop):
+    """Return a child's work until a file is there: append to a line that others append to, and report it."""
 
     def live(report):
         store = opened(url, timeout_s=TIMEOUT_S, pool_size=2)
         step = 0
-        while time.time() < until:
+        while not stop.exists():
             drafts = [
                 Draft("noted", f"{number}", float(step), f"{number} {step} {n}".encode()) for n in range(1 + step % 3)
             ]
@@ -577,20 +587,12 @@ def append_to(url, number, until):
     return live
 
 
-def test_writers_on_one_line_keep_every_acknowledged_record_once_while_their_backends_are_killed(database):
+def test_writers_on_one_line_keep_every_acknowledged_record_once_while_their_backends_are_killed(database, tmp_path):
     """Proves D10: compare-and-set of several processes, without a lease; and posts to one inbox."""
-    until = time.time() + (60 if TORTURE else 6)
+    stop = tmp_path / "stop"
     with closing(opened(database)):
-        children = [Child(append_to(database, number, until)) for number in range(4)]
-        name = psycopg.conninfo.conninfo_to_dict(database)["dbname"]
-        killed = 0
-        with shared_server().admin() as admin:
-            while time.time() < until:
-                time.sleep(0.2)
-                query = "SELECT pid FROM pg_stat_activity WHERE datname = %s AND application_name = 'holdfast'"
-                for number, (pid,) in enumerate(admin.execute(query, (name,)).fetchall()):
-                    if number % 3:
-                        killed += admin.execute("SELECT pg_terminate_backend(%s)::int", (pid,)).fetchone()[0]
+        children = [Child(append_to(database, number, stop)) for number in range(4)]
+        kill_backends(database, 200 if TORTURE else 12, stop)
         ended = [child.join() for child in children]
     for end in ended:
         assert (end.signal, end.code) == (0, 0), end.reports[-1]
@@ -603,8 +605,7 @@ def test_writers_on_one_line_keep_every_acknowledged_record_once_while_their_bac
         bodies = [entry.body for entry in store.inbox("shared")]
         assert len(bodies) == len(set(bodies)) == sum(len(end.reports) for end in ended)
         assert list(Inspection(store).check()) == []
-    assert killed > 10
-    assert len(told) > 100
+    assert len(told) > 10
 
 
 def test_a_commit_repeated_by_its_caller_is_the_same_commit(database):

@@ -127,6 +127,21 @@ def test_in_a_fork_s_directory_no_other_store_begins_when_its_project_was_moved(
     assert str(place) in named.stdout + named.stderr
 
 
+def test_a_fork_that_cannot_be_a_worktree_removes_nothing_behind_a_link(tmp_path):
+    """Threat 6: `.git/worktrees` led elsewhere, and what had the fork's name there was deleted."""
+    project, elsewhere = directory(tmp_path / "project", x="1"), tmp_path / "elsewhere"
+    directory(elsewhere / "notes", mine="mine")
+    git(project, "init", "-q", "-b", "main")
+    git(project, "add", ".")
+    git(project, "commit", "-qm", "first")
+    assert cli(project, "checkpoint", "r", "--workspace").returncode == 0
+    (project / ".git" / "worktrees").symlink_to(elsewhere)
+    before = tree(elsewhere)
+    assert cli(project, "fork", "r@1", "--into", str(tmp_path / "notes")).returncode == 0
+    assert (tmp_path / "notes" / "x.txt").read_text() == "1"
+    assert tree(elsewhere) == before
+
+
 def test_a_fork_whose_name_no_branch_can_have_is_detached(tmp_path):
     """Git keeps refs as paths: one cannot be both a branch and a directory of branches, also if they are packed."""
     project = directory(tmp_path / "project", x="1\n")

@@ -61,6 +61,36 @@ def test_bisect_names_the_call_since_which_a_command_fails(project, hf):
     assert again.files_written == 0, "what was tried is remembered"
 
 
+@pytest.mark.parametrize("left_by", ["the tree before", "the command"])
+def test_bisect_touches_nothing_that_a_link_in_its_directory_leads_to(project, hf, tmp_path, left_by):
+    """Threat 6: a link in one tree and a directory in the next deleted what the link led to."""
+    outside = tmp_path / "outside"
+    (outside / "deep").mkdir(parents=True)
+    (outside / "kept").write_text("precious")
+    (outside / "deep" / "kept").write_text("precious")
+    before = tree(outside)
+    place = project / "place"
+    if left_by == "the tree before":
+        place.symlink_to(outside)
+    else:
+        place.mkdir()
+        (place / "unchanged").write_text("the same in all trees")
+        (place / "kept").write_text("0")
+    with hf.run("job", workspace=project) as run:
+        run.checkpoint()
+        place.unlink() if place.is_symlink() else (place / "kept").unlink()
+        place.mkdir(exist_ok=True)
+        for number in range(8):
+            (place / "kept").write_text(f"of the run, {number}")
+            (place / "deep").write_text(f"a file of the run, {number}")
+            run.checkpoint()
+    judged = "grep -qs 'of the run, [4-7]' place/kept; found=$?; "
+    if left_by == "the command":
+        judged += f"test -f place/unchanged || exit 126; rm -r place; ln -s {outside} place; "
+    assert hf.files.bisect("job", ["sh", "-c", f"{judged} test $found != 0"]).first_bad.seq == 7
+    assert tree(outside) == before
+
+
 def test_bisect_says_so_where_there_is_nothing_to_find(project, hf):
     worked(hf, project, 3)
     assert "does not fail" in hf.files.bisect("job", ["true"]).reason

@@ -67,7 +67,7 @@ def live(folder: Path) -> None:
     with opened(folder) as hf:
         if hf.has("w"):
             result = hf.recover("w", workspace=project, decisions=TAKE)
-            assert result.success, result.errors
+            assert result.success, f"{result.errors}, of {result}"
             kept = [record["step"] for record in result.state.get("steps", ()) if record["event"] == "done"]
             say(effects, f"kept {','.join(kept)}")
         with hf.run("w", workspace=project) as run:
@@ -144,12 +144,12 @@ def killed_until_done(folder: Path, random_: random.Random, kills: int, spoil: A
         strike(child, folder / "effects", random_)
         ended = child.join()
         if ended.signal != signal.SIGKILL:
-            assert ended.code == 0, ended.reports
+            assert ended.code == 0, str(ended.reports)
             return struck
         struck += 1
         spoil(folder)
     ended = Child(lambda _: live(folder)).join()
-    assert ended.code == 0, ended.reports
+    assert ended.code == 0, str(ended.reports)
     return struck
 
 

@@ -26,9 +26,10 @@ def install(arguments: Namespace, session: Session) -> int:
     if arguments.name is None:
         raise CommandInvalid(f"install for which assistant? Name one of {', '.join(DIALECTS)}")
     dialect = DIALECTS[arguments.name]
-    change = plan_install(
-        dialect, _settings_file(dialect, session, for_user=arguments.user), arguments.command or f"{_program()} hook"
-    )
+    file = _settings_file(dialect, session, for_user=arguments.user)
+    if not arguments.user:
+        _check_inside(file, session.root)
+    change = plan_install(dialect, file, arguments.command or f"{_program()} hook")
     out.document({"assistant": dialect.name, "file": str(change.file), "changed": change.is_needed})
     if not change.is_needed:
         out.note(f"{change.file} has it already.")
@@ -47,6 +48,13 @@ def install(arguments: Namespace, session: Session) -> int:
 def _settings_file(dialect: Dialect, session: Session, *, for_user: bool) -> Path:
     """Return the file in which an assistant is told to call us, here or in all projects of this user."""
     return Path.home() / (dialect.home_config or dialect.config) if for_user else session.root / dialect.config
+
+
+def _check_inside(file: Path, root: Path) -> None:
+    """Refuse a file that a link of the project puts somewhere else: a repository may have brought the link."""
+    leads_to = file.resolve()
+    if leads_to != root.resolve() / file.relative_to(root):
+        raise CommandInvalid(f"{file} leads to {leads_to} over a link: delete the link, or install with --user")
 
 
 def status(session: Session) -> int:

@@ -38,6 +38,7 @@ _UNPROTECTED = "unprotected"
 _BEGINNINGS = {"task_started", "task_retry", "gate_started", "fix_started", "replan"}
 _ENDS = {"task_done", "task_failed", "task_skipped"}
 _OLD_S = 30 * 86_400.0
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def output_folder(store_url: str, store_folder: Path | None) -> Path | None:
@@ -57,6 +58,17 @@ def run_folder(hf: Holdfast, run: str) -> Path | None:
     return None if folder is None else folder / quote(run, safe="")
 
 
+def _remove_old(output: Path) -> None:
+    """Remove output of long ago; OSError where the folder is a link, which a repository may have brought."""
+    folder = os.open(output, _FOLDER)
+    try:
+        for name in os.listdir(folder):  # noqa: PTH208 - a descriptor
+            if os.lstat(name, dir_fd=folder).st_mtime < time.time() - _OLD_S:
+                shutil.rmtree(name, ignore_errors=True, dir_fd=folder)
+    finally:
+        os.close(folder)
+
+
 class OutputFiles:
     """Writes what tasks print, as it comes out of redaction; nothing that fails here stops the run."""
 
@@ -73,9 +85,7 @@ class OutputFiles:
         if folder is None:
             return None
         with suppress(OSError):
-            for old in folder.parent.iterdir():
-                if old.stat().st_mtime < time.time() - _OLD_S:
-                    shutil.rmtree(old, ignore_errors=True)
+            _remove_old(folder.parent)
         return cls(folder)
 
     def take(self, event: Event) -> None:
@@ -104,7 +114,8 @@ class OutputFiles:
         path = self._folder / _UNPROTECTED
         with suppress(OSError):  # the disk may be full
             if since is None:
-                path.unlink(missing_ok=True)
+                os.close(_descriptor(path, os.O_RDONLY))  # and not behind a link
+                path.unlink()
                 return
             with os.fdopen(_descriptor(path, os.O_WRONLY | os.O_TRUNC, make=True), "w") as file:
                 file.write(since)
@@ -197,7 +208,7 @@ def _descriptor(path: Path, flags: int, *, make: bool = False) -> int:
             if make:
                 with suppress(FileExistsError):
                     os.mkdir(name, 0o700, dir_fd=folder)
-            inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+            inner = os.open(name, _FOLDER, dir_fd=folder)
             os.close(folder)
             folder = inner
         flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_CREAT if make else 0)

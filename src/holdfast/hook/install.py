@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import difflib
 import json
-import os
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.encode.documents import read_regular
 from holdfast.errors import DocumentInvalid, UsageError
+from holdfast.own_folder import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,16 +41,14 @@ class InstallChange(NamedTuple):
 
     def write(self) -> None:
         """Replace the file in one piece; its mode stays."""
-        target = self.file.resolve() if self.file.is_symlink() else self.file
+        target = self.file.resolve()  # of the user's own folders; in a project there is no link on the way
         try:
-            if (target.read_text() if target.exists() else None) != self.before:
+            if _read(target) != self.before:
                 raise UsageError(f"{self.file} was changed since it was read: install again")
             target.parent.mkdir(parents=True, exist_ok=True)
-            beside = target.with_name(f"{target.name}.{os.getpid()}")
-            beside.write_text(self.after)
-            if target.exists():
-                beside.chmod(target.stat().st_mode & 0o777)
-            beside.replace(target)
+            mode = 0o644 if self.before is None else target.stat().st_mode & 0o777
+            write_whole(target, self.after.encode())
+            target.chmod(mode)
         except OSError as error:
             raise UsageError(
                 f"{self.file} cannot be written ({error.strerror}): put that right, or add it by hand"

@@ -221,6 +221,7 @@ class Mirror:
         """Leave these of the checkpoints in a task's file; written only where that changes something."""
         found: Any = read_document(path, _BOUNDS) if path.exists() else None
         if _is_task_file(found):
+            self._make_folder(path.parent)  # it is there; refused if it is a link
             kept = [one for one in found["checkpoints"] if one["id"] in checkpoints]
             if len(kept) < len(found["checkpoints"]):
                 _write_task_file(path, run, task, kept)

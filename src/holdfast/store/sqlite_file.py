@@ -119,8 +119,9 @@ def recreate(
     Its own connections are closed by `close` before the name is there. The file that they have open, `identity`, is
     replaced if only its log is gone. StoreUnavailable if another has taken the name meanwhile; that is not touched.
     """
-    _make_private_file(path.with_suffix(f".{os.getpid()}"), store)
     copy = path.with_suffix(f".{os.getpid()}")
+    copy.unlink(missing_ok=True)  # of a killed process, or a link that somebody put there
+    _make_private_file(copy, store)
     try:
         target = apsw.Connection(str(copy), flags=apsw.SQLITE_OPEN_READWRITE)
         try:

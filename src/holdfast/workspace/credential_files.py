@@ -6,6 +6,8 @@ given with its folder; a last `!` pattern takes back what only looks alike.
 
 from __future__ import annotations
 
+import re
+
 _ENVIRONMENTS = (
     ".env", ".env.*", "*.env", ".envrc", ".dev.vars",
     "!.env.example", "!.env.sample", "!.env.template", "!.env.dist", "!example.env", "!sample.env", "!template.env",
@@ -54,13 +56,15 @@ _SESSIONS = (
     ".sqlite_history", ".rediscli_history", ".node_repl_history",
 )  # fmt: skip
 
-_COPIES = (b"~", b".bak", b".backup", b".old", b".orig", b".save", b".copy", b".swp", b".swo", b".swn", b".tmp")
+_COPY = re.compile(rb"(?:~|\.~\d+~|[._-](?:bak|backup|old|orig|save|copy|sw[nop]|tmp)\d{0,3}|\.\d{1,14})+\Z")
+_ENDS = (b"~", *(b"bak backup old orig save copy swn swo swp tmp 0 1 2 3 4 5 6 7 8 9".split()))  # quicker to look for
 
 
 def names_of_copy(name: bytes) -> tuple[bytes, ...]:
     """Return the names of what a file may be a backup or an editor's copy of; none if it has no such name."""
-    if name.endswith(_COPIES):
-        stem = name[:-1] if name.endswith(b"~") else name.rpartition(b".")[0]
+    copy = _COPY.search(name) if name.endswith(_ENDS) else None
+    if copy is not None:
+        stem = name[: copy.start()]
     elif name.startswith(b"#") and name.endswith(b"#"):
         stem = name[1:-1]
     else:

@@ -1,17 +1,19 @@
 """Scratch tree: a directory of ours that is brought from one captured tree to the next by what differs.
 
-Nothing in it is anybody's, so nothing is synced, compared or kept.
+Nothing in it is anybody's, so nothing is synced, compared or kept. What is outside is: a tree may hold a link where the
+next one has a directory, and a command may leave one, so no path is followed over a link.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat as modes
 from typing import TYPE_CHECKING
 
 from holdfast.workspace.compare import differing
-from holdfast.workspace.descriptors import open_parent
+from holdfast.workspace.descriptors import OPEN_DIRECTORY, open_parent
 from holdfast.workspace.directory import DIRECTORY, LINK
 from holdfast.workspace.tree import StoredTree, pieces
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from holdfast.workspace.directory import Entry
     from holdfast.workspace.snapshot import Snapshot
 
+_NO_DIRECTORY = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -53,19 +56,19 @@ class ScratchTree:
 
     def _remove(self, path: bytes) -> None:
         self._stamps.pop(path, None)
-        place = os.path.join(os.fsencode(self.root), path)  # noqa: PTH118 - bytes
         try:
-            if modes.S_ISDIR(os.lstat(place).st_mode):
-                shutil.rmtree(place)
-            else:
-                os.unlink(place)  # noqa: PTH108
-        except FileNotFoundError:
-            pass
+            parent, name = open_parent(self.root, path)
+        except OSError as error:
+            if error.errno not in _NO_DIRECTORY:
+                raise
+            return  # nothing is there, or a link, which goes by its own name
+        try:
+            _clear(parent, name)
+        finally:
+            os.close(parent)
 
     def _write(self, path: bytes, entry: Entry) -> None:
-        above = os.path.dirname(os.path.join(os.fsencode(self.root), path))  # noqa: PTH118, PTH120 - bytes
-        os.makedirs(above, 0o700, exist_ok=True)  # noqa: PTH103 - a command may have taken it away
-        handle, name = open_parent(self.root, path)
+        handle, name = _make_parent(self.root, path)
         try:
             if entry.kind == DIRECTORY:
                 try:
@@ -90,3 +93,38 @@ class ScratchTree:
         except OSError:
             return (0, 0)
         return status.st_ctime_ns, status.st_ino
+
+
+def _make_parent(root: str, path: bytes) -> tuple[int, bytes]:
+    """Open the directory that holds a path; what a command took away is there again, what it put there is gone."""
+    *above, name = path.split(b"/")
+    handle = os.open(root, OPEN_DIRECTORY)
+    for part in above:
+        try:
+            below = _open_or_make(handle, part)
+        finally:
+            os.close(handle)
+        handle = below
+    return handle, name
+
+
+def _open_or_make(parent: int, name: bytes) -> int:
+    try:
+        return os.open(name, OPEN_DIRECTORY, dir_fd=parent)
+    except OSError as error:
+        if error.errno not in _NO_DIRECTORY:
+            raise
+    _clear(parent, name)
+    os.mkdir(name, 0o700, dir_fd=parent)
+    return os.open(name, OPEN_DIRECTORY, dir_fd=parent)
+
+
+def _clear(parent: int, name: bytes) -> None:
+    """Delete a name, with what is below it; a link alone."""
+    try:
+        if modes.S_ISDIR(os.lstat(name, dir_fd=parent).st_mode):
+            shutil.rmtree(name, dir_fd=parent)
+        else:
+            os.unlink(name, dir_fd=parent)
+    except FileNotFoundError:
+        pass

@@ -59,8 +59,12 @@ def remove_worktree(repository: Path, target: Path, branch: str | None) -> None:
 
 def _remove(directory: GitDirectory, target: Path, name: bytes, branch: str | None) -> None:
     shutil.rmtree(target, ignore_errors=True)
-    own = os.path.join(os.fsencode(directory.place), b"worktrees", name)  # noqa: PTH118
-    shutil.rmtree(own, ignore_errors=True)
+    with suppress(OSError):  # not behind a link: it would be somebody else's folder of that name
+        parent, leaf = open_parent_below(directory.common, b"worktrees/" + name)
+        try:
+            shutil.rmtree(leaf, ignore_errors=True, dir_fd=parent)
+        finally:
+            os.close(parent)
     if branch is not None:
         with suppress(OSError):
             parent, leaf = open_parent_below(directory.common, _BRANCHES + os.fsencode(branch))

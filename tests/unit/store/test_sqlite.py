@@ -358,6 +358,23 @@ def test_a_store_deleted_while_it_is_open_is_put_back_whole(path, command, write
     assert sorted(one.name for one in path.parent.iterdir()) == ["x.db", "x.db-heads"]
 
 
+def test_a_store_is_put_back_through_no_link(path, tmp_path):
+    """A link of the name that the copy has for a moment led the whole store into the file behind it."""
+    outside = tmp_path / "outside.db"
+    with closing(SQLiteStore(outside)) as theirs:
+        append(theirs, "theirs")
+    before = outside.read_bytes()
+    store = SQLiteStore(path)
+    append(store)
+    path.with_suffix(f".{os.getpid()}").symlink_to(outside)
+    path.unlink()
+    append(store)
+    store.close()
+    assert outside.read_bytes() == before
+    with closing(SQLiteStore(path)) as again:
+        assert again.line("run").number == 2
+
+
 def test_of_two_processes_whose_store_was_deleted_one_puts_it_back(path):
     """Proves F8."""
     first, second = SQLiteStore(path), SQLiteStore(path)

@@ -43,7 +43,10 @@ def test_files_that_only_look_alike_are_captured(tmp_path):
     assert set(INNOCENT_FILES) - set(box.paths(taken)) == set()
 
 
-COPIES = ("{0}~", "{0}.bak", "{0}.old", "{0}.orig", "{0}.swp", ".{0}.swp", "#{0}#")
+COPIES = (
+    "{0}~", "{0}.~1~", "{0}.bak", "{0}.bak2", "{0}.old", "{0}.orig", "{0}.swp", ".{0}.swp", "#{0}#", "{0}-backup",
+    "{0}_old", "{0}.1", "{0}.20261118", "{0}.bak.1",
+)  # fmt: skip
 
 
 def test_backups_and_editors_copies_are_left_out_where_the_file_is(tmp_path):
@@ -62,7 +65,7 @@ def test_backups_and_editors_copies_are_left_out_where_the_file_is(tmp_path):
 
 def test_backups_of_innocent_files_are_captured(tmp_path):
     box = Box(tmp_path / "w")
-    copies = [f"{name}{suffix}" for name in INNOCENT_FILES for suffix in ("~", ".bak", ".old")]
+    copies = [f"{name}{suffix}" for name in INNOCENT_FILES for suffix in ("~", ".bak", ".old", "-backup", ".1")]
     copies = [name for name in copies if ".env." not in name]  # which is one whatever follows
     fill(box.root, copies)
     assert set(copies) - set(box.paths(box.capture())) == set()
