@@ -30,7 +30,7 @@ _CURSOR = "retention"
 _decode = msgspec.msgpack.Decoder(dict[str, float]).decode
 
 
-def expire_others(
+def expire_other_runs(
     store: Store, policy: RetentionPolicy, now: datetime, *, without: str, rest: Callable[[], object] = int
 ) -> None:
     """Look at a few runs that moved last before the policy's age, and expire what is too old in them.
