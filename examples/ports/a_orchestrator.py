@@ -12,7 +12,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -291,17 +290,21 @@ def expired_checkpoints_are_cleaned_up(path: Path) -> None:
     now = [time.time() - 40 * 86_400]
     with open_store(path) as opened:
         hf = Holdfast(opened.store, settings=Settings(), clock=lambda: now[0])
-        for name in ("old", "older"):
+        for name in ("complete", "abandoned"):
             with hf.run(name) as run:
                 for number in range(5):
-                    run.checkpoint(trigger="agent_complete", state=number)
-                run.complete()
-        now[0] = time.time()
-        with hf.run("new") as run:
-            run.checkpoint(state=1)
-        hf.prune()
-        assert [one.id for one in hf.runs()] == ["new"]
-        assert hf.prune(older_than=timedelta(days=30)) == []
+                    run.checkpoint(trigger="state_transition", state=number)
+                if name == "complete":
+                    run.complete()
+        for days in (0, 2):  # marked as expired, and deleted by a start that is a day later at least
+            now[0] = time.time() + days * 86_400
+            with hf.run("new") as run:
+                run.checkpoint(state=1)
+        assert [one.id for one in hf.runs()] == ["new", "abandoned"]
+        left = hf.checkpoints("abandoned", archived=True)
+        assert [one.trigger for one in left] == ["shutdown", "state_transition"]  # the head, and one to fall back to
+        assert left[0].section("state") == 4
+        assert hf.prune() == []
 
 
 CHECKS = (

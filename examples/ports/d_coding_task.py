@@ -14,6 +14,8 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +45,11 @@ class CheckpointManager:
     def save(self, task: str, label: str, state: dict[str, Any], error: Exception | None = None) -> str:
         """Store a checkpoint and return its id, empty if checkpoints are off; a state outside its ranges is refused."""
         given: dict[str, Any] = {"error": error} if error is not None else {}
-        return self.hf.run(task).checkpoint(reason=label, gates={"tasks": {task: state}}, **given).id
+        while True:
+            try:
+                return self.hf.run(task).checkpoint(reason=label, gates={"tasks": {task: state}}, **given).id
+            except holdfast.HeadMoved:
+                continue  # somebody saved at the same moment; that one is kept, and this one comes after it
 
     def restore(self, checkpoint: str) -> Checkpoint:
         """Return a checkpoint by its id, checked to its last byte; NotFound and InvalidId say what is wrong."""
@@ -245,6 +251,22 @@ def ids_are_unique(path: Path) -> None:
         assert hf.find(shown["checkpoint"]).id == shown["id"]
 
 
+def what_is_saved_at_the_same_time_is_all_kept(path: Path) -> None:
+    """Unit: concurrent operations on one task and on others, each from a manager of its own."""
+    tasks = [TASK, TASK, TASK, "P1.M1.T1.S2"]
+
+    def save(number: int) -> list[str]:
+        with open_session(path, keep=50) as hf:
+            return [CheckpointManager(hf).save(tasks[number], f"{number}-{one}", state()) for one in range(5)]
+
+    with ThreadPoolExecutor(len(tasks)) as pool:
+        *saved, other = pool.map(save, range(len(tasks)))
+    with open_session(path, keep=50) as hf:
+        assert sorted(one.id for one in CheckpointManager(hf).list(TASK)) == sorted(chain(*saved))
+        assert [one.id for one in CheckpointManager(hf).list(tasks[3])] == other
+    assert {one["id"] for one in task_file(path)["checkpoints"]} == set(chain(*saved))
+
+
 def errors_keep_message_code_and_stack(path: Path) -> None:
     """Unit: and belong to their own checkpoint."""
     with open_session(path) as hf:
@@ -343,6 +365,7 @@ CHECKS = (
     a_checkpoint_is_restored_by_its_id, the_latest_is_the_newest, checkpoints_are_listed_in_order,
     old_ones_are_cleaned_up, one_is_deleted, it_is_known_whether_there_is_one,
     damaged_data_is_named_and_nothing_else_is_lost, a_malformed_id_is_named, ids_are_unique,
+    what_is_saved_at_the_same_time_is_all_kept,
     errors_keep_message_code_and_stack, when_disabled_saving_does_nothing,
     every_stage_has_its_checkpoint, killed_anywhere_it_resumes_and_repeats_nothing_that_was_done,
     a_failing_gate_is_fixed_and_an_error_is_a_failed_stage,

@@ -248,10 +248,13 @@ class Internals:
         """Remove the documents of checkpoints that are deleted; they are plain text."""
         if self._mirror is None:
             return
-        try:
-            kept = [one.envelope.id for one in self.store.checkpoints(run)]
-        except NotFound:
-            kept = []
+
+        def kept() -> list[str]:
+            try:
+                return [one.envelope.id for one in self.store.checkpoints(run)]
+            except NotFound:
+                return []
+
         problem = self._mirror.keep_only(run, kept)
         if problem is not None:
             warnings.warn(f"documents of deleted checkpoints of {run} may be left: {problem}", stacklevel=2)

@@ -42,8 +42,8 @@ def test_system_c_takes_an_issue_through_its_phases_as_its_document_says(tmp_pat
 
 
 def test_system_d_passes_its_test_cases_and_resumes_wherever_it_is_killed(tmp_path):
-    """Proves D1, D3, D4, D5, D6, D7, D8, D9, D11: fifteen cases of its test file, then the executor."""
-    assert len(checked("d_coding_task.py", tmp_path / "d")) == 18
+    """Proves D1, D3, D4, D5, D6, D7, D8, D9, D10, D11: sixteen cases of its test file, then the executor."""
+    assert len(checked("d_coding_task.py", tmp_path / "d")) == 19
 
 
 def test_system_e_passes_every_case_of_its_own_test_file_on_postgresql():

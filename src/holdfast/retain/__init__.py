@@ -7,7 +7,7 @@ marked for deletion by age. A *sweep* releases chunks that no remaining checkpoi
 
 Order of work. `prune` reads rows, `policy.decide` decides, marks and deletions follow in small slices, then `sweep`
 and `compact`. `worker` does the same from a thread after commits of this process, with a `with` block or without, when
-they have been quiet for a moment. `finished` lets go of whole runs that ended long ago, a few at each sweep.
+they have been quiet for a moment. `expiry` does it for a few other runs that nobody moved for long, at each sweep.
 
 Invariants. Deciding is pure, and by number: a clock that was set back ages nothing wrongly. What age alone deletes is
 marked by one sweep and deleted by another a day later. The head, pinned ones, fork points and what a recovery needs

@@ -17,7 +17,7 @@ import msgspec
 
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.retain.compact import compact
-from holdfast.retain.finished import expire_finished
+from holdfast.retain.expiry import expire_other_runs
 from holdfast.retain.policy import EXPIRED_FOR, row_of
 from holdfast.retain.prune import RowsRead, carry_out, paced, plan, read_rows
 from holdfast.store.captures import sweep_captures
@@ -155,7 +155,7 @@ class RetentionWorker:
         if is_whole and self._is_entered and planned is not None:
             sweep_captures(self._store, self.run, now - EXPIRED_FOR)
             compact(self._store, self.run, self._policy, now, rest=self._rest)
-            expire_finished(self._store, self._policy, now, without=self.run, rest=self._rest)
+            expire_other_runs(self._store, self._policy, now, without=self.run, rest=self._rest)
         self._whole_at = self._monotonic() if is_whole else self._whole_at
 
     def _carry_out(self, planned: RunPlan, now: datetime) -> None:

@@ -12,11 +12,13 @@ plain text what the store holds.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
 import threading
-from contextlib import suppress
+import time
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -28,14 +30,14 @@ from holdfast.encode.chunks import ChunkReader
 from holdfast.encode.documents import Bounds, is_plain_text, read_document
 from holdfast.encode.plain import plain, plain_section
 from holdfast.encode.tree import Ref
-from holdfast.errors import DocumentInvalid, HoldfastError, StoreUnavailable, UsageError
+from holdfast.errors import DocumentInvalid, HoldfastError, StoreBusy, StoreUnavailable, UsageError
 from holdfast.model.checkpoint import name_of
 from holdfast.model.ids import checkpoint_of_name, is_in_git, stage_id
 from holdfast.model.sections import WORKSPACE
 from holdfast.store.names import run_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from holdfast.model.checkpoint import CheckpointRecord
     from holdfast.store.store import Store
@@ -46,6 +48,8 @@ _LARGEST_SECTION = 1 << 20
 _BOUNDS = Bounds(size_bytes=64 << 20, nodes=2_000_000)
 _FIELD = re.compile(r"\{([^{}]*)\}")
 _FOLDER_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+=-]{0,199}(?<!\.)\Z")
+_LONGEST_WAIT_S = 10.0
+_PAUSE_S = 0.002
 _OWN_NAMES = ("index.yaml", "index.json", "latest", "checkpoints.json")
 _LOCATIONS = {"task": "{root}/artifacts/{task}"}
 _LOCATION = "{root}/.holdfast/readable/{run}"
@@ -199,11 +203,14 @@ class Mirror:
         """Write all documents of a run, newest first, and remove those of checkpoints that are not among them."""
         return self._kept(run, lambda folder: self._write(folder, documents, keep=False))
 
-    def keep_only(self, run: str, checkpoints: Collection[str]) -> HoldfastError | None:
-        """Remove the documents of checkpoints that are not among these; return what went wrong."""
+    def keep_only(self, run: str, checkpoints: Callable[[], Collection[str]]) -> HoldfastError | None:
+        """Remove the documents of checkpoints that are not among these; return what went wrong.
+
+        They are asked for while nobody else writes, or the document of one that is new would go.
+        """
         if not self.folder(run).is_dir():
             return None
-        return self._kept(run, lambda folder: self._keep_only(folder, run, set(checkpoints)))
+        return self._kept(run, lambda folder: self._keep_only(folder, run, set(checkpoints())))
 
     def _keep_only(self, folder: Path, run: str, checkpoints: set[str]) -> None:
         if self.options.form == "task":
@@ -231,7 +238,8 @@ class Mirror:
             with self._lock:
                 folder = self.folder(run)
                 self._make_folder(folder)
-                work(folder)
+                with _alone(folder):
+                    work(folder)
         except HoldfastError as error:
             return error
         except (OSError, ValueError, RecursionError, OverflowError, MemoryError) as error:
@@ -392,6 +400,30 @@ def _task_entry(document: Mapping[str, Any]) -> dict[str, Any]:
         task = name if stages.get(name) == reached else run
         stage = stages.get(task, stage)
     return {"checkpoint": stage_id(document["id"], task, stage), "task": task, "stage": stage, **document}
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keep other processes from writing an index that this one has read; StoreBusy if one of them takes long."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        until = time.monotonic() + _LONGEST_WAIT_S
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    raise StoreBusy(str(folder), "another process writes documents there") from None
+                time.sleep(_PAUSE_S)
+                continue
+            except OSError:
+                pass  # a file system without locks
+            break
+        yield
+    finally:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # closing is not enough where a fork has the descriptor, too
+        os.close(descriptor)
 
 
 def _write_task_file(path: Path, run: str, task: str, checkpoints: Iterable[dict[str, Any]]) -> None:

@@ -557,7 +557,7 @@ def _scan_text(  # noqa: PLR0917 - the shape of a scan, as the key of a cache
             wheres.append("n BETWEEN ? AND ?")
         columns = [*lead, "n"]
     else:
-        wheres = [f"{name} = ?" for name in columns[:bound]]
+        wheres = [f"{name} IS ?" for name in columns[:bound]]  # a run may be of no status
         wheres += [f"{columns[bound]} >= ?"] if has_low else []
         wheres += [f"{columns[bound]} <= ?"] if has_high else []
     where = f" WHERE {' AND '.join(wheres)}" if wheres else ""

@@ -249,7 +249,9 @@ class Store:
                 damaged.append(error)
         return Listing(list(found.values()), damaged)
 
-    def finished_before(self, status: str, at: datetime, *, after: float | None = None, limit: int) -> list[RunRecord]:
+    def moved_before(
+        self, status: str | None, at: datetime, *, after: float | None = None, limit: int
+    ) -> list[RunRecord]:
         """Return runs of a status that moved last before a time, those that did so longest ago first.
 
         `after` continues a list behind the last one's `updated_at`, in seconds.

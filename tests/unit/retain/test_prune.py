@@ -3,6 +3,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from random import Random
 
+import msgspec
 import pytest
 
 from holdfast import Holdfast, RetentionPolicy, UsageError
@@ -15,6 +16,7 @@ from holdfast.retain.worker import RetentionWorker
 from holdfast.settings.file import make_settings
 from holdfast.store.memory import MemoryStore
 from holdfast.store.open import open_store
+from store_kit import STORES, open_store_in
 
 
 class Clock:
@@ -302,6 +304,44 @@ def test_entering_a_run_expires_other_finished_runs_in_two_sweeps(hf):
             pass
     assert {run.id for run in hf.runs()} == {"r"}
     assert hf.verify().sound
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_entering_a_run_expires_what_is_too_old_in_runs_that_nobody_continues(kind, tmp_path):
+    """Proves A10: of an abandoned run the head and what a recovery falls back to stay, and it is looked at no more."""
+    clock = Clock()
+    with open_store_in(kind, tmp_path) as store, Holdfast(store, clock=clock) as hf:
+
+        def statuses(run):
+            return [cp.status for cp in hf.checkpoints(run, archived=True)]
+
+        def sweep(*, days):
+            clock.now += timedelta(days=days).total_seconds()
+            with hf.run("r"):
+                pass
+
+        plain = hf.run("never-entered")
+        with hf.run("stopped") as stopped:
+            for phase in ("a", "b", "c", "d"):
+                for run in (plain, stopped):
+                    run.checkpoint(trigger="agent_complete", phase=phase)
+            assert statuses("stopped") == ["valid"] * 5
+        sweep(days=29)
+        assert statuses("never-entered") == ["valid"] * 4
+        sweep(days=2)
+        assert statuses("never-entered") == ["valid"] * 2 + ["expired"] * 2
+        assert statuses("stopped") == ["valid"] * 2 + ["expired"] * 4
+        sweep(days=0.5)
+        assert len(statuses("stopped")) == 6
+        sweep(days=1)
+        assert (statuses("never-entered"), statuses("stopped")) == (["valid"] * 2, ["valid"] * 2)
+        assert hf.recover("stopped").success
+        sweep(days=1)
+        assert hf.verify().sound
+        cursor = msgspec.msgpack.decode(store.meta("retention"))
+        before = datetime.fromtimestamp(clock.now, UTC) - timedelta(days=30)
+        for status in (None, "ended"):
+            assert store.moved_before(status, before, after=cursor[status or ""], limit=9) == []
 
 
 def test_an_expired_policy_is_refused_before_anything_is_touched(hf):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -15,8 +17,9 @@ import msgspec
 import pytest
 import yaml
 
+import holdfast
 from holdfast.encode.chunks import Chunk
-from holdfast.encode.documents import read_document
+from holdfast.encode.documents import Bounds, read_document
 from holdfast.encode.tree import leaf_id
 from holdfast.encode.types import TypeRegistry
 from holdfast.encode.values import Packer
@@ -24,6 +27,7 @@ from holdfast.errors import DocumentInvalid, HoldfastError, StoreUnavailable, Us
 from holdfast.model.checkpoint import Marks, SectionRecord, Summary
 from holdfast.model.ids import checkpoint_of_name, make_checkpoint_id, readable_id, stage_id
 from holdfast.model.recovery import RecoveryInfo
+from holdfast.settings.file import make_settings
 from holdfast.store.files import FilesMedium
 from holdfast.store.memory import MemoryMedium
 from holdfast.store.mirror import Mirror, MirrorOptions, document_of, entry_of, read_sections, rebuild_mirror
@@ -249,6 +253,37 @@ def test_a_location_template_places_the_documents(store, tmp_path):
     for bad in ("x", "../{run}", "{run:>3000000000}", "{run!r}", "{run.__class__}", "{run", "{nothing}/{run}"):
         with pytest.raises(UsageError):
             Mirror(options(tmp_path, location=bad))
+
+
+@pytest.mark.parametrize("form", ["yaml", "json", "task"])
+def test_documents_of_several_writers_are_all_kept(form, tmp_path):
+    """Proves D10, D1, C11: each opens the store for itself; what retention deleted is not there, and nothing else."""
+    settings = make_settings(
+        {"mirror": {"form": form, "location": f"{tmp_path}/{{task}}"}, "retention": {"triggers": {"agent_complete": 3}}}
+    )
+    start = threading.Barrier(4)
+
+    def save(number):
+        with holdfast.open(tmp_path / "store", settings=settings) as hf:
+            start.wait()
+            for _ in range(8):
+                for trigger in ("manual", "agent_complete"):
+                    while True:
+                        try:
+                            hf.run("r").checkpoint(trigger=trigger, state=number)
+                            break
+                        except holdfast.HeadMoved:
+                            continue
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(save, range(4)))
+    with holdfast.open(tmp_path / "store", settings=settings) as hf:
+        ids = [one.id for one in hf.checkpoints("r", archived=True)]
+    index = read_document(tmp_path / "r" / {"task": "checkpoints.json"}.get(form, f"index.{form}"), Bounds())
+    assert [one["id"] for one in index["checkpoints"]] == ids
+    assert len(ids) == 32 + 3
+    if form != "task":
+        assert (tmp_path / "r" / "latest").resolve().name == index["checkpoints"][0]["file"]
 
 
 def test_a_mirror_that_fails_says_so_and_fails_nothing(store, tmp_path):
