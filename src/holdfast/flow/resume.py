@@ -140,8 +140,8 @@ def lost_artifacts(
 ) -> dict[tuple[str, str], str]:
     """Return the tasks that are kept and whose files are gone or not as the run left them, each with the first.
 
-    What later calls of the run made of a file is how the run left it, also that they deleted or moved it. Whether
-    somebody edited a file is known of a run that was entered; `is_edited` tells it of another.
+    What later calls of the run made of a file is how the run left it, also that they moved it. Whether somebody edited
+    a file is known of a run that was entered; `is_edited` tells it of another.
     """
     found: dict[tuple[str, str], str] = {}
     is_edited = is_edited or _edited(run).__contains__
@@ -171,14 +171,11 @@ def kept_artifacts(
 
 
 def _is_lost(root: Path, name: str, history: FileHistory) -> bool:
-    """Tell whether a file is gone that the run's own calls did not take away: then nobody would make it again."""
-    if (root / name).is_file():
-        return False
+    """Tell whether a file is gone that the run's own calls did not move elsewhere."""
     try:
-        last = history.versions(name)[-1]
+        return not (root / name).is_file() and not history.is_moved(name)
     except (NotFound, UsageError):  # it was in no checkpoint
         return True
-    return last.status != "deleted" or not last.author.calls
 
 
 def _edited(run: Run) -> set[str]:
