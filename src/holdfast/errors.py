@@ -645,7 +645,7 @@ class CommandFailed(HoldfastError):
 
     def sentence(self) -> str:
         """Name the command, how it ended and what it said, on the first line; below it the end of what it printed."""
-        later = f" It wants to be asked again in {self.retry_after} s" if self.retry_after is not None else ""
+        later = f" (it asks for a pause of {self.retry_after:g} s)" if self.retry_after is not None else ""
         below = f"\n{self.printed}" if self.printed else ""
         return f"{self.command!r} ended with {self.status}: {self.detail}{later}{below}"
 

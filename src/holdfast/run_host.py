@@ -265,7 +265,7 @@ class RunHost:
         until = self.now() + timedelta(seconds=seconds)
         if seconds >= _LONG_PAUSE_S:
             name = f"cooldown:{until:%Y%m%dT%H%M%S}"
-            self.wait_for(Wait(id=name, kind="cooldown", question=f"until {until}", until=until))
+            self.wait_for(Wait(id=name, kind="cooldown", question=f"until {until:%Y-%m-%d %H:%M:%S %Z}", until=until))
             return
         deadline = self.monotonic() + seconds
         with self._services.listen() as wakeup:

@@ -40,7 +40,10 @@ def test_a_changed_or_missing_artifact_makes_its_task_run_again(hf, made, file, 
         (made / file).unlink()
     done = hf("run", "made.yaml", "--no-wait", "--resume")
     assert (done.code, log(made)) == (9, ["plan", "build", *again])
-    assert (f"made {file}" in done.out) == bool(again)
+    assert (f"{2 - len(again)} kept from before" in done.out + done.err) == (len(again) < 2), (
+        done
+    )  # what runs is not kept
+    assert (f"its file {file} " in done.out) == bool(again)
     assert hf("run", "made.yaml", "--no-wait", "--resume").code == 9
     assert log(made) == ["plan", "build", *again]  # once
 
@@ -96,3 +99,33 @@ def test_the_preview_does_not_wait_for_a_pipe_in_an_artifacts_place(made):
     shown = subprocess.run(line, cwd=made, check=False, capture_output=True, timeout=60)
     phases = json.loads(shown.stdout)["phases"]
     assert [one["phase"] for one in phases if one["will"] == "again"][:1] == ["build"]
+
+
+MOVER = """\
+flow: mover
+phases:
+  draft: {run: "echo draft >> ../log; echo text > draft.md", artifacts: [draft.md]}
+  publish:
+    tasks:
+      page: {run: "echo page >> ../log; echo page > page.md", artifacts: [page.md]}
+      move: {run: "echo move >> ../log; mkdir -p out; mv draft.md page.md out", needs: page, effect: publishes}
+  ship: {run: echo ship >> ../log, approve: "ship?"}
+"""
+
+
+def test_what_a_later_task_moved_is_said_and_repeats_nothing(hf, project):
+    """Proves F2: otherwise each start would run the tasks again, and no yes would ever hold."""
+    (project / "mover.yaml").write_text(MOVER)
+    first = hf("run", "mover.yaml", "--no-wait")
+    assert (first.code, log(project)) == (9, ["draft", "page", "move"]), first
+    told = [line for line in first.out.splitlines() if "artifact gone" in line]
+    assert [file for file in ("draft.md", "page.md") if any(file in line for line in told)] == ["draft.md", "page.md"]
+    assert "unchanged, it runs again" not in hf("run", "mover.yaml", "-n").out
+    again = hf("run", "mover.yaml", "--no-wait", "--resume")
+    assert (again.code, "artifact gone" in again.out) == (9, False)
+    hf("approve", "mover")
+    assert hf("run", "mover.yaml", "--no-wait", "--resume").code == 0
+    assert log(project) == ["draft", "page", "move", "ship"]
+    (project / "out/draft.md").unlink()  # no artifact, and what is there of the others is as the run left it
+    assert hf("run", "mover.yaml", "--no-wait", "--resume").code == 0
+    assert log(project) == ["draft", "page", "move", "ship"]

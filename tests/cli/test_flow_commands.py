@@ -174,3 +174,14 @@ def test_status_shows_limits_and_what_a_checkpoint_protects(hf, project):
     assert "0.25 of 0.5" in shown
     assert "3 files" in shown
     assert "ignored by .holdfastignore" in shown
+
+
+def test_a_limit_is_raised_without_the_name_of_the_only_run(hf, project):
+    """Proves E6."""
+    (project / "f.yaml").write_text("flow: f\nbudget: {retries: 0}\nphases: {a: {run: 'false', retries: 2}}\n")
+    assert hf("run", "f.yaml", "--no-wait").code == 9
+    assert hf("budget", "retries+=3").code == 0
+    assert hf("run", "f.yaml", "--no-wait", "--run-id", "g").code == 9
+    refused = hf("budget", "retries+=3")
+    assert refused.code == 2
+    assert refused.err.partition("These wait: ")[2].strip() in ("g", "f, g", "g, f")

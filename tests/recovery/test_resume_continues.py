@@ -92,6 +92,16 @@ def test_resume_that_is_not_to_run_puts_back_and_says_what_continues(project):
     assert "f.yaml is not in" in gone.stderr
 
 
+def test_resume_from_another_directory_names_the_line_that_works(project, tmp_path):
+    store = ("--store", f"sqlite://{tmp_path}/shared.db")
+    cli(project, *store, "run", "f.yaml", "--run-id", "r")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    done = cli(elsewhere, *store, "resume", "r", "--yes")
+    assert done.returncode == 14
+    assert f"`holdfast -C {project} {' '.join(store)} resume r` continues it" in done.stderr
+
+
 def test_a_run_of_a_program_says_that_its_program_is_to_be_started(project):
     with holdfast.open(project / ".holdfast") as hf, hf.run("r", workspace=project) as run:
         run.checkpoint(state=1)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from holdfast.run import Run
 
 _CURRENT = "current-run"
+_MOST_NAMED = 5
 _PATIENCE_S = 5.0  # commands hold a run for milliseconds, so several at once all get their turn
 _LOOK_EVERY_S = 0.03
 _WORKSPACE = "workspace"  # in the phases' metadata: the directory whose files go into each checkpoint
@@ -94,7 +95,9 @@ def _only_run(session: Session, *, or_only: bool) -> str:
     if len(runs) == 1:
         return runs[0].id
     if or_only:
-        raise CommandInvalid("which run? Name one; `holdfast ls` lists them")
+        waiting = [run.id for run in session.hf.runs(status="waiting", limit=_MOST_NAMED)]
+        named = f"These wait: {', '.join(waiting)}" if waiting else "`holdfast ls` lists them"
+        raise CommandInvalid(f"which run? Name one. {named}")
     raise CommandInvalid("no run was begun here: `holdfast begin PLAN.md` begins one, or name it with --run RUN")
 
 

@@ -68,7 +68,8 @@ class PhaseChange(msgspec.Struct, frozen=True):
     """What resuming the run does with it, if that was looked at; `task_wills`, with the tasks of a changed one."""
     task_wills: dict[str, Will] = {}
     reason: str = ""
-    """Why it runs again although the flow did not change."""
+    """Why it runs again; `task_reasons`, what changed about each of its tasks."""
+    task_reasons: dict[str, str] = {}
     effects: dict[str, str] = {}
     """Outside effects that have happened, by task; they happen again if it runs again."""
 
@@ -79,12 +80,11 @@ class PhaseChange(msgspec.Struct, frozen=True):
 
     def line(self) -> str:
         """Say it for people."""
-        why = f" ({self.reason})" if self.reason else ""
         effects = [
             effect for task, effect in self.effects.items() if self.task_wills.get(task, self.will) in ("runs", "again")
         ]
         again = f"; this has happened, and happens again: {', '.join(effects)}" if effects else ""
-        return f"{self.phase}: {_said(self.change, self.will)}{why}{again}"
+        return f"{self.phase}: {_said(self.change, self.will)}{_why(self.reason)}{again}"
 
 
 class FlowChanges(msgspec.Struct, frozen=True):
@@ -107,7 +107,10 @@ class FlowChanges(msgspec.Struct, frozen=True):
         for one in self.phases:
             said.append(one.line())
             if (one.is_changed or one.task_wills) and list(one.tasks) != [one.phase]:
-                said += [f"  {task}: {_said(change, one.task_wills.get(task))}" for task, change in one.tasks.items()]
+                said += [
+                    f"  {task}: {_said(change, one.task_wills.get(task))}{_why(one.task_reasons.get(task))}"
+                    for task, change in one.tasks.items()
+                ]
         return said
 
 
@@ -133,6 +136,31 @@ _WILLS = {
 
 def _said(change: Change, will: Will | None) -> str:
     return _CHANGES[change] + (f", {_WILLS[will]}" if will is not None else "")
+
+
+def _why(reason: str | None) -> str:
+    return f" ({reason})" if reason else ""
+
+
+def changed_parts(
+    task: Task, before: Task, *, flow: Flow, old: Flow, params: Mapping[str, Any], known: Mapping[str, Any]
+) -> list[str]:
+    """Return what differs in a task's definition and parameters between two versions of its flow, for people."""
+    now, then = _plain(task), _plain(before)
+    deciding = [name for name in now | then if name not in _NOT_DECIDING or name in ("gates", "fix", "needs")]
+    names = Variables(known_names(flow))
+    used = [*_action_names(task, flow, names), *map(names_in, flow.env.values())]
+    used += [name for gate in task.gates for name in _gate_names(gate, names)]
+    used += _action_names(task.fix, flow, names) if task.fix else ()
+    values, others = _params_used(used, params), _params_used(used, known)
+    asked = [task, *([task.fix] if task.fix else [])]
+    agents, before_agents = _agents_of(asked, flow), _agents_of(asked, old)
+    return [
+        *(f"parameter {name} changed" for name in values if values[name] != others.get(name)),
+        *(f"`{name}` changed" for name in deciding if now.get(name) != then.get(name)),
+        *(f"agent {name} changed" for name in agents if agents[name] != before_agents.get(name)),
+        *(["env of the flow changed"] if _without_secrets(flow.env) != _without_secrets(old.env) else []),
+    ]
 
 
 def flow_digests(flow: Flow, params: Mapping[str, Any], root: Path | None) -> FlowDigests:

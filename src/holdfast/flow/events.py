@@ -16,7 +16,7 @@ Kind = Literal[
     "flow_started", "flow_resumed", "flow_changed", "flow_done", "flow_failed", "subject_changed",
     "phase_started", "phase_done", "phase_failed", "phase_skipped", "phase_kept", "replan",
     "task_started", "task_output", "task_done", "task_kept", "task_failed", "task_skipped", "task_retry",
-    "background_ended", "hook_failed", "report_refused", "knowledge_failed",
+    "background_ended", "artifact_gone", "hook_failed", "report_refused", "knowledge_failed",
     "gate_started", "gate_done", "gate_kept", "gate_failed", "fix_started", "fix_done",
     "waiting", "answered", "budget", "budget_warning", "checkpoint", "unprotected", "protected",
 ]  # fmt: skip

@@ -8,7 +8,8 @@ import msgspec
 
 from holdfast.encode.documents import read_regular
 from holdfast.errors import DocumentInvalid, HoldfastError
-from holdfast.flow.digests import FlowChanges, compare_flows
+from holdfast.flow.digests import FlowChanges, changed_parts, compare_flows, input_digests
+from holdfast.flow.model import Flow
 from holdfast.flow.position import POSITION, Position, place_name
 from holdfast.flow.tasks import is_worked
 from holdfast.model.sections import WORKSPACE, PhaseState
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from holdfast.checkpoint import Checkpoint
     from holdfast.flow.digests import Change, FlowDigests, PhaseChange, Will
-    from holdfast.flow.model import Flow
+    from holdfast.flow.position import FlowRecord
 
 _SETTLED = ("completed", "skipped")
 _STAYS = (
@@ -114,12 +115,33 @@ def is_edited_since(head: Checkpoint, root: Path, path: str) -> bool:
         return False
 
 
+def with_reasons(
+    changes: FlowChanges, known: FlowRecord, flow: Flow, params: Mapping[str, Any], *, head: Checkpoint, root: Path
+) -> FlowChanges:
+    """Return a preview that says of each changed task what about it changed since the flow that its run knows."""
+    try:
+        old = msgspec.convert(known.flow, Flow)
+    except msgspec.ValidationError:  # a secret was kept out of it
+        return changes
+    phases: list[PhaseChange] = []
+    for one in changes.phases:
+        reasons: dict[str, str] = {}
+        if one.change == "changed":
+            before, now = old.phases[one.phase].work(one.phase), flow.phases[one.phase].work(one.phase)
+            for task in [task for task, change in one.tasks.items() if change == "changed"]:
+                parts = changed_parts(now[task], before[task], flow=flow, old=old, params=params, known=known.params)
+                files = input_digests(now[task].inputs, root)
+                parts += [f"{name} changed" for name in files if is_edited_since(head, root, name) or not files[name]]
+                reasons[task] = ", ".join(parts)
+        reason = one.reason or (reasons.get(one.phase, "") if list(one.tasks) == [one.phase] else "")
+        phases.append(msgspec.structs.replace(one, reason=reason, task_reasons=reasons))
+    return FlowChanges(tuple(phases))
+
+
 def lost_reasons(lost: Mapping[tuple[str, str], str], root: Path) -> dict[tuple[str, str], str]:
     """Return why tasks run again whose files are gone or changed."""
-    return {
-        task: f"its file {name} {'was changed' if (root / name).is_file() else 'is gone'}"
-        for task, name in lost.items()
-    }
+    changed = "was changed by hand; that version stays in the checkpoints"
+    return {task: f"its file {name} {changed if (root / name).is_file() else 'is gone'}" for task, name in lost.items()}
 
 
 def with_runs_again(changes: FlowChanges, reasons: Mapping[tuple[str, str], str]) -> FlowChanges:

@@ -25,6 +25,10 @@ _OFTEN_S = 0.1
 _TICK_S = 1.0
 _FAILURES = {"task_failed", "phase_failed", "flow_failed"}
 _QUIET = {"task_output", "checkpoint", "budget", "gate_started", "protected"}
+_NOTICES = {
+    "flow_changed", "subject_changed", "background_ended", "artifact_gone",
+    "hook_failed", "report_refused", "knowledge_failed",
+}  # fmt: skip
 
 
 class Progress:
@@ -85,7 +89,11 @@ class Progress:
             self._now = now, self._monotonic()
             if self._ticker is None:
                 self._ticker = _Ticker(self._tick, self._tick_s)
-        if event.kind not in _QUIET or self._is_due():
+        if event.kind in _NOTICES or (event.kind == "task_started" and event.text):
+            above = f"\x1b[{self._drawn}F\x1b[0J" if self._drawn else ""
+            self._write(f"{above}{line_of(event)}\n")  # it stays, and the view continues below it
+            self._drawn = 0
+        if self.view.flow and (event.kind not in _QUIET or self._is_due()):
             self._draw(now)
 
     def close(self) -> None:

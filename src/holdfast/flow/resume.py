@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from holdfast.errors import NotFound, UsageError
 from holdfast.flow.digests import compare_flows
 from holdfast.flow.position import place_name, question_name
 from holdfast.flow.preview import preview_changes
 from holdfast.model.sections import PhaseState
+from holdfast.recovery.history import FileHistory
 from holdfast.workspace.ownership import EDITS, read_edits
 
 if TYPE_CHECKING:
@@ -138,23 +140,42 @@ def lost_artifacts(
 ) -> dict[tuple[str, str], str]:
     """Return the tasks that are kept and whose files are gone or not as the run left them, each with the first.
 
-    Whether somebody edited a file is known of a run that was entered; `is_edited` tells it of another.
+    What later calls of the run made of a file is how the run left it, also that they moved it. Whether somebody edited
+    a file is known of a run that was entered; `is_edited` tells it of another.
     """
     found: dict[tuple[str, str], str] = {}
     is_edited = is_edited or _edited(run).__contains__
+    history = FileHistory(run.holdfast, run.id)
+    for (phase, task), made in kept_artifacts(run, flow, position, digests).items():
+        lost = next((name for name in made if is_edited(name) or _is_lost(root, name, history)), None)
+        if lost is not None:
+            found[phase, task] = lost
+    return found
+
+
+def kept_artifacts(
+    run: Run, flow: Flow, position: Kept, digests: FlowDigests
+) -> dict[tuple[str, str], tuple[str, ...]]:
+    """Return the files that each kept task was declared to make, and made."""
+    found: dict[tuple[str, str], tuple[str, ...]] = {}
     for phase, definition in flow.phases.items():
         number = position.value.rounds.get(phase, 1)
         for task, one in definition.work(phase).items():
-            if not one.artifacts:
+            record = run.calls.kept(place_name(phase, number, task)) if one.artifacts else None
+            if record is None or record.input != digests.phases[phase].tasks[task]:
                 continue
-            record = run.calls.kept(place_name(phase, number, task))
-            is_kept = record is not None and record.input == digests.phases[phase].tasks[task]
-            done = run.calls.result(record) if record is not None and is_kept else None
-            made = done.get("artifacts", ()) if isinstance(done, dict) else ()
-            lost = next((name for name in made if is_edited(name) or not (root / name).is_file()), None)
-            if lost is not None:
-                found[phase, task] = lost
+            done = run.calls.result(record)
+            if isinstance(done, dict):
+                found[phase, task] = tuple(done.get("artifacts", ()))
     return found
+
+
+def _is_lost(root: Path, name: str, history: FileHistory) -> bool:
+    """Tell whether a file is gone that the run's own calls did not move elsewhere."""
+    try:
+        return not (root / name).is_file() and not history.is_moved(name)
+    except (NotFound, UsageError):  # it was in no checkpoint
+        return True
 
 
 def _edited(run: Run) -> set[str]:

@@ -47,7 +47,7 @@ from holdfast.flow.position import (
     rows_of,
     start_mark,
 )
-from holdfast.flow.preview import is_edited_since, lost_reasons, preview_changes, with_runs_again
+from holdfast.flow.preview import is_edited_since, lost_reasons, preview_changes, with_reasons, with_runs_again
 from holdfast.flow.reporter import Reporter
 from holdfast.flow.result import FlowResult
 from holdfast.flow.resume import lost_artifacts, run_again, take_changes
@@ -240,6 +240,7 @@ def preview(
         return preview_changes(None, flow, FlowDigests(), new)
     head = hf.latest(name, required=True)
     changes = preview_changes(head, flow, digests_of(known.digests), new)
+    changes = with_reasons(changes, known, flow, values, head=head, root=root or Path.cwd())
     position = Kept(msgspec.convert(head.section(POSITION), Position))
     folder = root or Path.cwd()
     is_over = head.summary.status == "completed" and changes.is_same  # what somebody did to its files since is theirs
@@ -258,8 +259,8 @@ class KeptBefore(NamedTuple):
     tokens: int = 0
 
 
-def _kept_before(run: Run, flow: Flow, position: Position, digests: FlowDigests) -> KeptBefore:
-    """Count what the tasks of this definition came to, in all their rounds; what a changed one replaced is not kept."""
+def _kept_before(run: Run, flow: Flow, position: Position, digests: FlowDigests, tasks: Tasks) -> KeptBefore:
+    """Count what the tasks of this definition came to, in all their rounds; what runs again is not kept."""
     records = [
         record
         for phase in flow.phases
@@ -268,6 +269,7 @@ def _kept_before(run: Run, flow: Flow, position: Position, digests: FlowDigests)
         if (record := run.calls.record(place_name(phase, number, task)))
         and record["event"] == "done"
         and record["input"] == digest
+        and (number < position.rounds.get(phase, 1) or tasks.is_settled(phase, task))
     ]
     results = [record["result"] for record in records if isinstance(record.get("result"), dict)]
     return KeptBefore(
@@ -310,7 +312,6 @@ class Runner:
         digests = flow_digests(flow, params, self._root)
         self.changes = self._take_in(params, digests, start)
         self._take_redo(again, digests)
-        self.kept = _kept_before(run, flow, self._position.value, digests)
         self._set_up_budget(flow.budget)
         self._actions = Actions(
             run, flow, self._position, params=params, functions=functions, root=self._root, emit=self._report
@@ -318,6 +319,7 @@ class Runner:
         self.tasks = Tasks(
             run, flow, self._position, actions=self._actions, root=self._root, digests=digests, emit=self._report
         )
+        self.kept = _kept_before(run, flow, self._position.value, digests, self.tasks)
         self.walk = Walk(
             run,
             flow,
@@ -329,6 +331,7 @@ class Runner:
             phase_tasks=PhaseTasks(run, self.tasks),
             states=States(run, flow, self._position),
             report=self._report,
+            root=self._root,
         )
 
     def carry_on(self) -> None:
@@ -355,6 +358,9 @@ class Runner:
         changes = FlowChanges()
         if not self._is_new:
             changes = take_changes(run, flow, self._position, digests_of(definition.value.digests), digests)
+            head = (run.workspace.before_entry if run.host.has_workspace else None) or run.head
+            if not changes.is_same and head is not None:
+                changes = with_reasons(changes, definition.value, flow, params, head=head, root=self._root)
         given = [name for name, value in params.items() if value != flow.params[name].default]
         record = FlowRecord(
             flow=msgspec.to_builtins(flow),
@@ -377,11 +383,12 @@ class Runner:
         if not self._is_new:
             run_again(run, flow, position, again, _ASKED_FOR)
             lost = lost_artifacts(run, flow, position, self._root, digests)
-            told = "; ".join(f"{phase}/{task} made {name}" for (phase, task), name in lost.items())
-            run_again(run, flow, position, lost, f"files are gone or changed: {told}")
-            if lost:
-                self._report("flow_changed", text=f"files are gone or changed, so their tasks run again: {told}")
-            reasons = dict.fromkeys(again, _ASKED_FOR) | lost_reasons(lost, self._root)
+            reasons = lost_reasons(lost, self._root)
+            told = "; ".join(f"{phase}/{task} runs again ({reasons[phase, task]})" for phase, task in lost)
+            run_again(run, flow, position, lost, told)
+            if lost and self.changes.is_same:
+                self._report("flow_changed", text=told)
+            reasons |= dict.fromkeys(again, _ASKED_FOR)
             self.changes = with_runs_again(self.changes, reasons)
 
     def _set_up_budget(self, limits: Limits | None) -> None:

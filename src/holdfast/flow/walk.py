@@ -15,6 +15,7 @@ from holdfast.flow.facts import Facts
 from holdfast.flow.model import END
 from holdfast.flow.phase_tasks import PhaseFailed, failure_of_tasks, first_line
 from holdfast.flow.position import question_name, raised, without
+from holdfast.flow.resume import kept_artifacts
 from holdfast.flow.tasks import Question, Rejected
 from holdfast.flow.template import fill
 from holdfast.model.triggers import Trigger
@@ -24,6 +25,7 @@ from holdfast.runtime.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from holdfast.flow.actions import Actions
     from holdfast.flow.digests import FlowDigests
@@ -70,6 +72,7 @@ class Walk:
         phase_tasks: PhaseTasks,
         states: States,
         report: Reporter,
+        root: Path,
     ) -> None:
         self._run = run
         self._flow = flow
@@ -81,6 +84,8 @@ class Walk:
         self._phase_tasks = phase_tasks
         self._states = states
         self._report = report
+        self._root = root
+        self._gone = self._missing()
 
     def facts(self, name: str) -> Facts:
         """Return the values behind names, as a phase sees them."""
@@ -187,7 +192,7 @@ class Walk:
             label = f"state:{name}" if self._flow.subject is not None else None
             with self._run.phase(name, label=label) as entered, self._budget_of(name, phase):
                 done = self._phase_tasks.do(name, phase, facts)
-                _keep_artifacts(name, entered, done)
+                self._keep_artifacts(name, entered, done)
                 entered.summarise(_summary(done))
         except PhaseFailed as error:
             self._report("phase_failed", phase=name, text=error.detail, data={"duration_s": watch.took_s})
@@ -196,7 +201,33 @@ class Walk:
                 raise self._stop(name, str(self._tasks.rejected)) from error
             return
         self._report("phase_done", phase=name, text=_summary(done), data={"duration_s": watch.took_s})
+        self._tell_gone(name)
         self._report.catch_up()
+
+    def _keep_artifacts(self, name: str, entered: EnteredPhase, done: Mapping[str, dict[str, Any]]) -> None:
+        """Keep the files that tasks made with their phase; what another task of it moved on is not there."""
+        for task, result in done.items():
+            for path in result.get("artifacts", ()):
+                try:
+                    if (self._root / path).exists():
+                        entered.add_artifact(path)
+                except UsageError as error:
+                    raise failure_of_tasks(name, {task: error}) from error
+
+    def _tell_gone(self, name: str) -> None:
+        """Say which artifacts of earlier tasks a phase deleted or moved: it may have been by mistake."""
+        gone = self._missing()
+        for path in sorted(gone.keys() - self._gone.keys()):
+            text = f"{path}, which {gone[path]} made, was deleted or moved; `--redo {gone[path]}` makes it again"
+            self._report("artifact_gone", phase=name, text=text)
+        self._gone = gone
+
+    def _missing(self) -> dict[str, str]:
+        """Return the artifacts of kept tasks that are not there, each with its task."""
+        made = kept_artifacts(self._run, self._flow, self._position, self._digests)
+        return {
+            path: "/".join(task) for task, paths in made.items() for path in paths if not (self._root / path).exists()
+        }
 
     def _next(self, name: str) -> str:
         phase = self._flow.phases[name]
@@ -361,15 +392,6 @@ class _Replan:
     def work(self) -> dict[str, Any]:
         """Replan."""
         return self._actions.perform(self._replan, self._place, self._facts)
-
-
-def _keep_artifacts(name: str, phase: EnteredPhase, done: Mapping[str, dict[str, Any]]) -> None:
-    for task, result in done.items():
-        for path in result.get("artifacts", ()):
-            try:
-                phase.add_artifact(path)
-            except UsageError as error:  # made in an earlier process, and taken away since
-                raise failure_of_tasks(name, {task: error}) from error
 
 
 def limits_of(limits: Limits | None) -> dict[str, Any]:

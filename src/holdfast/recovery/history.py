@@ -125,6 +125,18 @@ class FileHistory:
             for author, status, entry in self._changes(path)
         ]
 
+    def is_moved(self, path: str) -> bool:
+        """Tell whether a call of the run took a file away, and its content came under another name with that."""
+        changes = self._changes(path)
+        author, status, _ = changes[-1]
+        if status != "deleted" or not author.calls:
+            return False
+        last = State.of(changes[-2][2])
+        number = next(n for n, one in enumerate(self.moments) if one.record.envelope.id == author.checkpoint)
+        trees = (walk(self.reader, self.moments[n].snapshot.root) for n in (number - 1, number))
+        before, after = ({name for name, entry in tree if State.of(entry) == last} for tree in trees)
+        return not after <= before
+
     def blame(self, path: str) -> list[BlamedLine]:
         """Return the lines of a file as its last checkpoint has it, each with who wrote it."""
         lines: list[str] = []

@@ -400,7 +400,12 @@ def time_wait(when: datetime, *, name: str | None, kind: Literal["time", "cooldo
     """Return the wait for a time."""
     if when.tzinfo is None:
         raise UsageError(f"when={when!r}: give a time with its zone, such as datetime.now(UTC) + timedelta(...)")
-    wait = Wait(id=_name(name or f"time:{when.isoformat()}"), kind=kind, question=f"until {when}", until=when)
+    wait = Wait(
+        id=_name(name or f"time:{when.isoformat()}"),
+        kind=kind,
+        question=f"until {when:%Y-%m-%d %H:%M:%S %Z}",
+        until=when,
+    )
     return Question(wait, is_numbered=True, phase=phase)
 
 

@@ -56,8 +56,9 @@ class SignOfLife(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def interrupted(self) -> str:
-        """What was interrupted, for people: the calls under way, or the process."""
-        return ", ".join(sorted(self.calls)) or "the run's process"
+        """What was interrupted, for people: the outermost calls under way, or the process."""
+        outer = [call for call in sorted(self.calls) if not any(call.startswith(f"{one}/") for one in self.calls)]
+        return ", ".join(outer) or "the run's process"
 
     @property
     def policy(self) -> Literal["keep", "roll_back", "ask"] | None:

@@ -7,9 +7,9 @@ from holdfast.flow.load import flow_from
 from holdfast.flow.runner import preview
 
 
-def lines(bench, data):
+def lines(bench, data, **options):
     with bench.open() as hf:
-        return preview(hf, flow_from(data)).lines()
+        return preview(hf, flow_from(data), root=bench.workspace, **options).lines()
 
 
 def foretold(bench, data):
@@ -53,8 +53,8 @@ def test_a_phase_of_which_only_a_gate_changed_runs_only_its_gates(bench):
 
     bench.run(flow("true"))
     said = foretold(bench, flow("true", "test 1 = 1"))
-    assert said == ["one: changed, only its gates run again", "two: unchanged, its results are kept"]
-    assert foretold(bench, flow())[0] == "one: changed, its results are kept"
+    assert said == ["one: changed, only its gates run again (`gates` changed)", "two: unchanged, its results are kept"]
+    assert foretold(bench, flow())[0] == "one: changed, its results are kept (`gates` changed)"
     assert bench.said == ["work"]
 
 
@@ -63,7 +63,8 @@ def test_a_changed_gate_of_work_that_was_never_done_runs_the_work(bench):
         return {"flow": "p", "on_failure": "abort", "phases": {"one": {"run": "false", "gates": [gate]}, "two": "true"}}
 
     bench.run(flow("true"))
-    assert foretold(bench, flow("test 1 = 1")) == ["one: changed, it runs again", "two: unchanged, it runs"]
+    said = foretold(bench, flow("test 1 = 1"))
+    assert said == ["one: changed, it runs again (`gates` changed)", "two: unchanged, it runs"]
 
 
 def test_each_task_of_a_changed_phase_is_told(bench):
@@ -76,10 +77,10 @@ def test_each_task_of_a_changed_phase_is_told(bench):
     assert foretold(bench, new) == [
         "one: changed, it runs again",
         "  a: unchanged, its results are kept",
-        "  b: changed, only its gates run again",
+        "  b: changed, only its gates run again (`gates` changed)",
         "  c: unchanged, it runs again",
         "  d: new, it runs",
-        "  never: changed, it runs",
+        "  never: changed, it runs (`run` changed)",
         "  gone: no longer in the flow, its results stay in the record",
     ]
 
@@ -90,7 +91,7 @@ def test_a_changed_phase_that_never_ran_runs_and_one_that_is_gone_never_ran(benc
     new = {"flow": "p", "phases": {"one": {"approve": "ok?"}, "two": "echo 2"}}
     assert foretold(bench, new) == [
         "one: unchanged, it runs",
-        "two: changed, it runs",
+        "two: changed, it runs (`run` changed)",
         "three: no longer in the flow, it never ran",
     ]
 
@@ -169,3 +170,32 @@ def test_a_preview_says_what_somebody_wants_to_run_again(bench):
         assert "ships it" in changes.phases[1].line()
         with pytest.raises(UsageError, match="nowhere"):
             preview(hf, flow_from(effects()), redo=["nowhere"])
+
+
+def test_what_changed_is_named(bench):
+    """Proves F1: parameter, agent, prompt file, environment, or the task's own words."""
+
+    def flow(word="a", agent="true", env="x"):
+        tasks = {
+            "one": {"run": "true $HOLDFAST_PARAMS_N", "inputs": ["prompt.md"]},
+            "two": {"agent": "coder", "input": word},
+            "three": {"run": "true", "env": {"E": env}},
+        }
+        return {"flow": "p", "params": {"n": 1}, "agents": {"coder": agent}, "phases": {"work": {"tasks": tasks}}}
+
+    prompt = bench.workspace / "prompt.md"
+    prompt.write_text("first\n")
+    bench.run(flow())
+    assert lines(bench, flow(), params={"n": 2}, run_id="p")[1:] == [
+        "  one: changed, it runs again (parameter n changed)",
+        "  two: unchanged, its results are kept",
+        "  three: unchanged, its results are kept",
+    ]
+    prompt.write_text("second\n")
+    assert foretold(bench, flow("b", "echo", "y"))[1:] == [
+        "  one: changed, it runs again (prompt.md changed)",
+        "  two: changed, it runs again (`input` changed, agent coder changed)",
+        "  three: changed, it runs again (`env` changed)",
+    ]
+    prompt.unlink()
+    assert "prompt.md changed" in lines(bench, flow("b", "echo", "y"))[1]

@@ -229,3 +229,21 @@ def test_a_live_view_goes_on_while_nothing_happens_and_ends_with_it():
     assert drawn.wait(30)
     progress.close()
     assert "holdfast-view" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_the_live_view_keeps_what_is_said_once_above_itself():
+    """Proves F1: what runs again and why, an effect that happens again, and what was ended or deleted."""
+    written = []
+    shown = Progress(written.append, style="live", width=lambda: 40)
+    shown(STORY[0])
+    shown(event("flow_changed", text="code: changed, it runs again (prompt.md changed)"))
+    shown(event("task_started", phase="ship", task="ship", text="this has happened, and happens again: pushes"))
+    shown(event("background_ended", phase="code", task="code", text="sleep was ended"))
+    for said in ("prompt.md changed", "happens again: pushes", "sleep was ended"):
+        assert sum(said in one for one in written) == 1
+    notice = next(one for one in written if "sleep was ended" in one)
+    assert notice.startswith("\x1b[")
+    assert notice.endswith("sleep was ended\n")
+    after = written[written.index(notice) + 1]
+    assert not after.startswith("\x1b[5F"), "the view is drawn below it"
+    assert after.startswith("\x1b[2K")

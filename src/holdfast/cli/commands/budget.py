@@ -24,7 +24,7 @@ class _Change(NamedTuple):
 
 
 def configure(parser: CommandParser) -> None:
-    parser.add_argument("run", metavar="RUN", help="the run")
+    parser.add_argument("run", metavar="RUN", nargs="?", help="the run; otherwise the only one")
     parser.add_argument(
         "changes",
         metavar="NAME[+]=AMOUNT",
@@ -39,7 +39,9 @@ def configure(parser: CommandParser) -> None:
 
 def execute(arguments: Namespace, session: Session) -> int:
     out = session.out
-    run = session.run_id(arguments.run)
+    if arguments.run is not None and "=" in arguments.run:
+        arguments.run, arguments.changes = None, [arguments.run, *arguments.changes]
+    run = script.meant_run(session, arguments, or_only=True)
     changes = [*(_parsed(text) for text in arguments.changes), *(_parsed(text, adds=True) for text in arguments.add)]
     if not changes:
         raise UsageError("give the limits to change: NAME+=AMOUNT adds, NAME=AMOUNT sets, as in tokens+=10000")

@@ -178,6 +178,9 @@ def _continue(checkpoint: Checkpoint, arguments: Namespace, session: Session) ->
     typed += [word for module in record.imports for word in ("--import", module)]
     typed += ["--agent", record.agent] if record.agent else []
     file = session.root / record.file
+    if not file.is_file() and record.project is not None and (Path(record.project) / record.file).is_file():
+        store = ["--store", session.options.store] if session.options.store else []
+        typed = ["holdfast", "-C", record.project, *store, "resume", checkpoint.run]
     if arguments.no_run or not file.is_file() or not _is_own(record, session):
         missing = "" if arguments.no_run or file.is_file() else f"{record.file} is not in {session.root}. "
         foreign = "" if missing or arguments.no_run else "You did not start it in this folder, so it is not run. "
