@@ -386,8 +386,7 @@ def test_lines_that_no_worker_could_follow_are_refused_at_once(fleet):
     fleet.cli("submit", "flow.yaml", "--queue", "a'b", code=2)
     fleet.cli("submit", "jobs:count", code=2)
     fleet.cli("submit", "flow.yaml", "--at", "tomorrow", code=2)
-    if fleet.engine == "absurd":
-        fleet.cli("submit", "flow.yaml", "--priority", "1", code=2)
+    fleet.cli("submit", "flow.yaml", "--priority", "0" if fleet.engine == "temporal" else "1", code=2)
     fleet.cli("worker", "--root", "/proc/nowhere", "--drain", code=2)
     fleet.cli("worker", "--root", fleet.folder / "w", "--limit", "0", code=2)
     fleet.cli("worker", "--drain", code=2)

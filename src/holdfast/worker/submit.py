@@ -50,6 +50,8 @@ def submit(hf: Holdfast, work: Flow | str | os.PathLike[str], **order: Unpack[Or
     """
     given, priority = order.get("engine"), order.get("priority")
     with nullcontext(given) if given is not None else closing(_engine(hf)) as engine:
+        if priority is not None and priority < 1:
+            raise UsageError(f"priority {priority} is not valid: 1 is the most urgent")
         if priority is not None and not engine.has_priorities:
             raise UsageError(
                 "a queue in PostgreSQL has no priorities: give urgent runs a queue and workers of their own"
