@@ -397,6 +397,18 @@ def test_two_processes_on_one_thread_lose_nothing(place):
         assert saver.holdfast.verify().sound
 
 
+def test_a_thread_that_was_deleted_elsewhere_begins_again(place):
+    with HoldfastSaver.open(place) as saver, HoldfastSaver.open(place) as other:
+        stored = put(saver, {"n": 1})
+        other.delete_thread("thread")
+        saver.put_writes(stored, [("n", 2)], "task")  # of a step that was under way
+        assert saver.get_tuple(config()) is None
+        again = put(saver, {"n": 3}, parent=key_of(stored))
+        assert values_of(other, again) == {"n": 3}
+        other.delete_thread("thread")
+        assert list(saver.list(None)) == []
+
+
 def test_pruning_gives_space_back_and_the_next_put_stands_on_what_is_left(saver):
     parent = None
     for number in range(6):

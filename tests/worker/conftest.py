@@ -116,11 +116,20 @@ def until(condition, timeout=90):
 
 @pytest.fixture(scope="session")
 def temporal(tmp_path_factory):
-    """A Temporal server of the tests' own, on loopback; it ends with them."""
-    folder = tmp_path_factory.mktemp("temporal")
+    """A Temporal server of the tests' own; it ends with them."""
+    with temporal_server(tmp_path_factory.mktemp("temporal"), free_port()) as address:
+        yield address
+
+
+def free_port():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+        return free.getsockname()[1]
+
+
+@contextmanager
+def temporal_server(folder, port):
+    """A Temporal server on loopback that keeps what it knows in a folder; killed at the end of the block."""
     program = Path(sys.executable).with_name("temporal")
     line = [
         program,
@@ -174,9 +183,16 @@ def own_fleet(request, tmp_path):
 @contextmanager
 def _machines(request, folder, server):
     address = request.getfixturevalue("temporal") if request.param == "temporal" else ""
+    with machines(folder, server, request.param, address) as made:
+        yield made
+
+
+@contextmanager
+def machines(folder, server, engine, address):
+    """Machines that share a database of this server."""
     url = server.database()
     holdfast.open(url, settings=holdfast.Settings()).close()
-    made = Fleet(url, folder, request.param, address)
+    made = Fleet(url, folder, engine, address)
     try:
         yield made
     finally:

@@ -23,7 +23,8 @@ import yaml
 import holdfast
 from holdfast.flow.load import flow_from
 from holdfast.worker.wake import engine_of
-from worker.conftest import until
+from postgres_server import shared_server
+from worker.conftest import ENGINES, free_port, machines, temporal_server, until
 
 HERE = Path(__file__).parent
 TORTURE = bool(os.environ.get("HOLDFAST_TORTURE"))
@@ -174,6 +175,29 @@ def test_a_database_that_is_restarted_again_and_again_loses_nothing(own_fleet):
     said = Counter(fleet.said())
     assert {call: said[call] for call in finished} == finished
     assert set(said) == {f"{name} {task}" for name in names for task in ("a", "b", "c")}
+
+
+@pytest.mark.skipif("temporal" not in ENGINES, reason="temporalio is not installed")
+def test_a_temporal_server_that_leaves_and_returns_loses_nothing(tmp_path):
+    port, kept = free_port(), tmp_path / "server"
+    kept.mkdir()
+    with machines(tmp_path, shared_server(), "temporal", f"127.0.0.1:{port}") as fleet:
+        slow = f'"echo one >> {fleet.log}; while [ ! -e {fleet.folder}/go ]; do sleep 0.1; done"'
+        text = f"flow: left\nphases:\n  one: {slow}\n  two: {{approve: 'Go?', run: 'echo two >> {fleet.log}'}}\n"
+        with temporal_server(kept, port):
+            fleet.submit(text)
+            fleet.start("one")
+            fleet.until_said("one")
+        fleet.submit(text, "--run-id", "other", code=6)
+        (fleet.folder / "go").touch()
+        fleet.until_status("left", "waiting")
+        with temporal_server(kept, port):
+            until(lambda: fleet.cli("queue", "show", "left").count("waiting"))
+            fleet.cli("approve", "left")
+            fleet.until_status("left", "completed")
+            fleet.submit(text, "--run-id", "other")
+            fleet.until_status("other", "waiting")
+        assert fleet.said() == ["one", "two", "one"]
 
 
 def test_an_answer_is_not_missed_before_at_or_after_the_wait_is_registered(fleet):

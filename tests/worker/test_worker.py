@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from datetime import datetime, timedelta
 
 import holdfast
 from worker.conftest import until
@@ -164,6 +165,56 @@ def test_a_program_of_the_workers_own_is_a_run_too(fleet):
     assert fleet.status("count") == "completed"
 
 
+def test_a_program_that_fails_is_parked_and_a_retry_repeats_nothing(fleet):
+    (fleet.folder / "jobs.py").write_text(
+        "import os\n"
+        "def count(run):\n"
+        f"    run.step('one', lambda: open({str(fleet.log)!r}, 'a').write('one\\n'))\n"
+        f"    run.step('two', lambda: os.path.getsize({str(fleet.folder / 'go')!r}))\n"
+        "    run.complete()\n"
+    )
+    fleet.cli("submit", "jobs:count", "--run-id", "count")
+    fleet.drain("one", "--functions", "jobs")
+    shown = json.loads(fleet.cli("queue", "show", "count", "--json"))["runs"][0]
+    assert shown["state"] == "parked"
+    assert "FileNotFoundError" in shown["waits_for"][0]
+    (fleet.folder / "go").touch()
+    fleet.cli("queue", "retry", "count")
+    fleet.drain("two", "--functions", "jobs")
+    assert fleet.status("count") == "completed"
+    assert fleet.said() == ["one"]
+
+
+def test_a_run_that_was_deleted_is_delivered_again_when_it_is_submitted_again(fleet):
+    text = flow(fleet, "again", one=say(fleet, "one"))
+    for _ in range(2):
+        fleet.submit(text)
+        fleet.drain("one")
+        assert json.loads(fleet.cli("queue", "--json"))["counts"] == {"done": 1}
+        fleet.cli("delete", "--run", "again", "--yes")
+    assert fleet.said() == ["one", "one"]
+    assert json.loads(fleet.cli("queue", "--json"))["counts"] == {"deleted": 1}
+
+
+def test_cancel_ends_a_run_that_sleeps_until_a_time(fleet):
+    (fleet.folder / "jobs.py").write_text(
+        "from datetime import timedelta\n"
+        "def nap(run):\n"
+        "    run.sleep_until(run.host.now() + timedelta(days=40_000), name='nap')\n"
+    )
+    fleet.cli("submit", "jobs:nap", "--run-id", "nap")
+    fleet.submit(flow(fleet, "late", one=say(fleet, "late")), "--at", "2099-01-01T00:00")
+    fleet.drain("one", "--functions", "jobs")
+    assert json.loads(fleet.cli("queue", "--json"))["counts"] == {"asleep": 2}
+    for run in ("nap", "late"):
+        fleet.cli("queue", "cancel", run)
+    fleet.start("two", "--functions", "jobs")
+    for run in ("nap", "late"):
+        fleet.until_status(run, "cancelled")
+    until(lambda: json.loads(fleet.cli("queue", "--json"))["counts"] == {"cancelled": 2})
+    assert fleet.said() == []
+
+
 def test_a_store_of_one_machine_is_refused(tmp_path):
     (tmp_path / "flow.yaml").write_text("flow: x\nphases: {one: 'true'}\n")
     done = subprocess.run(
@@ -317,10 +368,17 @@ def test_an_artifact_that_git_ignores_travels_and_its_task_is_not_run_again(flee
 
 def test_a_run_for_later_is_asleep_until_then(fleet):
     fleet.submit(flow(fleet, "late", one=say(fleet, "late")), "--at", "2099-01-01T00:00")
-    fleet.drain("one")
-    shown = json.loads(fleet.cli("queue", "show", "late", "--json"))["runs"][0]
-    assert shown["state"] == "asleep"
+    assert fleet.status("late") is None  # it has not begun, and nothing of it has ended
+    for _ in range(2):
+        shown = json.loads(fleet.cli("queue", "show", "late", "--json"))["runs"][0]
+        assert (shown["state"], shown["until"][:4]) == ("asleep", "2099")
+        fleet.drain("one")
     assert fleet.said() == []
+    soon = (datetime.now().astimezone() + timedelta(seconds=2)).isoformat()
+    fleet.submit(flow(fleet, "soon", one=say(fleet, "soon")), "--at", soon, name="soon.yaml")
+    fleet.start("two")
+    fleet.until_status("soon", "completed")
+    assert fleet.said() == ["soon"]
 
 
 def test_lines_that_no_worker_could_follow_are_refused_at_once(fleet):
@@ -328,6 +386,7 @@ def test_lines_that_no_worker_could_follow_are_refused_at_once(fleet):
     fleet.cli("submit", "flow.yaml", "--queue", "a'b", code=2)
     fleet.cli("submit", "jobs:count", code=2)
     fleet.cli("submit", "flow.yaml", "--at", "tomorrow", code=2)
+    fleet.cli("submit", "flow.yaml", "--priority", "0" if fleet.engine == "temporal" else "1", code=2)
     fleet.cli("worker", "--root", "/proc/nowhere", "--drain", code=2)
     fleet.cli("worker", "--root", fleet.folder / "w", "--limit", "0", code=2)
     fleet.cli("worker", "--drain", code=2)

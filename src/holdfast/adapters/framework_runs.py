@@ -252,7 +252,7 @@ class FrameworkLine:
         self._runs = runs
         self._store = runs.store
         self._thread = thread
-        self._is_begun = False
+        self._is_checked = False
         self.forget()
 
     def forget(self) -> None:
@@ -261,7 +261,7 @@ class FrameworkLine:
         self.head: CheckpointRecord | None = None
         self._head_id: str | None = None
         self._seq: int | None = None
-        self._is_begun = False
+        self._is_checked = False
 
     def append(
         self,
@@ -275,10 +275,9 @@ class FrameworkLine:
             made = self._store.write(
                 Commit(
                     run=self.run, line=self.name, after=after, records=drafts, chunks=chunks,
-                    run_changes=self._run_changes(about), at=self._now(),
+                    run_changes=self._run_changes(about), new_run=self._new_run(), at=self._now(),
                 )
             )  # fmt: skip
-            self._is_begun = True
             return made.records
 
     def draft(
@@ -364,22 +363,26 @@ class FrameworkLine:
                 expected_head=self._head_id,
                 chunks=writer.chunks.values(),
                 run_changes=self._run_changes(content.about),
+                new_run=self._new_run(),
                 consumed=content.consumed,
                 at=envelope.created_at,
             )
         )
-        self.head, self._head_id, self._seq, self._is_begun = made.checkpoint, envelope.id, envelope.seq, True
+        self.head, self._head_id, self._seq = made.checkpoint, envelope.id, envelope.seq
 
     def _read(self) -> None:
         """Read where the line stands; what it holds is not known."""
         row = self._store.line(self.run, line=self.name)
         self._head_id, self._seq = (row.head, row.last_seq) if row is not None else (None, 0)
 
-    def _run_changes(self, about: Mapping[str, Scalar] | None = None) -> dict[str, Any]:
-        """Return what the run's row is to say: whose it is, the first time, and what is given."""
-        if about is None and (self._is_begun or self._runs.exists(self.run)):
-            return {}
-        return {"attributes": {**self._runs.attributes(self._thread), **(about or {})}}
+    def _new_run(self) -> dict[str, Any]:
+        """Return what the run's row is to say of its owner; UsageError if the run is somebody else's."""
+        self._is_checked = self._is_checked or self._runs.exists(self.run)
+        return {"attributes": self._runs.attributes(self._thread)}
+
+    def _run_changes(self, about: Mapping[str, Scalar] | None) -> dict[str, Any]:
+        """Return what the run's row is to say from now on, beside whose it is."""
+        return {} if about is None else {"attributes": {**self._runs.attributes(self._thread), **about}}
 
     @property
     def number(self) -> int:

@@ -179,8 +179,12 @@ def store_flow(
     if known is not None:
         return name
     run = hf.run(name, workspace=workspace)
-    with run:
-        Runner(run, flow, values, functions={}, report=Reporter(run, None), start=FlowStart(file, project))
+    try:
+        with run.held():  # not entered: it has not begun, and does not end here
+            Runner(run, flow, values, functions={}, report=Reporter(run, None), start=FlowStart(file, project))
+            run.checkpoint(reason="submitted")
+    finally:
+        run.close()
     return name
 
 

@@ -86,6 +86,8 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     consumed: int | None = None
     run_changes: Mapping[str, Any] = {}
     """Fields of the run's row that change: status, project, key, attributes, forked_from."""
+    new_run: Mapping[str, Any] = {}
+    """Fields of the run's row where this commit begins the run: it may have been deleted since its writer looked."""
     at: datetime | None = None
 
 
@@ -261,7 +263,7 @@ def _changed_run(run: RunRow, known: KnownLine, commit: Commit, now: datetime) -
         digests = {account.name: account.digest for _, account in commit.accounts}
         wanted = {**wanted, "accounts": tuple(sorted({**dict(run.accounts), **digests}.items()))}
     if known.run is None:
-        return msgspec.structs.replace(run, **wanted)
+        return msgspec.structs.replace(run, **{**commit.new_run, **wanted})
     changes = wanted and {name: value for name, value in wanted.items() if getattr(run, name) != value}
     if changes or abs((now - run.updated_at).total_seconds()) > MOVED_EVERY_S:
         return msgspec.structs.replace(run, updated_at=now, version=run.version + 1, **changes)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import logging
+import math
 import os
 import secrets
 import socket
@@ -23,11 +24,10 @@ from psycopg.sql import SQL, Identifier
 from holdfast.errors import StoreUnavailable, UsageError
 from holdfast.store.postgres_pool import TimedConnection
 from holdfast.store.postgres_url import PostgresPlace
-from holdfast.worker.port import Again, Delivery, Done, EngineKind, Outcome, QueueEntry, Until, left_s
+from holdfast.worker.port import Delivery, Done, EngineKind, Outcome, QueueEntry, Until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from datetime import datetime
     from uuid import UUID
 
 _log = logging.getLogger("holdfast")
@@ -47,6 +47,7 @@ class AbsurdEngine:
     """Queues of one PostgreSQL database."""
 
     kind: EngineKind = "absurd"
+    has_priorities = False
 
     def __init__(self, url: str) -> None:
         self._place = PostgresPlace.parse(url)
@@ -54,21 +55,17 @@ class AbsurdEngine:
         self._connection: TimedConnection | None = None
         self._known: set[str] = set()
 
-    def submit(self, run: str, *, queue: str, at: datetime | None = None, priority: int | None = None) -> None:
-        """Let a run be delivered, now or at a time; the same run twice is one."""
-        if priority is not None:
-            raise UsageError(
-                "a queue in PostgreSQL has no priorities: give urgent runs a queue and workers of their own"
-            )
+    def submit(self, run: str, *, queue: str, priority: int | None = None) -> None:  # noqa: ARG002 - it has none
+        """Let a run be delivered; twice is one, unless its delivery has ended: then it is delivered again."""
         self._prepare(queue)
-        options = json.dumps({"idempotency_key": self._key(run)})
-        rows = self._ask(
-            "SELECT run_id, created FROM absurd.spawn_task(%s, %s, %s, %s)",
-            (queue, _TASK, json.dumps({"run": run}), options),
+        ended = SQL(
+            "UPDATE {} SET idempotency_key = NULL "
+            "WHERE idempotency_key = %s AND state IN ('completed', 'cancelled', 'failed')"
         )
-        if at is not None and rows[0][1]:
-            table = Identifier("absurd", f"r_{queue}")
-            self._ask(SQL("UPDATE {} SET available_at = %s WHERE run_id = %s").format(table), (at, rows[0][0]))
+        self._ask(ended.format(Identifier("absurd", f"t_{queue}")), (self._key(run),))
+        options = json.dumps({"idempotency_key": self._key(run)})
+        order = json.dumps({"run": run})
+        self._ask("SELECT run_id FROM absurd.spawn_task(%s, %s, %s, %s)", (queue, _TASK, order, options))
 
     def wake(self, run: str, *, queue: str, mark: int) -> None:
         """Deliver a run that waits for this inbox number, or will; idempotent, never lost."""
@@ -325,19 +322,18 @@ class _Server:
                     ask("SELECT absurd.complete_run(%s, %s, %s)", (self._queue, claim.id, state))
                 elif isinstance(outcome, Until):
                     event = self._engine._event(claim.delivery.run, outcome.mark)  # noqa: SLF001
-                    limit = max(1, round(outcome.at_most_s))
+                    limit = math.ceil(outcome.at_most_s)
                     waits = ask(
                         "SELECT should_suspend FROM absurd.await_event(%s, %s, %s, %s, %s, %s)",
                         (self._queue, claim.task, claim.id, event, event, limit),
                     )
                     return not waits[0][0]  # the entry came meanwhile
                 else:
-                    # A pause, not a time: this machine's clock may be an hour off the database's.
-                    pause_s = outcome.after_s if isinstance(outcome, Again) else left_s(outcome)
                     ask(
                         "SELECT absurd.schedule_run(%s, %s, absurd.current_time() + make_interval(secs => %s))",
-                        (self._queue, claim.id, pause_s),
+                        (self._queue, claim.id, outcome.after_s),
                     )
+                    _log.warning("run %s is tried again in %g s: %s", claim.delivery.run, outcome.after_s, outcome.why)
             except StoreUnavailable:
                 if claim.delivery.lost.wait(_PAUSE_S):
                     return False
@@ -345,6 +341,4 @@ class _Server:
                 _log.warning("run %s: its delivery could not be acknowledged: %s", claim.delivery.run, error)
                 return False
             else:
-                if isinstance(outcome, Again):
-                    _log.warning("run %s is tried again in %g s: %s", claim.delivery.run, outcome.after_s, outcome.why)
                 return False

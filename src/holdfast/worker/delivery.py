@@ -44,14 +44,15 @@ from holdfast.runtime.command import Command
 from holdfast.runtime.inbox import read_inbox
 from holdfast.store.open import FOLDER
 from holdfast.worker.port import (
+    AT,
     ENTRY,
+    LONGEST_SLEEP_S,
     LONGEST_WAIT_S,
     SETTINGS,
     SETUP,
     Again,
     Delivery,
     Done,
-    Later,
     Outcome,
     Until,
 )
@@ -133,6 +134,9 @@ class Worker:
     def _once(self, hf: Holdfast, delivery: Delivery) -> Outcome:
         run = delivery.run
         attributes = hf.store.row_of(run).attributes
+        left_s = float(attributes.get(AT) or 0) - hf.store.medium.now()
+        if left_s > 0 and not any(item.kind == "cancel" for item in read_inbox(hf.store, hf.internals.packer, run, 0)):
+            return Until(0, min(LONGEST_SLEEP_S, left_s))
         parked = attributes.get(PARKED)
         if parked and not _unparked(hf, run, str(parked)):
             return Until(0)
@@ -174,11 +178,12 @@ class Worker:
             return Done("cancelled")
         except (LeaseLost, HeadMoved, StoreError, Unprotected):
             raise
-        except Exception:
+        except Exception as error:
             if not is_entered:
                 raise
             _log.exception("run %s: its program %s failed", delivery.run, entry)
-            return Done("failed")
+            if hf.latest(delivery.run, required=True).summary.status != "completed":
+                return _park(hf, delivery.run, f"its program {entry} failed: {type(error).__name__}: {error}")
         status = hf.latest(delivery.run, required=True).summary.status or "ended"
         return Done(status)
 
@@ -192,14 +197,14 @@ def _outcome_of(hf: Holdfast, result: FlowResult) -> Outcome:
 
 
 def _waiting(hf: Holdfast, run: str) -> Outcome:
-    """Return until when a run waits: for a time if only that can end its waits, else for an entry of its inbox."""
+    """Return until when a run waits: for an entry of its inbox, which may cancel it, at most until a time.
+
+    A pause, not a time: this machine's clock, the one that the run reads, may be an hour off the others'.
+    """
     waits = hf.control.waiting(run)
-    times = [wait.until for wait in waits if wait.until is not None]
-    at = min(times) if times else None
-    if at is not None and all(wait.kind in ("time", "cooldown") for wait in waits):
-        return Later(at)
-    left_s = LONGEST_WAIT_S if at is None else (at - datetime.now(UTC)).total_seconds()
-    return Until(0, min(LONGEST_WAIT_S, max(1.0, left_s)))
+    longest = LONGEST_SLEEP_S if all(wait.kind in ("time", "cooldown") for wait in waits) else LONGEST_WAIT_S
+    left = ((wait.until - datetime.now(UTC)).total_seconds() for wait in waits if wait.until is not None)
+    return Until(0, max(1.0, min([longest, *left])))
 
 
 def _last_entry(hf: Holdfast, run: str) -> int:

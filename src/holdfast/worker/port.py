@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
@@ -15,12 +15,14 @@ from holdfast.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-QUEUE, ENGINE, ENTRY, SETUP, SETTINGS = "queue", "engine", "entry", "setup", "settings"
+QUEUE, ENGINE, ENTRY, SETUP, SETTINGS, AT = "queue", "engine", "entry", "setup", "settings", "at"
 """Attributes of a submitted run: its queue, the kind of its engine, its program if it is not a flow, the command that
-prepares a directory for it, and what the submitter's settings say of it."""
+prepares a directory for it, what the submitter's settings say of it, and the time before which it does not begin."""
 EngineKind = Literal["absurd", "temporal"]
 LONGEST_WAIT_S = 600.0
 """A wait that nobody ends is looked at this often, so that a lost wake-up is made up for."""
+LONGEST_SLEEP_S = 86_400.0
+"""The same for a wait that a time ends."""
 
 
 _QUEUE = re.compile(r"[A-Za-z0-9_-]{1,48}\Z")  # it becomes part of tables' names, and of queries
@@ -48,12 +50,6 @@ class Done(msgspec.Struct, frozen=True):
     status: str
 
 
-class Later(msgspec.Struct, frozen=True):
-    """The run waits for a time."""
-
-    at: datetime
-
-
 class Until(msgspec.Struct, frozen=True):
     """The run waits for an entry of its inbox with this number, and is looked at again after so many seconds."""
 
@@ -68,12 +64,7 @@ class Again(msgspec.Struct, frozen=True):
     why: str
 
 
-Outcome = Done | Later | Until | Again
-
-
-def left_s(later: Later) -> float:
-    """Return how long a wait for a time lasts by this machine's clock, the one that the run reads."""
-    return max(0.0, (later.at - datetime.now(UTC)).total_seconds())
+Outcome = Done | Until | Again
 
 
 class QueueEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,9 +83,10 @@ class Engine(Protocol):
     """What places runs on workers."""
 
     kind: EngineKind
+    has_priorities: bool
 
-    def submit(self, run: str, *, queue: str, at: datetime | None = None, priority: int | None = None) -> None:
-        """Let a run be delivered, now or at a time; the same run twice is one. UsageError if it has no priorities."""
+    def submit(self, run: str, *, queue: str, priority: int | None = None) -> None:
+        """Let a run be delivered; twice is one, unless its delivery has ended: then it is delivered again."""
 
     def wake(self, run: str, *, queue: str, mark: int) -> None:
         """Deliver a run that waits for this inbox number, or will; idempotent, never lost."""

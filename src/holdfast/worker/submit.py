@@ -15,7 +15,7 @@ from holdfast.flow.model import Flow
 from holdfast.flow.runner import run_name, store_flow
 from holdfast.settings.carried import carried_by
 from holdfast.store.commit import Commit
-from holdfast.worker.port import ENGINE, ENTRY, QUEUE, SETTINGS, SETUP, check_queue
+from holdfast.worker.port import AT, ENGINE, ENTRY, QUEUE, SETTINGS, SETUP, check_queue
 from holdfast.worker.wake import engine_of
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Order(TypedDict, total=False):
-    """What a submission may say of its run."""
+    """What a submission may say of its run; before `at` it does not begin."""
 
     queue: str
     run_id: str | None
@@ -44,14 +44,20 @@ class Order(TypedDict, total=False):
 
 
 def submit(hf: Holdfast, work: Flow | str | os.PathLike[str], **order: Unpack[Order]) -> str:
-    """Store a run and hand it to a queue; return its id. The same run submitted twice is one.
+    """Store a run and hand it to a queue; return its id. Submitted twice it is one; ended, it is delivered again.
 
     `work` is a flow, its file, or `module:function`: a program of the workers' own, called with the run.
     """
-    given = order.get("engine")
+    given, priority = order.get("engine"), order.get("priority")
     with nullcontext(given) if given is not None else closing(_engine(hf)) as engine:
+        if priority is not None and priority < 1:
+            raise UsageError(f"priority {priority} is not valid: 1 is the most urgent")
+        if priority is not None and not engine.has_priorities:
+            raise UsageError(
+                "a queue in PostgreSQL has no priorities: give urgent runs a queue and workers of their own"
+            )
         run = _stored(hf, work, order, engine)
-        engine.submit(run, queue=order.get("queue", "default"), at=order.get("at"), priority=order.get("priority"))
+        engine.submit(run, queue=order.get("queue", "default"), priority=priority)
     return run
 
 
@@ -66,9 +72,15 @@ def _engine(hf: Holdfast) -> Engine:
 
 def _stored(hf: Holdfast, work: Flow | str | os.PathLike[str], order: Order, engine: Engine) -> str:
     """Store the run, with its queue noted before that is told: who dies in between can submit it again."""
-    about = {QUEUE: check_queue(order.get("queue", "default")), ENGINE: engine.kind, SETUP: order.get("setup")}
+    about: dict[str, Any] = {
+        QUEUE: check_queue(order.get("queue", "default")),
+        ENGINE: engine.kind,
+        SETUP: order.get("setup"),
+    }
     carried = carried_by(hf.settings)
     about[SETTINGS] = json.dumps(carried) if carried else None
+    if (at := order.get("at")) is not None:
+        about[AT] = at.timestamp()
     workspace, run_id = order.get("workspace"), order.get("run_id")
     file = None
     if not isinstance(work, Flow):

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from psycopg.conninfo import conninfo_to_dict
 from temporalio import activity
 from temporalio.client import Client, WorkflowExecutionStatus
-from temporalio.common import Priority, WorkflowIDReusePolicy
+from temporalio.common import Priority
 from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker as TemporalWorker
 
 from holdfast.errors import StoreUnavailable, UsageError
 from holdfast.store.postgres_url import PostgresPlace
-from holdfast.worker.port import Again, Delivery, Done, EngineKind, Later, Outcome, QueueEntry, Until, left_s
+from holdfast.worker.port import Delivery, Done, EngineKind, Outcome, QueueEntry, Until
 from holdfast.worker.temporal_workflow import ACTIVITY, WAKE, WORKFLOW, RunWorkflow
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ class TemporalEngine:
     """Task queues of one Temporal namespace, for the runs of one store."""
 
     kind: EngineKind = "temporal"
+    has_priorities = True
 
     def __init__(self, address: str, store_url: str, *, namespace: str = "default", lease_s: float = _LEASE_S) -> None:
         """Name the server and the store; nothing is connected yet. `lease_s` is how long a silent worker has a run."""
@@ -60,9 +61,8 @@ class TemporalEngine:
         self._thread.start()
         self._client: Client | None = None
 
-    def submit(self, run: str, *, queue: str, at: datetime | None = None, priority: int | None = None) -> None:
-        """Let a run be delivered, now or at a time; the same run twice is one."""
-        delay = None if at is None else max(timedelta(0), at - datetime.now(UTC))
+    def submit(self, run: str, *, queue: str, priority: int | None = None) -> None:
+        """Let a run be delivered; twice is one, unless its delivery has ended: then it is delivered again."""
 
         async def start(client: Client) -> None:
             with contextlib.suppress(WorkflowAlreadyStartedError):
@@ -71,9 +71,7 @@ class TemporalEngine:
                     {"run": run, "store": self._prefix, "lease_s": self._lease_s, "crashes": 0},
                     id=self._prefix + run,
                     task_queue=queue,
-                    start_delay=delay,
                     priority=Priority(priority_key=priority),
-                    id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
                 )
 
         self._do(start)
@@ -97,9 +95,9 @@ class TemporalEngine:
         query = f"TaskQueue = '{queue}' AND WorkflowType = '{WORKFLOW}'"
         if run is not None:
             query += f" AND WorkflowId = '{self._prefix}{run}'"
-        found: list[QueueEntry] = []
+        found: dict[str, QueueEntry] = {}
         async for row in client.list_workflows(query, limit=limit):
-            if not row.id.startswith(self._prefix):
+            if not row.id.startswith(self._prefix) or row.id in found:  # the same run, delivered before
                 continue
             state, worker, since, attempt = _STATES.get(row.status, "failed"), None, None, 1  # type: ignore[arg-type]
             if state == "running":
@@ -111,12 +109,9 @@ class TemporalEngine:
                     worker = one.last_worker_identity or None
                     since = one.last_started_time.ToDatetime(UTC) if worker else None
                     state = "running" if worker else "due"
-            found.append(
-                QueueEntry(
-                    run=row.id.removeprefix(self._prefix), state=state, attempt=attempt, worker=worker, since=since
-                )
-            )
-        return found
+            run = row.id.removeprefix(self._prefix)
+            found[row.id] = QueueEntry(run=run, state=state, attempt=attempt, worker=worker, since=since)
+        return list(found.values())
 
     def serve(
         self,
@@ -243,8 +238,5 @@ def _told(outcome: Outcome, delivery: Delivery) -> dict[str, Any]:
         return {"kind": "done", "status": outcome.status, **crashes}
     if isinstance(outcome, Until):
         return {"kind": "until", "mark": outcome.mark, "after_s": outcome.at_most_s, **crashes}
-    if isinstance(outcome, Later):
-        return {"kind": "later", "after_s": left_s(outcome), **crashes}
-    if isinstance(outcome, Again):
-        _log.warning("run %s is tried again in %g s: %s", delivery.run, outcome.after_s, outcome.why)
+    _log.warning("run %s is tried again in %g s: %s", delivery.run, outcome.after_s, outcome.why)
     return {"kind": "again", "after_s": outcome.after_s, **crashes}

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -41,12 +42,22 @@ def execute(arguments: Namespace, session: Session) -> int:
     if arguments.what == "cancel":
         hf.control.cancel(arguments.run, by=me(out.environment))
     elif arguments.what == "retry":
-        hf.control.answer(arguments.run, "retry", by=me(out.environment))
+        _retry(arguments.run, session, hf)
     else:
         _show(arguments, session, hf)
         return 0
     out.document({"run": arguments.run, "asked": arguments.what})
     return 0
+
+
+def _retry(run: str, session: Session, hf: Holdfast) -> None:
+    """Answer a run that waits; one that waits for nothing is delivered again."""
+    queue = hf.store.row_of(run).attributes.get("queue")
+    if queue is None or hf.control.waiting(run):
+        hf.control.answer(run, "retry", by=me(session.out.environment))
+        return
+    with closing(engine_of(session)) as engine:
+        engine.submit(run, queue=str(queue))
 
 
 def _show(arguments: Namespace, session: Session, hf: Holdfast) -> None:
@@ -73,14 +84,23 @@ def _show(arguments: Namespace, session: Session, hf: Holdfast) -> None:
 
 def _described(hf: Holdfast, row: QueueEntry) -> dict[str, Any]:
     """Return a run as its queue and its store have it; one that no worker could advance is parked."""
-    waits = hf.control.waiting(row.run) if row.state == "asleep" else []
-    parked = [wait for wait in waits if wait.id.startswith("parked:")]
-    state = "parked" if parked else "waiting" if waits and any(wait.until is None for wait in waits) else row.state
-    return {
-        "run": row.run, "state": state, "attempt": row.attempt, "worker": row.worker, "since": row.since,
-        "until": min((wait.until for wait in waits if wait.until), default=None if waits else row.until),
-        "waits_for": [wait.question or wait.id for wait in waits],
-    }  # fmt: skip
+    try:
+        stored = hf.store.row_of(row.run)
+        waits = hf.control.waiting(row.run) if row.state == "asleep" else []
+    except NotFound:
+        return {**msgspec.structs.asdict(row), "state": "deleted", "waits_for": []}
+    state, until = row.state, min((wait.until for wait in waits if wait.until), default=None if waits else row.until)
+    at = datetime.fromtimestamp(float(stored.attributes.get("at") or 0), UTC)
+    if state in ("due", "asleep") and not stored.status and at > datetime.now(UTC):
+        state, until = "asleep", at
+    elif any(wait.id.startswith("parked:") for wait in waits):
+        state = "parked"
+    elif any(wait.until is None for wait in waits):
+        state = "waiting"
+    elif state == "done" and stored.status in ("failed", "cancelled"):
+        state = stored.status
+    waits_for = [wait.question or wait.id for wait in waits]
+    return {**msgspec.structs.asdict(row), "state": state, "until": until, "waits_for": waits_for}
 
 
 def _where(row: dict[str, Any]) -> str:
