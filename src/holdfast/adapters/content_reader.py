@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from holdfast.encode.chunks import parse_node, verified
+from holdfast.encode.chunks import verified
 from holdfast.encode.tree import LEAF, NODE, Ref
 from holdfast.errors import ChunkCorrupt, LimitExceeded
 
@@ -57,8 +57,8 @@ class ContentReader:
         known = self._nodes
         found = {ref.id: known[ref.id] for ref in refs if ref.id in known}
         missing = [ref for ref in refs if ref.id not in found]
-        for ref, data in zip(missing, self._reader.plain(missing), strict=True) if missing else ():
-            found[ref.id] = parse_node(ref, data)
+        for ref, entries in zip(missing, self._reader.nodes(missing), strict=True):
+            found[ref.id] = entries
         with self._lock:
             if len(known) > 10_000:  # noqa: PLR2004 - of about 1 KB each
                 known.clear()

@@ -5,7 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from holdfast.encode.compress import MAX_CHUNK_BYTES, Codec, Compressor, decompress
-from holdfast.encode.tree import LEAF, NODE, Entry, Ref, chunk_id, decode_node, encode_node
+from holdfast.encode.tree import (
+    LEAF,
+    NODE,
+    Base,
+    Entry,
+    Part,
+    Ref,
+    apply_patch,
+    chunk_id,
+    content_size,
+    decode_node,
+    encode_node,
+)
 from holdfast.errors import ChunkCorrupt, LimitExceeded, StoreCorrupt
 
 if TYPE_CHECKING:
@@ -38,8 +50,8 @@ class ChunkSink(Protocol):
     def leaf(self, data: bytes) -> Ref:
         """Add plain bytes and return their reference."""
 
-    def node(self, entries: Iterable[Entry]) -> Ref:
-        """Add a node over these entries and return its reference."""
+    def node(self, entries: Iterable[Part]) -> Ref:
+        """Add a node of these parts and return its reference."""
 
     def forget(self, ref: Ref) -> None:
         """Leave a chunk out again, because the store has it."""
@@ -56,10 +68,13 @@ class ChunkWriter:
         """Add plain bytes and return their reference."""
         return self._add(LEAF, data, len(data))
 
-    def node(self, entries: Iterable[Entry]) -> Ref:
-        """Add a node over these entries and return its reference."""
-        data, size = encode_node(entries)
-        return self._add(NODE, data, size)
+    def node(self, entries: Iterable[Part]) -> Ref:
+        """Add a node of these parts and return its reference."""
+        parts = list(entries)
+        data, size = encode_node(parts)
+        # A node is mostly hashes, which do not shrink, unless it holds the small items of a list itself.
+        is_text = 4 * sum(len(part) for part in parts if isinstance(part, bytes)) > 3 * len(data)
+        return self._add(NODE, data, size, is_text=is_text)
 
     def forget(self, ref: Ref) -> None:
         """Leave a chunk out again, because the store has it."""
@@ -76,13 +91,12 @@ class ChunkWriter:
         """The compressed size of all chunks."""
         return sum(len(chunk.data) for chunk in self.chunks.values())
 
-    def _add(self, kind: int, data: bytes, size: int) -> Ref:
+    def _add(self, kind: int, data: bytes, size: int, *, is_text: bool = True) -> Ref:
         if len(data) > MAX_CHUNK_BYTES:
             raise LimitExceeded("cut it smaller", "a chunk's bytes", len(data), MAX_CHUNK_BYTES)
         name = chunk_id(kind, data)
         if name not in self.chunks:
-            # A node is mostly hashes, which do not shrink.
-            codec, stored = self._compressor.compress(data) if kind == LEAF else (Codec.NONE, data)
+            codec, stored = self._compressor.compress(data) if is_text else (Codec.NONE, data)
             self.chunks[name] = Chunk(name, codec, len(data), stored)
         return Ref(kind, size, name)
 
@@ -98,8 +112,17 @@ class ChunkReader:
         return self.plain([ref])[0]
 
     def nodes(self, refs: Sequence[Ref]) -> list[list[Entry]]:
-        """Return the verified entries of these nodes, in order."""
-        return [parse_node(ref, data) for ref, data in zip(refs, self.plain(refs), strict=True)]
+        """Return the verified entries of these nodes, in order, patches applied."""
+        nodes = self.stored_nodes(refs)
+        bases = list({parts[0].id: parts[0] for parts in nodes if parts and isinstance(parts[0], Base)}.values())
+        if not bases:
+            return nodes  # type: ignore[return-value]  # only a patch has other parts than entries
+        known = {base.id: parts for base, parts in zip(bases, self.stored_nodes(bases), strict=True)}
+        return [_entries(ref, parts, known) for ref, parts in zip(refs, nodes, strict=True)]
+
+    def stored_nodes(self, refs: Sequence[Ref]) -> list[list[Part]]:
+        """Return the verified parts of these nodes as they are stored, in order: a patch names its base."""
+        return [parse_node(ref, data) for ref, data in zip(refs, self.plain(refs), strict=True)] if refs else []
 
     def node(self, ref: Ref) -> list[Entry]:
         """Return the verified entries of one node."""
@@ -180,13 +203,23 @@ def verified(kind: int, name: bytes, chunk: Chunk | None, plain: bytes | None = 
     return plain
 
 
-def parse_node(ref: Ref, data: bytes) -> list[Entry]:
-    """Return a node's entries; their sizes must add up to what the reference says."""
+def parse_node(ref: Ref, data: bytes) -> list[Part]:
+    """Return a node's parts; their sizes must add up to what the reference says."""
     try:
-        entries = decode_node(data)
+        parts = decode_node(data)
     except ValueError as error:
         raise ChunkCorrupt(str(error), ref.id.hex()) from error
-    sizes = [entry.size if isinstance(entry, Ref) else len(entry) for entry in entries]
+    content = parts[1:] if parts and isinstance(parts[0], Base) else parts
+    sizes = [content_size(part) for part in content]
     if sum(sizes) != ref.size or 0 in sizes:
         raise ChunkCorrupt("does not have the size that its reference states", ref.id.hex())
-    return entries
+    return parts
+
+
+def _entries(ref: Ref, parts: list[Part], known: Mapping[bytes, Sequence[Part]]) -> list[Entry]:
+    if not parts or not isinstance(parts[0], Base):
+        return parts  # type: ignore[return-value]  # only a patch has other parts than entries
+    try:
+        return apply_patch(parts, known[parts[0].id])
+    except ValueError as error:
+        raise ChunkCorrupt(str(error), ref.id.hex()) from error

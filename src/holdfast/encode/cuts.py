@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from holdfast.encode.chunks import ChunkSink
     from holdfast.encode.tree import Ref
 
-_SMALLEST_CUT = 2 * 1024
+SMALLEST_CUT = 1024
 _LARGEST_CUT = 64 * 1024
 _SEARCH_WINDOW = 512 * 1024
 _MAX_MISSES = 16
@@ -47,7 +47,7 @@ def recut(new: bytes, old: Sequence[Cut], writer: ChunkSink) -> list[Cut]:
         end = start
     kept_after.reverse()
     middle = old[len(cuts) : len(old) - len(kept_after)]
-    size = min(max(len(new) // 32, _SMALLEST_CUT), _LARGEST_CUT)
+    size = min(max(len(new) // 32, SMALLEST_CUT), _LARGEST_CUT)
     for stretch in _align(new, position, end, middle):
         if isinstance(stretch, Cut):
             cuts.append(stretch)

@@ -1,7 +1,8 @@
 """A long list as a rope of groups, so that appending to it costs what was appended.
 
 Items are packed one by one and gathered into groups that end where an item's own bytes say so; a group is a leaf, and
-groups are gathered into nodes in the same way. The shape follows from the content alone, so an edit or a shift leaves
+groups are gathered into nodes in the same way. Small items at the end stand in the root themselves, until they are
+enough for a leaf. The shape follows from the content alone, so an edit or a shift leaves
 the other groups as they were.
 
 Nothing is packed again to find out whether it changed: a plain copy of each item is kept. Settled groups are compared
@@ -16,7 +17,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
-from holdfast.encode.cuts import Cut, recut
+from holdfast.encode.cuts import SMALLEST_CUT, Cut, recut
 
 if TYPE_CHECKING:
     from holdfast.encode.chunks import ChunkSink
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _GROUP_BYTES = 32 * 1024
 _LARGEST_GROUP = 4 * _GROUP_BYTES
 _LARGEST_LEAF = 1024 * 1024
+_SMALL_ITEM = 512
 _NODE_FANOUT = 16
 _LARGEST_NODE = 4 * _NODE_FANOUT
 _ATOMS = frozenset({str, int, float, bool, bytes, type(None)})
@@ -47,6 +49,7 @@ class Rope:
         self.groups: list[Ref] = []
         self.shadow: list[Any] | None = []
         self.tail: list[Cut] = []
+        self._in_tail = 0  # so many unsettled items are in these cuts; the small ones behind are not
         self._packed: list[_Packed] = []  # the items of the tail
         self._spine = _Spine()
 
@@ -63,9 +66,12 @@ class Rope:
         for index, packed in enumerate(self._packed):
             if first + index == len(items) or not _is_same(items[first + index], packed.copy):
                 del self._packed[index:]
+                if index < self._in_tail:
+                    self._in_tail = 0
                 break
         self._extend(items, first, where, packer, writer, known=known)
-        return [*self._spine.entries(), *(cut.ref for cut in self.tail)]
+        small = (packed.data for packed in self._packed[self._in_tail :])
+        return [*self._spine.entries(), *(cut.ref for cut in self.tail), *small]
 
     def _extend(
         self, items: list[Any], first: int, where: str, packer: Packer, writer: ChunkSink, *, known: dict[bytes, Ref]
@@ -82,7 +88,15 @@ class Rope:
             if _ends_group(data) or tail_bytes >= _LARGEST_GROUP:
                 self._settle(known, writer)
                 tail_bytes = 0
-        self.tail = recut(b"".join(packed.data for packed in tail), self.tail, writer)
+        self._cut_tail(writer)
+
+    def _cut_tail(self, writer: Writer) -> None:
+        behind = [len(packed.data) for packed in self._packed[self._in_tail :]]
+        if sum(behind) >= SMALLEST_CUT or max(behind, default=0) >= _SMALL_ITEM:
+            self.tail = recut(b"".join(packed.data for packed in self._packed), self.tail, writer)
+            self._in_tail = len(self._packed)
+        elif not self._in_tail:
+            self.tail = []
 
     def _keep(self, items: list[Any], writer: ChunkSink) -> dict[bytes, Ref]:
         """Drop the groups from the first changed one on; return them by name, in case they come again."""
@@ -97,7 +111,7 @@ class Rope:
                 kept += 1
         dropped = {ref.id: ref for ref in self.groups[kept:]}
         if dropped:
-            self._packed = []  # what follows a changed group stands elsewhere now
+            self._packed, self._in_tail = [], 0  # what follows a changed group stands elsewhere now
         self.shadow = self.shadow[:position] if self.shadow is not None else []
         del self.counts[kept:], self.groups[kept:]
         self._spine = _Spine()
@@ -120,6 +134,7 @@ class Rope:
         elif self.shadow is not None:
             self.shadow += copies
         self._packed.clear()
+        self._in_tail = 0
 
 
 class _Spine:

@@ -1,7 +1,8 @@
 """A section's value as a tree of chunks, at the cost of what changed since the last one.
 
-The bytes are one MessagePack value. Long lists inside it are ropes, the stretches between them are cut like any blob;
-what a checkpoint leaves behind for the next one is a SectionMemo. A memo may be dropped at any time: the next
+The bytes are one MessagePack value. Long lists inside it are ropes, the stretches between them are cut like any blob.
+The root of a long one is a patch of an earlier root, until what has changed since is worth a root of its own. What a
+checkpoint leaves behind for the next one is a SectionMemo. A memo may be dropped at any time: the next
 encoding then costs the whole section, and its chunks are found to be stored already.
 """
 
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.encode.cuts import Cut, recut
 from holdfast.encode.footprint import check_footprint
 from holdfast.encode.rope import Rope
-from holdfast.encode.tree import Ref
+from holdfast.encode.tree import MOST_PATCHED, PatchBase, Ref, encode_node, stored_form
 from holdfast.encode.values import array_header, below, is_utf8, map_header
 from holdfast.errors import LimitExceeded
 
@@ -23,9 +24,12 @@ if TYPE_CHECKING:
     from holdfast.encode.values import Packer
 
 _SMALL = 8 * 1024
-_LONG_BYTES = 32 * 1024
+_LONG_BYTES = 8 * 1024
 _LONG_COUNT = 8
 _LITERAL = 128
+_LONG_ROOT = 512
+_PATCH_SHARE = 3
+"""A patch may take a third of its base: then one root in about seven is whole, and the sum is smallest."""
 _HEADER_LENGTHS = {0xDE: 3, 0xDF: 5}
 
 # Where the long lists are: a list itself (LONG), or a mapping from keys to what is below them.
@@ -41,6 +45,8 @@ class SectionMemo:
         self.looked_at = 0
         self.blobs: dict[int, list[Cut]] = {}
         self.ropes: dict[tuple[str, ...], Rope] = {}
+        self.base: PatchBase | None = None
+        """The root that the last one is, or is a patch of."""
 
 
 class SectionEncoder:
@@ -61,11 +67,29 @@ class SectionEncoder:
         entries: list[Entry] = []
         for index, part in enumerate(parts):
             entries.extend(self._entries(index, part, memo))
-        root = entries[0] if len(entries) == 1 else None
-        if not isinstance(root, Ref):
-            root = self._writer.node(entries)
+        root = self._root(entries, memo)
         if root.size > self._max_bytes:
             raise LimitExceeded("raise max_section_mb to save it", f"section {name}", root.size, self._max_bytes)
+        return root
+
+    def _root(self, entries: list[Entry], memo: SectionMemo) -> Ref:
+        base, memo.base = memo.base, None
+        if len(entries) == 1 and isinstance(entries[0], Ref):
+            return entries[0]
+        if len(entries) > MOST_PATCHED:
+            return self._writer.node(entries)
+        forms = list(map(stored_form, entries))
+        if base is not None:
+            if base.forms == forms:
+                memo.base = base
+                return base.ref
+            patch = base.diff(entries, forms)
+            if len(encode_node(patch)[0]) * _PATCH_SHARE < base.stored_bytes:
+                memo.base = base
+                return self._writer.node(patch)
+        root = self._writer.node(entries)
+        if sum(map(len, forms)) >= _LONG_ROOT:
+            memo.base = PatchBase(root, forms)
         return root
 
     def _entries(self, index: int, part: bytes | list[Entry], memo: SectionMemo) -> list[Entry]:
@@ -89,7 +113,7 @@ class SectionEncoder:
             parts = [b""]
             self._walk((name,), value, memo.shape, memo, parts)
         blob_bytes = sum(len(part) for part in parts if isinstance(part, bytes))
-        if blob_bytes < max(_LONG_BYTES, 2 * memo.looked_at):
+        if blob_bytes < max(_LONG_BYTES, memo.looked_at * 5 // 4):
             return parts
         memo.looked_at = blob_bytes
         shape = self._find_long(name, value)

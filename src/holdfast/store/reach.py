@@ -32,10 +32,10 @@ class Reach:
             size = 1 if past_damage else _BATCH
             batch = [self._nodes.pop() for _ in range(min(size, len(self._nodes)))]
             try:
-                for entries in self._reader.nodes(batch):
-                    for entry in entries:
-                        if isinstance(entry, Ref):
-                            self._meet(entry)
+                for parts in self._reader.stored_nodes(batch):
+                    for part in parts:
+                        if isinstance(part, Ref):
+                            self._meet(part)
             except IntegrityError:
                 if not past_damage:
                     raise

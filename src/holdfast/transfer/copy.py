@@ -205,8 +205,8 @@ class _Copy:
                         yield stored[ref.id]
                         if ref.kind == NODE:
                             waiting += [entry for entry in parse_node(ref, plain) if isinstance(entry, Ref)]
-                    for entries in reader.nodes(known):
-                        waiting += [entry for entry in entries if isinstance(entry, Ref) and entry.id not in held]
+                    for parts in reader.stored_nodes(known):
+                        waiting += [part for part in parts if isinstance(part, Ref) and part.id not in held]
             except ChunkCorrupt as error:
                 raise ChunkCorrupt(error.detail, error.chunk, record.envelope.id, section.name) from error
 

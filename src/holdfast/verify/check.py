@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from holdfast.encode.chunks import ChunkReader, verified
-from holdfast.encode.tree import LEAF, NODE, Ref, decode_node
+from holdfast.encode.tree import LEAF, NODE, Base, Ref, content_size, decode_node
 from holdfast.errors import ChunkCorrupt, HoldfastError, IntegrityError, NotFound
 from holdfast.model.sections import WORKSPACE
 from holdfast.store.inspection import Inspection
@@ -393,7 +393,10 @@ class _Check:
             if size != ref.size:
                 raise ChunkCorrupt(f"holds {size:,} bytes, its node says {ref.size:,}", ref.id.hex())
             return []
-        below = [entry for entry in reader.node(ref) if isinstance(entry, Ref)]
+        parts = reader.stored_nodes([ref])[0]
+        below = [part for part in parts if isinstance(part, Ref)]
+        if below and isinstance(below[0], Base):
+            reader.node(ref)  # a patch has to fit its base
         self._below[ref.id] = [entry.id for entry in below]
         return below
 
@@ -446,6 +449,6 @@ def _is_sound(kind: int, name: bytes, chunk: object) -> bool:
 def _size_of(node: bytes) -> int:
     """Return the size that a node states for itself; a node that cannot be read has none."""
     try:
-        return sum(entry.size if isinstance(entry, Ref) else len(entry) for entry in decode_node(node))
+        return sum(map(content_size, decode_node(node)))
     except ValueError:
         return 0

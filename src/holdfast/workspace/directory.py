@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ormsgpack
 
-from holdfast.encode.chunks import parse_node
 from holdfast.encode.tree import NODE, Ref
 from holdfast.errors import IntegrityError
 from holdfast.workspace import paths
@@ -95,7 +94,7 @@ def _open(refs: Sequence[Ref], reader: ChunkReader) -> list[tuple[list[Any], lis
     opened: list[tuple[list[Any], list[Ref]]] = []
     for start in range(0, len(refs), _BATCH):
         batch = refs[start : start + _BATCH]
-        opened += [_opened(ref, parse_node(ref, data)) for ref, data in zip(batch, reader.plain(batch), strict=True)]
+        opened += [_opened(ref, entries) for ref, entries in zip(batch, reader.nodes(batch), strict=True)]
     return opened
 
 

@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING
 
 from holdfast.encode.chunks import Chunk
 from holdfast.encode.compress import MAX_CHUNK_BYTES, Codec
-from holdfast.encode.tree import LEAF, NODE, Entry, Ref, encode_node, leaf_id, node_id
+from holdfast.encode.tree import LEAF, NODE, Part, Ref, encode_node, leaf_id, node_id
 from holdfast.errors import LimitExceeded, StoreError, StoreFull, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class SpillingWriter:
                 self._submit()
         return Ref(LEAF, len(data), name)
 
-    def node(self, entries: Iterable[Entry]) -> Ref:
+    def node(self, entries: Iterable[Part]) -> Ref:
         """Add a node over these entries and return its reference."""
         data, size = encode_node(entries)
         name = node_id(data)
