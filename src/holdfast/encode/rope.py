@@ -90,7 +90,7 @@ class Rope:
                 tail_bytes = 0
         self._cut_tail(writer)
 
-    def _cut_tail(self, writer: Writer) -> None:
+    def _cut_tail(self, writer: ChunkSink) -> None:
         behind = [len(packed.data) for packed in self._packed[self._in_tail :]]
         if sum(behind) >= SMALLEST_CUT or max(behind, default=0) >= _SMALL_ITEM:
             self.tail = recut(b"".join(packed.data for packed in self._packed), self.tail, writer)
