@@ -11,7 +11,7 @@ import pytest
 
 import holdfast
 from holdfast.workspace.decide import Decisions
-from recovery.recovery_kit import tree
+from recovery.recovery_kit import damage_section, tree
 
 PROGRAM = """
 import os, sys, time
@@ -338,3 +338,20 @@ def test_a_sign_of_life_costs_no_sync_and_is_never_captured(project, hf):
     with hf.run("r", workspace=project) as run:
         assert any(path.suffix == ".alive" for path in (project.parent / "store").rglob("*"))
         assert not any("alive" in record.path for record in run.checkpoint().files())
+
+
+def test_a_head_whose_note_of_a_persons_edits_is_damaged_is_walked_back_from(hf, project):
+    """Proves X3: what a damaged checkpoint says that people left is not known, and stops no recovery."""
+    with hf.run("job", workspace=project) as run:
+        run.checkpoint(reason="before")
+    time.sleep(1.1)
+    (project / "keep.txt").write_text("mine\n")
+    with hf.run("job", workspace=project) as run:
+        run.checkpoint(state={"n": 1})
+    head = hf.latest("job")
+    assert "edits" in head.sections
+    damage_section(project.parent / "store", head, "edits")
+    result = hf.recover("job", workspace=project, decisions=Decisions(edits="take", conflicts="take"))
+    assert result.success, result.errors
+    assert any("is damaged" in warning for warning in result.warnings)
+    assert hf.verify(result.checkpoint).sound

@@ -369,14 +369,19 @@ class PlanApplication:
         return {"budget": kept} if kept != known else {}
 
     def _edits(self, source: Checkpoint, now: Checkpoint | None) -> dict[str, Any]:
-        """Return what people left and the plan keeps, so that it stays theirs in the line that begins here."""
+        """Return what people left and the plan keeps, so that it stays theirs in the line that begins here.
+
+        Of a present that is damaged that is what the plan saw.
+        """
         if self.plan.files is None or self.plan.request.into is not None:
             return {}
         from holdfast.workspace.ownership import EDITS, edits_value, fingerprint, read_edits  # noqa: PLC0415
 
-        before, head = ({} if one is None or EDITS not in one.sections else read_edits(one.section(EDITS))
-                        for one in (source, now))  # fmt: skip
+        before = read_edits(source.section(EDITS)) if EDITS in source.sections else {}
         kept = {item.path: fingerprint(item.disk) for item in self.plan.files.kept("person", "unknown")}
+        head = {}
+        with suppress(IntegrityError):
+            head = read_edits(now.section(EDITS)) if now is not None and EDITS in now.sections else {}
         after = {**before, **head, **kept}
         return {EDITS: edits_value(after)} if after != before else {}
 

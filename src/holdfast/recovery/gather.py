@@ -403,6 +403,8 @@ def _last_known(hf: Holdfast, head: str | None) -> tuple[CheckpointRecord | None
     Not the undo point of a killed recovery: that one holds what others made since, too, and a restore would take it for
     the run's own. A run that starts fresh leaves its files as the line before it knew them.
     """
+    from holdfast.workspace.ownership import EDITS  # noqa: PLC0415 - only for files
+
     seen: set[str] = set()
     record: CheckpointRecord | None = None
     while head is not None and head not in seen:
@@ -411,6 +413,8 @@ def _last_known(hf: Holdfast, head: str | None) -> tuple[CheckpointRecord | None
             record = hf.store.checkpoint(head)
             plan = intent_of(hf, record)
             head = plan.head if plan is not None else _set_aside(hf, record)
+            if head is None and _section(record, EDITS) is not None:
+                hf.internals.opened(record).section(EDITS)  # what people left is a part of what it knew
         except (IntegrityError, NotFound):
             return None, True
     return record, False
