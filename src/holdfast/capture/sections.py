@@ -9,15 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_origin, get_typ
 import msgspec
 
 from holdfast.errors import SectionInvalid, UsageError
-from holdfast.lazy import lazily
 from holdfast.model.failure import failure_of
 from holdfast.model.ids import check_section_name
 from holdfast.model.nearest import hint
 from holdfast.model.runtime_sections import LOG_TYPES, RUNTIME_TYPES
 from holdfast.model.sections import SECTION_TYPES, WORKSPACE, SectionValue
-
-with lazily():
-    pass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

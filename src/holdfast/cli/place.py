@@ -124,7 +124,7 @@ def find_place(
             "store",
             str(project.store),
             f"{project.root} is the directory of run {project.run!r}, whose project was moved or deleted: name the "
-            "store where it is now, --store URL",
+            f"store where it is now, --store URL; or delete {FOLDER}/store.link here to begin another store",
         )
     own = str(project.store or project.root / FOLDER)
     folder = config_folder()

@@ -57,12 +57,13 @@ _SESSIONS = (
 )  # fmt: skip
 
 _COPY = re.compile(rb"(?:~|\.~\d+~|[._-](?:bak|backup|old|orig|save|copy|sw[nop]|tmp)\d{0,3}|\.\d{1,14})+\Z")
+_TAIL = 64  # bytes of a name in which such ends stand: looking through all of a long one takes a millisecond
 _ENDS = (b"~", *(b"bak backup old orig save copy swn swo swp tmp 0 1 2 3 4 5 6 7 8 9".split()))  # quicker to look for
 
 
 def names_of_copy(name: bytes) -> tuple[bytes, ...]:
     """Return the names of what a file may be a backup or an editor's copy of; none if it has no such name."""
-    copy = _COPY.search(name) if name.endswith(_ENDS) else None
+    copy = _COPY.search(name, max(0, len(name) - _TAIL)) if name.endswith(_ENDS) else None
     if copy is not None:
         stem = name[: copy.start()]
     elif name.startswith(b"#") and name.endswith(b"#"):

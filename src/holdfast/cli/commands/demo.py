@@ -67,7 +67,7 @@ def execute(arguments: Namespace, session: Session) -> int:
         if arguments.ui:
             session.close()
             session.out.flush()
-            return main(["ui", "-C", str(folder)])
+            return main(["ui", "-C", str(folder), "--store", str(folder / ".holdfast")])
     finally:
         if arguments.keep is None:
             shutil.rmtree(folder, ignore_errors=True)
