@@ -181,7 +181,7 @@ class Internals:
                 clock=self.clock,
                 monotonic=self._monotonic,
                 open_reader=lambda: reader.second_way_in(self.store),
-                after=lambda: self.tidy_mirror(name),
+                after=self.tidy_mirror,
             )
             self.retention.add(worker)
         return watch.Watch(

@@ -103,6 +103,13 @@ def check_policy(policy: RetentionPolicy) -> RetentionPolicy:
     return policy
 
 
+def by_age_alone(policy: RetentionPolicy) -> RetentionPolicy:
+    """Return a policy without its counts and sizes, which are for those who write the run; "all" stays all."""
+    kept = {trigger.value: rule.keep.count for trigger, rule in policy.rules.rows.items()}
+    uncounted = policy.rules.keeping({trigger: ALL if count == ALL else None for trigger, count in kept.items()})
+    return msgspec.structs.replace(policy, rules=uncounted, live=None, total_bytes=None, last=None)
+
+
 def policy_by_hand(keep: int | None, older_than: timedelta | None) -> RetentionPolicy:
     """Return the policy of who asks for the newest so many, or for what is young enough, and for nothing else."""
     if keep is not None and keep < 1:

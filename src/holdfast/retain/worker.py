@@ -50,7 +50,7 @@ class RetentionWorker:
         clock: Callable[[], float],
         monotonic: Callable[[], float] = time.monotonic,
         open_reader: Callable[[], Store | None] = lambda: None,
-        after: Callable[[], None] = lambda: None,
+        after: Callable[[str], object] = str,
         quiet_s: float = _QUIET_S,
     ) -> None:
         self.run = run
@@ -155,7 +155,7 @@ class RetentionWorker:
         if is_whole and self._is_entered and planned is not None:
             sweep_captures(self._store, self.run, now - EXPIRED_FOR)
             compact(self._store, self.run, self._policy, now, rest=self._rest)
-            expire_other_runs(self._store, self._policy, now, without=self.run, rest=self._rest)
+            expire_other_runs(self._store, self._policy, now, without=self.run, rest=self._rest, deleted=self._after)
         self._whole_at = self._monotonic() if is_whole else self._whole_at
 
     def _carry_out(self, planned: RunPlan, now: datetime) -> None:
@@ -168,7 +168,7 @@ class RetentionWorker:
         if any(one.action == "delete" for one in planned.decisions):
             # Free pages are used again; giving them back to the file system makes commits wait, so it is done last.
             self._has_freed = True
-            self._after()
+            self._after(self.run)
         if left:
             self._rows = None  # somebody marked them meanwhile: they are read again
             return

@@ -344,6 +344,33 @@ def test_entering_a_run_expires_what_is_too_old_in_runs_that_nobody_continues(ki
             assert store.moved_before(status, before, after=cursor[status or ""], limit=9) == []
 
 
+def test_entering_a_run_expires_others_by_age_alone_and_none_of_an_adapter(tmp_path):
+    """Proves A10, C11, C13: counts are for those who write a run; readable documents go with their checkpoints."""
+    clock, place, mirror = Clock(), tmp_path / "holdfast.db", tmp_path / "mirror"
+    settings = make_settings({"mirror": {"form": "json", "location": f"{mirror}/{{run}}"}})
+    keeps_all = make_settings(
+        {"retention": {"triggers": {"*": -1}}, "mirror": {"form": "json", "location": f"{mirror}/{{run}}"}}
+    )
+    with Holdfast(open_store(place), clock=clock, settings=keeps_all) as hf:
+        runs = [hf.run("idle"), hf.run("thread", attributes={"framework": "langgraph"})]
+        for n in range(8):
+            for run in runs:
+                run.checkpoint(trigger="agent_complete", state=n)
+        assert len(list(mirror.rglob("*.json"))) > 16
+    clock.now += timedelta(days=30.5).total_seconds()
+
+    def left(hf, run):
+        return [cp.status for cp in hf.checkpoints(run, archived=True)]
+
+    with Holdfast(open_store(place), clock=clock, settings=settings) as hf:
+        for days, idle in ((0, ["valid"] * 2 + ["expired"] * 6), (1.1, ["valid"] * 2)):
+            clock.now += timedelta(days=days).total_seconds()
+            with hf.run("other"):
+                pass
+            assert (left(hf, "idle"), left(hf, "thread")) == (idle, ["valid"] * 8)
+        assert len([one for one in mirror.rglob("*.json") if "idle" in str(one)]) <= 4  # two, the latest, the index
+
+
 def test_an_expired_policy_is_refused_before_anything_is_touched(hf):
     hf.run("r").checkpoint(state=1)
     with pytest.raises(UsageError, match="would delete everything"):
