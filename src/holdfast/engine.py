@@ -9,6 +9,7 @@ import warnings
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
 import msgspec
@@ -568,10 +569,17 @@ class Holdfast:
         With `remembered` heads, kept outside the store (run to checkpoint id, or to its number and id), history that
         was cut off, rolled back or went another way is a fault, too.
         """
-        if checkpoint is not None:
-            name = checkpoint if isinstance(checkpoint, str) else checkpoint.id
-            return check.verify_checkpoint(self.store, check_checkpoint_id(name))
-        return check.verify(self.store, progress=progress, remembered=remembered)
+        since, is_sound = perf_counter(), False
+        try:
+            if checkpoint is not None:
+                name = checkpoint if isinstance(checkpoint, str) else checkpoint.id
+                report = check.verify_checkpoint(self.store, check_checkpoint_id(name))
+            else:
+                report = check.verify(self.store, progress=progress, remembered=remembered)
+            is_sound = report.sound
+        finally:
+            self.internals.tell("verified", since=since, is_good=is_sound)
+        return report
 
     def follow(
         self, runs: str | Iterable[str] | None = None, after: str | None = None, *, wait_s: float | None = None

@@ -12,7 +12,8 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from weakref import WeakSet
 
 import msgspec
@@ -86,6 +87,18 @@ _PAGE = 100
 _MARK_TRIES = 20
 
 
+Happening = Literal["saved", "failed", "lost", "restored", "verified"]
+
+
+class LocalEvent(NamedTuple):
+    """What happened in this process and no commit tells; `took_s` only where it was measured."""
+
+    what: Happening
+    run: str | None = None
+    took_s: float | None = None
+    is_good: bool = True
+
+
 class Internals:
     """The engine behind a `Holdfast`: its settings, clocks and codecs, and what is made of them."""
 
@@ -108,6 +121,8 @@ class Internals:
         self.types = types
         self.clock = clock
         self.open_runs: WeakSet[Run] = WeakSet()
+        self.listeners: list[Callable[[LocalEvent], object]] = []
+        """Hear what happens in this process and no commit tells; they neither raise nor wait."""
         self.last_look: Look | None = None
         """What the last plan saw of a directory, so that carrying it out at once does not scan it again."""
         self.retention: WeakSet[RetentionWorker] = WeakSet()
@@ -339,14 +354,28 @@ class Internals:
     def lease_keeper(self, run: str, lost: Callable[[LeaseLost], object], lease_s: float | None) -> LeaseKeeper:
         """Return what holds a run's lease for one handle of this process; `lost` hears that it is lost."""
         now = self.now().isoformat(timespec="seconds")
+
+        def is_lost(error: LeaseLost) -> None:
+            lost(error)
+            self.tell("lost", run)
+
         return lease.LeaseKeeper(
             self.store,
             run,
             owner=owner.owner_name(now, self._entropy),
             renewer=self._renewer,
             ttl_s=lease_s or self.settings.lease_s,
-            lost=lost,
+            lost=is_lost,
         )
+
+    def tell(
+        self, what: Happening, run: str | None = None, *, since: float | None = None, is_good: bool = True
+    ) -> None:
+        """Tell whoever listens what happened, and how long it took since a moment of `perf_counter`."""
+        if self.listeners:
+            took_s = None if since is None else perf_counter() - since
+            for listener in tuple(self.listeners):
+                listener(LocalEvent(what, run, took_s, is_good))
 
     @cached_property
     def _timers(self) -> Timers:

@@ -7,6 +7,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from blake3 import blake3
@@ -340,6 +341,15 @@ class RunFiles:
         In the run's own directory the present tree is checkpointed first if anything would be overwritten, so that one
         more restore undoes it; and the restored tree afterwards, so that it is what the run last knew.
         """
+        since, report = perf_counter(), None
+        try:
+            report = self._carry_out(plan, progress)
+        finally:
+            is_whole = report is not None and report.verified
+            self._run.holdfast.internals.tell("restored", self._run.id, since=since, is_good=is_whole)
+        return report
+
+    def _carry_out(self, plan: RestorePlan, progress: Callable[[int, int], None] | None) -> RestoreReport:
         here = Path(plan.target) == self.path
         if not here:
             Path(plan.target).mkdir(mode=0o700, parents=True, exist_ok=True)

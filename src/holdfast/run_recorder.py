@@ -10,6 +10,7 @@ import logging
 import threading
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from holdfast.capture.live import LiveSections
@@ -19,7 +20,7 @@ from holdfast.capture.protection import Protection, reason_of
 from holdfast.capture.sections import gather, is_runs_own
 from holdfast.capture.writer import RecordDraft
 from holdfast.checkpoint import Checkpoint, NotSaved
-from holdfast.errors import Conflict, UsageError
+from holdfast.errors import Conflict, LeaseLost, UsageError
 from holdfast.journal.entry import NOTED, SAVED, body_of, make_entry
 from holdfast.journal.run_log import item_body
 from holdfast.model.checkpoint import Marks
@@ -202,9 +203,11 @@ class Recorder:
         """Remember what is stored, before memory runs ahead of the store."""
         if not self.writer.is_staged:
             self._staged = _Staged(self.live.mark(), (self._known_present, self._calls_since))
+        self._staged.since = perf_counter()
 
     def _is_staged(self, entry: _JournalEntry | None, added: int) -> None:
         """Note what goes with the next commit."""
+        self._staged.took_s += perf_counter() - self._staged.since
         self._staged.added += added
         if entry is not None:
             self.live.journaled(entry.after)
@@ -215,7 +218,7 @@ class Recorder:
         with self.lock:
             if not self.writer.is_staged:
                 return
-            before = self.writer.head
+            before, began = self.writer.head, perf_counter()
             try:
                 made = self.writer.flush()
                 for record in made:
@@ -235,6 +238,7 @@ class Recorder:
             if opened:
                 self._known_present = opened[-1]
             self._succeeded(opened[-1].id if opened else "its journal")
+            self._holdfast.internals.tell("saved", self.id, since=began - staged.took_s if opened else None)
             for record in made:
                 self.on_stored(record)
         for one in opened:
@@ -311,11 +315,14 @@ class Recorder:
 
     def _failed(self, error: Exception) -> None:
         """Note what could not be stored; another writer's move is not a failure of the store."""
+        if isinstance(error, LeaseLost):
+            self._holdfast.internals.tell("lost", self.id)
         if isinstance(error, Conflict):
             return
         clean = getattr(self.packer, "text", str)
         now = datetime.fromtimestamp(self._services.clock(), UTC)
         self.protection = self.protection.failed(clean(reason_of(error)), now)
+        self._holdfast.internals.tell("failed", self.id)
 
     def pack(self, value: Any, what: str) -> bytes:
         """Return a value as the journal keeps it, without secrets; ValueRefused if it cannot be stored."""
@@ -492,6 +499,8 @@ class _Staged:
         self.before = before
         self.added = self.notes = 0
         self.has_files = False
+        self.since = self.took_s = 0.0
+        """When its last part was begun, and how long all of them took to be made."""
 
 
 class _JournalEntry(NamedTuple):

@@ -169,6 +169,151 @@ def test_nothing_of_it_is_loaded_by_the_program_itself(project):
     assert done.stdout == "[]\n"
 
 
+def _spend(run, tokens):
+    run.budget.spend(tokens=tokens)
+    return "done"
+
+
+def _first_process():
+    with holdfast.open() as store, store.run("work") as run:
+        run.step("plan", lambda: _spend(run, 100))
+        run.step("build", lambda: _spend(run, 20))
+        with pytest.raises(RuntimeError):
+            run.step("check", lambda: _fail(run))
+        raise RuntimeError("the process ends")
+
+
+def _fail(run):
+    run.budget.spend(tokens=7)
+    raise RuntimeError("it is not whole")
+
+
+def test_tokens_of_kept_results_are_counted_when_a_resumed_run_is_complete(project, otel):
+    """Proves X9: what was spent by an earlier process, and not again; a call that failed is not kept."""
+    providers, _, reader = otel
+    with pytest.raises(RuntimeError, match="process ends"):
+        _first_process()
+    with holdfast.open() as store:
+        first = Observer(store, **providers)
+        first.close()
+        assert "holdfast.tokens.saved" not in figures(reader)
+        with store.run("work") as run:
+            run.step("plan", lambda: _spend(run, 100))
+            run.step("build", lambda: _spend(run, 20))
+            run.step("check", lambda: _spend(run, 7))
+            run.step("publish", lambda: _spend(run, 3))
+            run.complete()
+        Observer(store, after=first.cursor, **providers).close()
+    told = figures(reader)
+    assert told["holdfast.calls.kept"] == 2
+    assert told["holdfast.tokens.saved"] == 120
+
+
+def test_a_run_that_nobody_resumed_saved_nothing(project, otel):
+    providers, _, reader = otel
+    with holdfast.open() as store:
+        with store.run("work") as run:
+            run.step("plan", lambda: _spend(run, 100))
+            run.complete()
+        Observer(store, **providers).close()
+    assert "holdfast.calls.kept" not in figures(reader)
+
+
+def test_how_long_checkpoints_took_is_recorded_while_an_observer_hears(project, otel):
+    providers, _, reader = otel
+    with holdfast.open() as store:
+        run = store.run("work")
+        run.checkpoint(state=1)
+        with Observer(store, "work", **providers):
+            run.checkpoint(state=2)
+            run.checkpoint(state=3)
+            store.run("other").checkpoint(state=1)
+        run.checkpoint(state=4)
+    assert figures(reader)["holdfast.checkpoint.duration"] == 2
+
+
+def test_a_failed_checkpoint_is_counted_and_its_run_is_unprotected_until_one_is_stored(project, otel):
+    providers, _, reader = otel
+    with holdfast.open() as store:
+        run = store.run("work")
+        with Observer(store, **providers) as observer:
+            run.checkpoint(state=1)
+            assert "holdfast.unprotected" not in figures(reader)
+            for _ in range(2):
+                with pytest.raises(holdfast.ValueRefused):
+                    run.checkpoint(state=object())
+            assert (figures(reader)["holdfast.checkpoint.failures"], points(reader)) == (2, {"work": 1})
+            run.checkpoint(state=2)
+            assert (figures(reader)["holdfast.checkpoint.failures"], points(reader)) == (2, {"work": 0})
+        assert observer.failure is None
+
+
+def points(reader):
+    """Return `holdfast.unprotected` of each run."""
+    data = reader.get_metrics_data()
+    metrics = [metric for one in data.resource_metrics[0].scope_metrics for metric in one.metrics]
+    found = next(metric for metric in metrics if metric.name == "holdfast.unprotected")
+    return {point.attributes["run"]: point.value for point in found.data.data_points}
+
+
+def _lose(store, run):
+    run.step("a", lambda: 1)
+    store.store.leases.end(store.store.leases.running("work"))
+    store.store.leases.take("work", owner="somebody else", ttl_s=60)
+    run.step("b", lambda: 2)
+
+
+def test_a_lease_that_went_to_another_owner_is_counted_once(project, otel):
+    providers, _, reader = otel
+    with (
+        holdfast.open() as store,
+        holdfast.open() as other,
+        Observer(store, **providers),
+        pytest.raises(holdfast.LeaseLost),
+        store.run("work") as run,
+    ):
+        _lose(other, run)
+    assert figures(reader)["holdfast.lease.lost"] == 1
+
+
+def test_restores_and_verifications_of_this_process_are_spans(project, otel):
+    """Proves X9: a restore is in the trace of its run; a verification is of the whole store."""
+    providers, exported, _ = otel
+    work = project / "work"
+    work.mkdir()
+    (work / "notes.txt").write_text("before")
+    with holdfast.open() as store:
+        run = store.run("work", workspace=work)
+        saved = run.checkpoint()
+        with Observer(store, **providers):
+            (work / "notes.txt").unlink()
+            assert run.workspace.restore(run.workspace.plan(saved)).verified
+            (work / "notes.txt").unlink()
+            assert store.recover(saved.id, workspace=work).success
+            assert store.verify().sound
+            assert not store.verify("cp_" + "0" * 32).sound
+    spans = exported.get_finished_spans()
+    restores = [span for span in spans if span.name == "holdfast.restore"]
+    assert [(span.context.trace_id, span.status.description) for span in restores] == [
+        (trace_of("work").trace_id, None)
+    ] * 2
+    checks = [span for span in spans if span.name == "holdfast.verify"]
+    assert [span.status.description for span in checks] == [None, "failed"]
+    assert all(span.start_time <= span.end_time for span in [*restores, *checks])
+    assert (work / "notes.txt").read_text() == "before"
+    assert "notes.txt" not in json.dumps([json.loads(span.to_json()) for span in spans])
+
+
+def test_nothing_is_heard_after_the_block(project, otel):
+    providers, exported, _ = otel
+    with holdfast.open() as store:
+        with Observer(store, **providers):
+            pass
+        store.verify()
+        assert store.internals.listeners == []
+    assert exported.get_finished_spans() == ()
+
+
 # The source of spans: a pure function of facts
 
 

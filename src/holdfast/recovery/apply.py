@@ -10,6 +10,7 @@ import logging
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -503,7 +504,12 @@ class PlanApplication:
         if plan.files.changes and progress_of(plan.files) == "untouched":
             if plan.git:
                 announce(plan.files.target, wanted)
-            self.report = apply(plan.files, reader, progress=self.progress)
+            since, report = perf_counter(), None
+            try:
+                self.report = report = apply(plan.files, reader, progress=self.progress)
+            finally:
+                is_whole = report is not None and report.verified
+                self.hf.internals.tell("restored", plan.run, since=since, is_good=is_whole)
             self.has_changed_files = plan.request.into is None
         if plan.git:
             safe = self.run.head.git if self.run.head is not None else None

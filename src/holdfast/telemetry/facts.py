@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from holdfast.journal.call_record import call_lines
+from holdfast.journal.call_record import call_lines, is_work
 from holdfast.journal.entry import SAVED, notes_of, read_entry
 
 if TYPE_CHECKING:
@@ -85,6 +85,16 @@ def fact_of_line(line: Mapping[str, Any]) -> FeedFact | None:
     if kind in _PHASES and phase is not None:
         return FeedFact(what="phase", event=_PHASES[str(kind)], at=at, name=phase)
     return None
+
+
+def kept_at(completed: datetime, notes: Iterable[Mapping[str, Any]], calls: Iterable[Mapping[str, Any]]) -> list[int]:
+    """Return the tokens of each result that earlier processes left and that a run had when it was completed."""
+    resumed = max((one["at"] for one in notes if one["kind"] == _RESUMED and one["at"] <= completed), default=None)
+    if resumed is None:
+        return []
+    newest = {line["step"]: line for line in calls if line["at"] <= completed}
+    kept = [line for line in newest.values() if line["event"] == "done" and line["at"] <= resumed and is_work(line)]
+    return [int(line.get("spent", {}).get("tokens", 0)) for line in kept]
 
 
 def _checkpoint(record: Any) -> FeedFact:
