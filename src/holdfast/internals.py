@@ -306,7 +306,7 @@ class Internals:
         """Return a run's head with what its journal has since; a run without a checkpoint has an empty one below."""
         line = self.store.line(run)
         if line is None:
-            return self.opened(nothing_of(run, self.now()))
+            return self.opened(nothing_of(run, datetime.fromtimestamp(0, UTC)))  # it is not there: no moment
         since = records_since(self.store, line, head.number if head is not None else 0)
         return self.opened(head or nothing_of(run, line.updated_at), since=since, ranges=line.ranges)
 

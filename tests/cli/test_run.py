@@ -414,7 +414,11 @@ def test_a_dry_run_says_what_a_changed_flow_would_do_and_does_nothing(hf, flow):
     (flow / "wait.yaml").write_text("flow: wait\nphases: {a: 'true', c: 'true', b: {approve: 'Go?', run: 'false'}}\n")
     done = hf("run", "wait.yaml", "--dry-run")
     assert done.code == 0
-    assert done.out.splitlines() == ["a: unchanged, its results are kept", "c: new, it runs", "b: changed, it runs"]
+    assert done.out.splitlines() == [
+        "a: unchanged, its results are kept",
+        "c: new, it runs",
+        "b: changed, it runs (`run` changed)",
+    ]
     phases = hf("run", "wait.yaml", "--dry-run", "--json").json["phases"]
     assert [(one["phase"], one["will"]) for one in phases] == [("a", "kept"), ("c", "runs"), ("b", "runs")]
 

@@ -17,7 +17,7 @@ def tree(cls):
 
 
 ALL = sorted((cls for cls in tree(HoldfastError) if cls.__module__ == errors.__name__), key=lambda cls: cls.__name__)
-VALUES = {"size": 3000, "limit": 1000, "found": 9, "known": 1, "used": 2000, "timeout_s": 7}
+VALUES = {"retry_after": 30, "size": 3000, "limit": 1000, "found": 9, "known": 1, "used": 2000, "timeout_s": 7}
 VALUES |= {
     name: (f"the-{name}", "more")
     for name in ("paths", "matches", "allowed", "problems", "changed", "blockers", "suggestions", "history", "wishes")

@@ -74,7 +74,9 @@ def seal_store(
     row, is_empty = _looked_at(medium)
     lost = lost_keys(memory, medium, is_empty=is_empty) if row is None else None
     if lost is not None:
-        raise lost
+        row, is_empty = _looked_at(medium)  # another process may have begun the store between the two looks
+        if row is None:
+            raise lost
     if key is None:
         if row is not None:
             raise KeyRefused(
