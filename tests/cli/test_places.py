@@ -287,3 +287,24 @@ def test_a_folder_of_ours_is_not_made_through_a_link(hf, project, tmp_path, monk
     assert refused.code == 2, refused
     assert "is a link" in refused.err
     assert [path.name for path in elsewhere.iterdir()] == []
+
+
+def test_a_worker_enters_no_directory_that_is_a_link(hf, project, tmp_path):
+    """The files of whom the link led to were captured, and the run wrote among them."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "own.txt").write_text("mine")
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "p").symlink_to(elsewhere)
+    flow = {"flow": "p", "phases": {"ask": {"approve": "ok?"}, "two": "echo made > made.txt"}}
+    (project / "flow.json").write_text(json.dumps(flow))
+    hf("init")
+    assert hf("run", "flow.json", "--no-wait").code == 9
+    hf("approve", "p")
+    left = hf("advance", "p", "--root", tmp_path / "runs", "--json")
+    assert left.json["outcome"] == "again"
+    assert "is a link" in left.out
+    assert [path.name for path in elsewhere.iterdir()] == ["own.txt"]
+    (tmp_path / "runs" / "p").unlink()
+    assert hf("advance", "p", "--root", tmp_path / "runs").code == 0
+    assert (tmp_path / "runs" / "p" / "made.txt").exists()
