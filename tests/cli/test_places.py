@@ -10,6 +10,7 @@ from contextlib import suppress
 import pytest
 
 import holdfast
+from holdfast.mcp.confirm import ConfirmationDesk, pending_requests
 
 
 @pytest.fixture
@@ -308,3 +309,43 @@ def test_a_worker_enters_no_directory_that_is_a_link(hf, project, tmp_path):
     (tmp_path / "runs" / "p").unlink()
     assert hf("advance", "p", "--root", tmp_path / "runs").code == 0
     assert (tmp_path / "runs" / "p" / "made.txt").exists()
+
+
+def test_what_a_task_prints_is_written_through_no_link_that_it_put_there(hf, project, tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    hf("init")
+    swap = "mv .holdfast ../away && ln -s ../elsewhere .holdfast && echo printed"
+    (project / "flow.json").write_text(json.dumps({"flow": "p", "phases": {"one": swap}}))
+    assert hf("run", "flow.json", "--no-wait").code == 7
+    assert (project / ".holdfast").is_symlink()
+    assert [str(path) for path in elsewhere.rglob("*")] == []
+
+
+def test_sessions_behind_a_link_are_not_told(hf, project, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "private-name.json").write_text("{}")
+    hf("init")
+    assert hf("hook", "status").code == 0
+    (project / ".holdfast").mkdir(exist_ok=True)
+    (project / ".holdfast" / "hook").symlink_to(tmp_path / "elsewhere")
+    refused = hf("hook", "status", "--json")
+    assert refused.code == 2, refused
+    assert "is a link" in refused.json["error"]["message"]
+    assert "private-name" not in refused.out
+
+
+def test_a_request_is_withdrawn_through_no_link(project, tmp_path):
+    elsewhere, own = tmp_path / "elsewhere", project / ".holdfast" / "mcp"
+    desk = ConfirmationDesk(project)
+    code = desk.ask("restore", "r", ("one",), "{}").partition(".")[0]
+    own.rename(elsewhere)
+    own.symlink_to(elsewhere)
+    desk.close()
+    assert [path.name for path in elsewhere.iterdir()] == [f"{code}.json"]
+    with pytest.raises(holdfast.UsageError, match="is a link"):
+        pending_requests(project, 2e9)
+    own.unlink()
+    elsewhere.rename(own)
+    assert pending_requests(project, 2e10) == []
+    assert list(own.iterdir()) == []
