@@ -254,12 +254,21 @@ def test_a_store_without_a_folder_writes_nothing_through_a_link_of_the_repositor
 
 
 @pytest.mark.parametrize(
-    "where", ["memory:", "{project}/.holdfast/store.db", "file://{project}/.holdfast", "file://{project}/st"]
+    "where",
+    [
+        "memory:",
+        "{project}/.holdfast/store.db",
+        "file://{project}/.holdfast",
+        "file://{project}/st",
+        "file://{project}/.holdfast/st",
+    ],
 )
 def test_a_link_that_appears_during_a_run_is_not_written_through(project, tmp_path, caplog, where):
     """Signs of life, stamps, caches and the store itself: what an agent or a checkout puts there leads nowhere."""
-    elsewhere, own = tmp_path / "elsewhere", project / ("st" if where.endswith("/st") else ".holdfast")
+    elsewhere, own = tmp_path / "elsewhere", project / ("st" if where.endswith("project}/st") else ".holdfast")
     elsewhere.mkdir()
+    if where.endswith(".holdfast/st"):
+        (elsewhere / "st").mkdir()  # a folder of this name is there already
     with (
         suppress(holdfast.StoreUnavailable, holdfast.RunStopped),
         holdfast.open(where.format(project=project)) as opened,
@@ -270,7 +279,7 @@ def test_a_link_that_appears_during_a_run_is_not_written_through(project, tmp_pa
         own.symlink_to(elsewhere)
         (project / "b").write_text("2")
         run.checkpoint(state=2)
-    assert [path.name for path in elsewhere.iterdir()] == []
+    assert [path.name for path in elsewhere.rglob("*") if path.name != "st"] == []
     assert f"{own}" in caplog.text
     assert "link" in caplog.text or "replaced" in caplog.text
 
@@ -349,3 +358,13 @@ def test_a_request_is_withdrawn_through_no_link(project, tmp_path):
     elsewhere.rename(own)
     assert pending_requests(project, 2e10) == []
     assert list(own.iterdir()) == []
+
+
+@pytest.mark.parametrize("where", ["{project}/.holdfast/st/a.db", "file://{project}/.holdfast/st"])
+def test_a_store_below_a_linked_folder_of_ours_is_not_begun(project, tmp_path, where):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (project / ".holdfast").symlink_to(elsewhere)
+    with pytest.raises(holdfast.StoreUnavailable, match="is a link"):
+        holdfast.open(where.format(project=project)).run("r")
+    assert list(elsewhere.iterdir()) == []
