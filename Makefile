@@ -51,6 +51,7 @@ lint: $(VENV)/ready
 	$(RUN)/ruff format --check .
 	$(RUN)/mypy
 	$(RUN)/python tests/wording.py
+	$(RUN)/python tests/path_calls.py
 
 docs: $(VENV)/ready
 	$(RUN)/python tests/command_reference.py > docs/CLI.md

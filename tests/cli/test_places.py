@@ -10,6 +10,7 @@ from contextlib import suppress
 import pytest
 
 import holdfast
+from holdfast.mcp.confirm import ConfirmationDesk, pending_requests
 
 
 @pytest.fixture
@@ -253,12 +254,21 @@ def test_a_store_without_a_folder_writes_nothing_through_a_link_of_the_repositor
 
 
 @pytest.mark.parametrize(
-    "where", ["memory:", "{project}/.holdfast/store.db", "file://{project}/.holdfast", "file://{project}/st"]
+    "where",
+    [
+        "memory:",
+        "{project}/.holdfast/store.db",
+        "file://{project}/.holdfast",
+        "file://{project}/st",
+        "file://{project}/.holdfast/st",
+    ],
 )
 def test_a_link_that_appears_during_a_run_is_not_written_through(project, tmp_path, caplog, where):
     """Signs of life, stamps, caches and the store itself: what an agent or a checkout puts there leads nowhere."""
-    elsewhere, own = tmp_path / "elsewhere", project / ("st" if where.endswith("/st") else ".holdfast")
+    elsewhere, own = tmp_path / "elsewhere", project / ("st" if where.endswith("project}/st") else ".holdfast")
     elsewhere.mkdir()
+    if where.endswith(".holdfast/st"):
+        (elsewhere / "st").mkdir()  # a folder of this name is there already
     with (
         suppress(holdfast.StoreUnavailable, holdfast.RunStopped),
         holdfast.open(where.format(project=project)) as opened,
@@ -269,7 +279,7 @@ def test_a_link_that_appears_during_a_run_is_not_written_through(project, tmp_pa
         own.symlink_to(elsewhere)
         (project / "b").write_text("2")
         run.checkpoint(state=2)
-    assert [path.name for path in elsewhere.iterdir()] == []
+    assert [path.name for path in elsewhere.rglob("*") if path.name != "st"] == []
     assert f"{own}" in caplog.text
     assert "link" in caplog.text or "replaced" in caplog.text
 
@@ -287,3 +297,74 @@ def test_a_folder_of_ours_is_not_made_through_a_link(hf, project, tmp_path, monk
     assert refused.code == 2, refused
     assert "is a link" in refused.err
     assert [path.name for path in elsewhere.iterdir()] == []
+
+
+def test_a_worker_enters_no_directory_that_is_a_link(hf, project, tmp_path):
+    """The files of whom the link led to were captured, and the run wrote among them."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "own.txt").write_text("mine")
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "p").symlink_to(elsewhere)
+    flow = {"flow": "p", "phases": {"ask": {"approve": "ok?"}, "two": "echo made > made.txt"}}
+    (project / "flow.json").write_text(json.dumps(flow))
+    hf("init")
+    assert hf("run", "flow.json", "--no-wait").code == 9
+    hf("approve", "p")
+    left = hf("advance", "p", "--root", tmp_path / "runs", "--json")
+    assert left.json["outcome"] == "again"
+    assert "is a link" in left.out
+    assert [path.name for path in elsewhere.iterdir()] == ["own.txt"]
+    (tmp_path / "runs" / "p").unlink()
+    assert hf("advance", "p", "--root", tmp_path / "runs").code == 0
+    assert (tmp_path / "runs" / "p" / "made.txt").exists()
+
+
+def test_what_a_task_prints_is_written_through_no_link_that_it_put_there(hf, project, tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    hf("init")
+    swap = "mv .holdfast ../away && ln -s ../elsewhere .holdfast && echo printed"
+    (project / "flow.json").write_text(json.dumps({"flow": "p", "phases": {"one": swap}}))
+    assert hf("run", "flow.json", "--no-wait").code == 7
+    assert (project / ".holdfast").is_symlink()
+    assert [str(path) for path in elsewhere.rglob("*")] == []
+
+
+def test_sessions_behind_a_link_are_not_told(hf, project, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "private-name.json").write_text("{}")
+    hf("init")
+    assert hf("hook", "status").code == 0
+    (project / ".holdfast").mkdir(exist_ok=True)
+    (project / ".holdfast" / "hook").symlink_to(tmp_path / "elsewhere")
+    refused = hf("hook", "status", "--json")
+    assert refused.code == 2, refused
+    assert "is a link" in refused.json["error"]["message"]
+    assert "private-name" not in refused.out
+
+
+def test_a_request_is_withdrawn_through_no_link(project, tmp_path):
+    elsewhere, own = tmp_path / "elsewhere", project / ".holdfast" / "mcp"
+    desk = ConfirmationDesk(project)
+    code = desk.ask("restore", "r", ("one",), "{}").partition(".")[0]
+    own.rename(elsewhere)
+    own.symlink_to(elsewhere)
+    desk.close()
+    assert [path.name for path in elsewhere.iterdir()] == [f"{code}.json"]
+    with pytest.raises(holdfast.UsageError, match="is a link"):
+        pending_requests(project, 2e9)
+    own.unlink()
+    elsewhere.rename(own)
+    assert pending_requests(project, 2e10) == []
+    assert list(own.iterdir()) == []
+
+
+@pytest.mark.parametrize("where", ["{project}/.holdfast/st/a.db", "file://{project}/.holdfast/st"])
+def test_a_store_below_a_linked_folder_of_ours_is_not_begun(project, tmp_path, where):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (project / ".holdfast").symlink_to(elsewhere)
+    with pytest.raises(holdfast.StoreUnavailable, match="is a link"):
+        holdfast.open(where.format(project=project)).run("r")
+    assert list(elsewhere.iterdir()) == []

@@ -129,6 +129,23 @@ def test_a_changed_body_asks_and_changed_labels_are_taken_over(hf, issue):
         pass
 
 
+@pytest.mark.parametrize("content", ['{"title": ', "[1]", None])
+def test_an_issue_that_cannot_be_read_is_an_error_that_names_it(hf, issue, tmp_path, content):
+    """It was ignored where the run has no subject yet."""
+    begun(hf)
+    if content is None:
+        issue.unlink()
+        issue.mkdir()
+    else:
+        issue.write_text(content)
+    for words in (("resume", "r", "--issue", "42.json", "--dry-run"), ("--yes", "resume", "r", "--issue", "42.json")):
+        refused = cli(tmp_path, *words)
+        assert refused.returncode == UsageError.exit_code, refused
+        assert "42.json" in refused.stderr
+    with pytest.raises(UsageError, match=r"42\.json"), hf.run("r", subject=str(issue)):
+        pytest.fail("it was entered")
+
+
 def test_the_command_line_looks_at_the_issue(hf, issue, tmp_path):
     """Proves C15 with --issue."""
     begun(hf, subject=str(issue))

@@ -12,6 +12,7 @@ from holdfast.cli.output import Cell, Paint
 from holdfast.hook.dialects import DIALECTS
 from holdfast.hook.glance import FOLDER, read_state
 from holdfast.hook.install import installed_events, plan_install
+from holdfast.own_folder import names_in
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -68,7 +69,7 @@ def status(session: Session) -> int:
             if events:
                 missing = [name for name in dialect.events if name not in events]
                 found.append({"assistant": dialect.name, "where": where, "file": str(file), "missing": missing})
-    sessions = [_session_row(file) for file in sorted((session.root / FOLDER).glob("*.json"))]
+    sessions = [_session_row(session.root / FOLDER / name) for name in _session_files(session.root / FOLDER)]
     out.document({"installed": found, "sessions": sessions})
     out.table(
         [
@@ -80,6 +81,13 @@ def status(session: Session) -> int:
         out.note(f"No assistant calls Holdfast here; `holdfast hook install NAME` adds it ({', '.join(DIALECTS)}).")
     out.table([[Cell.of(one["run"]), Cell.of(Paint(*_painted(one["unprotected"])))] for one in sessions])
     return 0
+
+
+def _session_files(folder: Path) -> list[str]:
+    try:
+        return [name for name in names_in(folder) if name.endswith(".json")]
+    except OSError as error:
+        raise CommandInvalid(f"{error.filename} {error.strerror}") from None
 
 
 def _missing(events: list[str]) -> str:

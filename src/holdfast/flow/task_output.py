@@ -14,18 +14,21 @@ import shutil
 import stat
 import threading
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import IO, TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, unquote
 
 from holdfast.capture.secrets import TEXT_ESCAPE
 from holdfast.home import in_base, make_private
+from holdfast.own_folder import open_folder
 from holdfast.runtime.output import cut, left_out_of
 from holdfast.store.keys import has_keys
 from holdfast.store.open import FOLDER
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from holdfast.engine import Holdfast
@@ -60,13 +63,10 @@ def run_folder(hf: Holdfast, run: str) -> Path | None:
 
 def _remove_old(output: Path) -> None:
     """Remove output of long ago; OSError where the folder is a link, which a repository may have brought."""
-    folder = os.open(output, _FOLDER)
-    try:
+    with _opened(output.parent, output.name) as folder:
         for name in os.listdir(folder):  # noqa: PTH208 - a descriptor
             if os.lstat(name, dir_fd=folder).st_mtime < time.time() - _OLD_S:
                 shutil.rmtree(name, ignore_errors=True, dir_fd=folder)
-    finally:
-        os.close(folder)
 
 
 class OutputFiles:
@@ -114,8 +114,8 @@ class OutputFiles:
         path = self._folder / _UNPROTECTED
         with suppress(OSError):  # the disk may be full
             if since is None:
-                os.close(_descriptor(path, os.O_RDONLY))  # and not behind a link
-                path.unlink()
+                with _run_folder(self._folder) as folder:
+                    os.unlink(_UNPROTECTED, dir_fd=folder)
                 return
             with os.fdopen(_descriptor(path, os.O_WRONLY | os.O_TRUNC, make=True), "w") as file:
                 file.write(since)
@@ -177,7 +177,8 @@ class _OutputFile:
         part = self._path.with_suffix(".part")
         with os.fdopen(_descriptor(part, os.O_WRONLY | os.O_TRUNC, make=True), "wb") as file:
             file.write(kept)
-        part.replace(self._path)
+        with _run_folder(self._path.parent) as folder:
+            os.replace(part.name, self._path.name, src_dir_fd=folder, dst_dir_fd=folder)
         self._file.close()
         self._file = os.fdopen(_descriptor(self._path, os.O_WRONLY | os.O_APPEND), "ab", buffering=0)
         self._size = len(kept)
@@ -199,26 +200,37 @@ def open_output(path: Path) -> IO[bytes]:
 
 def _descriptor(path: Path, flags: int, *, make: bool = False) -> int:
     """Open a file of output, following no link: neither its folder, its run's nor itself may lead elsewhere."""
-    run, output = path.parent, path.parent.parent
-    if make:
-        make_private(output.parent)
-    folder = os.open(output.parent, os.O_RDONLY | os.O_DIRECTORY)
+    with _run_folder(path.parent, make=make) as folder:
+        flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_CREAT if make else 0)
+        descriptor = os.open(path.name, flags, 0o600, dir_fd=folder)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a plain file", str(path))
+    return descriptor
+
+
+def _run_folder(run: Path, *, make: bool = False) -> AbstractContextManager[int]:
+    return _opened(run.parent.parent, run.parent.name, run.name, make=make)
+
+
+@contextmanager
+def _opened(above: Path, *names: str, make: bool = False) -> Iterator[int]:
+    """Open a folder below another, in which no name may be a link, nor `.holdfast` itself."""
+    is_own = above.name == FOLDER
+    if make and not is_own:
+        make_private(above)
+    folder = open_folder(str(above), make=make) if is_own else os.open(above, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        for name in (output.name, run.name):
+        for name in names:
             if make:
                 with suppress(FileExistsError):
                     os.mkdir(name, 0o700, dir_fd=folder)
             inner = os.open(name, _FOLDER, dir_fd=folder)
             os.close(folder)
             folder = inner
-        flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_CREAT if make else 0)
-        descriptor = os.open(path.name, flags, 0o600, dir_fd=folder)
+        yield folder
     finally:
         os.close(folder)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "not a plain file", str(path))
-    return descriptor
 
 
 class TaskOutput(NamedTuple):
@@ -230,14 +242,13 @@ class TaskOutput(NamedTuple):
 
 def outputs_in(folder: Path) -> list[TaskOutput]:
     """Return the output of a run's tasks, in the order in which they last printed something."""
-    if folder.is_symlink() or folder.parent.is_symlink():
-        return []
-    try:
-        files = [path for path in folder.iterdir() if path.suffix == _END and path.is_file() and not path.is_symlink()]
-        files.sort(key=lambda path: path.stat().st_mtime_ns)
-    except OSError:
-        return []
-    return [TaskOutput(unquote(path.name.removesuffix(_END)), path) for path in files]
+    found: list[tuple[int, str]] = []
+    with suppress(OSError), _run_folder(folder) as opened:
+        for name in os.listdir(opened):  # noqa: PTH208 - a descriptor
+            status = os.lstat(name, dir_fd=opened)
+            if name.endswith(_END) and stat.S_ISREG(status.st_mode):
+                found.append((status.st_mtime_ns, name))
+    return [TaskOutput(unquote(name.removesuffix(_END)), folder / name) for _time, name in sorted(found)]
 
 
 class Tail:

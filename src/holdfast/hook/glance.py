@@ -6,13 +6,13 @@ store that somebody wrote to) counts as changed, and the full capture decides.
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import stat
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from holdfast.own_folder import open_folder, write_whole
+from holdfast.own_folder import open_folder, remove_old, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -92,26 +92,10 @@ def make_folder(folder: str) -> None:
         write_whole(rules, b"*\n")
 
 
-def check_folder(folder: str) -> None:
-    """Raise OSError if a folder below `.holdfast`, or that itself, is a link: a repository may bring one.
-
-    Through it files elsewhere would be written, and removed for being old or not ours.
-    """
-    for place in (os.path.dirname(folder), folder):  # noqa: PTH120
-        if os.path.islink(place):  # noqa: PTH114
-            raise OSError(errno.ELOOP, "is a link, which is not followed: delete it", place)
-
-
 def tidy_states(root: str, now: float) -> None:
     """Remove what is known of sessions that nobody heard of for a month; their runs stay."""
-    try:
-        check_folder(os.path.join(root, FOLDER))  # noqa: PTH118
-        with os.scandir(os.path.join(root, FOLDER)) as found:  # noqa: PTH118
-            old = [one.path for one in found if one.stat(follow_symlinks=False).st_mtime < now - _FORGOTTEN_S]
-        for file in old:
-            os.unlink(file)  # noqa: PTH108
-    except OSError:
-        pass  # the next session tries again
+    with suppress(OSError):  # the next session tries again
+        remove_old(os.path.join(root, FOLDER), now - _FORGOTTEN_S)  # noqa: PTH118
 
 
 def drop_stamps(state: Mapping[str, Any]) -> dict[str, Any]:

@@ -47,8 +47,7 @@ class InstallChange(NamedTuple):
                 raise UsageError(f"{self.file} was changed since it was read: install again")
             target.parent.mkdir(parents=True, exist_ok=True)
             mode = 0o644 if self.before is None else target.stat().st_mode & 0o777
-            write_whole(target, self.after.encode())
-            target.chmod(mode)
+            write_whole(target, self.after.encode(), mode=mode)
         except OSError as error:
             raise UsageError(
                 f"{self.file} cannot be written ({error.strerror}): put that right, or add it by hand"

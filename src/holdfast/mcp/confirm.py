@@ -10,17 +10,18 @@ import hmac
 import json
 import os
 import time
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 from secrets import token_bytes, token_hex
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.errors import NotFound, UsageError
-from holdfast.hook.glance import check_folder, make_folder
-from holdfast.own_folder import write_whole
+from holdfast.hook.glance import make_folder
+from holdfast.own_folder import names_in, remove, write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 FOLDER = Path(".holdfast") / "mcp"
 LIFETIME_S = 600
@@ -59,8 +60,8 @@ class ConfirmationDesk:
         while len(self._open) >= _MOST_OPEN:
             self._close(next(iter(self._open.values())))
         pending = Pending(token_hex(_DIGITS // 2), kind, run, lines, body, self._clock())
-        _check(self._folder)
-        make_folder(str(self._folder))
+        with _no_link():
+            make_folder(str(self._folder))
         _write(self._folder / f"{pending.code}.json", json.dumps(pending._asdict()))
         self._open[pending.code] = pending
         return f"{pending.code}.{self._sealed(pending)}"
@@ -92,14 +93,16 @@ class ConfirmationDesk:
     def close(self) -> None:
         """Withdraw what nobody confirmed."""
         for pending in list(self._open.values()):
-            self._close(pending)
+            with suppress(UsageError):  # behind a link by now
+                self._close(pending)
 
 
 def pending_requests(root: Path, now: float) -> list[Pending]:
     """Return what waits for a person, the newest first; what is too old is removed."""
     found = []
-    _check(root / FOLDER)
-    for file in (root / FOLDER).glob("*.json"):
+    with _no_link():
+        files = [root / FOLDER / name for name in names_in(root / FOLDER) if name.endswith(".json")]
+    for file in files:
         pending = _pending(file)
         if pending is None or not 0 <= now - pending.made_at <= LIFETIME_S:
             withdraw(file.parent, file.stem)
@@ -128,12 +131,15 @@ def confirm(root: Path, pending: Pending) -> None:
 def withdraw(folder: Path, code: str) -> None:
     """Remove a request and what was said to it."""
     for ending in ("json", "yes"):
-        (folder / f"{code}.{ending}").unlink(missing_ok=True)
+        with _no_link():
+            remove(folder / f"{code}.{ending}")
 
 
-def _check(folder: Path) -> None:
+@contextmanager
+def _no_link() -> Iterator[None]:
+    """Say which folder is a link, or cannot be written."""
     try:
-        check_folder(str(folder))
+        yield
     except OSError as error:
         raise UsageError(f"{error.filename} {error.strerror}") from None
 
@@ -159,7 +165,5 @@ def _read(file: Path) -> str | None:
 
 
 def _write(file: Path, text: str) -> None:
-    try:
+    with _no_link():
         write_whole(file, text.encode("ascii"))
-    except OSError as error:
-        raise UsageError(f"{error.filename} {error.strerror}") from None

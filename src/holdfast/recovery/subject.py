@@ -51,7 +51,10 @@ class SubjectSource(NamedTuple):
 
 
 def subject_source(given: SubjectProvider | str) -> SubjectSource:
-    """Return where a subject is read: a provider, a number of an issue, OWNER/NAME#NUMBER, or a file."""
+    """Return where a subject is read: a provider, a number of an issue, OWNER/NAME#NUMBER, or a file.
+
+    A file that is named and cannot be read is an error at once: a run without a subject would never ask it.
+    """
     if not isinstance(given, str):
         return SubjectSource(given)
     number = _NUMBER.match(given)
@@ -62,7 +65,13 @@ def subject_source(given: SubjectProvider | str) -> SubjectSource:
         return SubjectSource(GitHubSubject(repository), number_text)
     if not Path(given).exists():
         raise UsageError(f"{given!r:.200} is neither a file nor an issue: give a path, NUMBER or OWNER/NAME#NUMBER")
-    return SubjectSource(FileSubject(given))
+    file = FileSubject(given)
+    try:
+        file.fetch("")
+    except SubjectUnavailable as error:
+        told = error.detail if given in error.detail else f"{given}: {error.detail}"
+        raise UsageError(f"the issue cannot be read: {told}") from error
+    return SubjectSource(file)
 
 
 class FileSubject:

@@ -28,7 +28,7 @@ from holdfast.store.files_log import LogChange, LogLine, Witness, drop_change, m
 from holdfast.store.files_rows import BY_LINE, STORE, UNKNOWN, Log, LogRows, integer, names_in, stamp, status_of
 from holdfast.store.medium import Batch, MediumSizes, StaleError, apply_in
 from holdfast.store.names import run_name
-from holdfast.store.private_folder import check_own_folders, check_private_folder
+from holdfast.store.private_folder import PROJECT_FOLDER, check_not_linked, check_own_folders, check_private_folder
 from holdfast.store.store import Store
 from holdfast.store.tables import ACCOUNT, CHECKPOINT, FORMAT, INBOX, LINE, META, RECORD, RUN
 from holdfast.store.wakeups import PolledWakeups
@@ -69,9 +69,11 @@ class FilesMedium:
         self._is_tidy = False
         self._is_swept = False
         with translated(self.url):
+            check_not_linked(self._folder, self.url)
             self._disk.make_folder(self._folder)
             check_private_folder(self._folder, self.url)
-            self._is_link = self._folder.is_symlink()
+            own = (place for place in self._folder.parents if place.name == PROJECT_FOLDER)
+            self._no_links = [place for place in (self._folder, *own) if not place.is_symlink()]
             check_own_folders(self._folder, self.url, names=_FOLDERS, with_below=("chunks", "runs"))
 
     heads = None  # its own log and witnesses, or its server, answer for how far its lines had come
@@ -212,8 +214,9 @@ class FilesMedium:
         with self._calls_lock, translated(self.url):
             if self._is_closed:
                 raise UsageError(f"store {self.url} is closed; open it again")
-            if self._folder.is_symlink() and not self._is_link:
-                raise StoreUnavailable(self.url, f"{self._folder} became a link, which is not followed: delete it")
+            for place in self._no_links:
+                if place.is_symlink():
+                    raise StoreUnavailable(self.url, f"{place} became a link, which is not followed: delete it")
             if not self._depth:
                 self._rows.expire()
             self._depth += 1

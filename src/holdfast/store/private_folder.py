@@ -41,13 +41,19 @@ def _check_inside(one: Path, status: os.stat_result, store: str) -> None:
         raise StoreUnavailable(store, f"{one} belongs to somebody else, or everybody can write to it")
 
 
-def check_private_folder(folder: Path, store: str) -> None:
-    """Raise StoreUnavailable unless a store's folder is this user's, or root's, and not writable by everybody.
+def check_not_linked(folder: Path, store: str) -> None:
+    """Raise StoreUnavailable if `.holdfast`, in which a store's folder lies, is a link; asked before any is made.
 
-    `.holdfast` of a project may come with a repository, so there a link is refused, too: it could lead anywhere.
+    It may come with a repository, or a task may put it there: it could lead anywhere.
     """
-    if folder.name == PROJECT_FOLDER and folder.is_symlink():
-        raise StoreUnavailable(store, f"{folder} is a link, which is not followed; name its target instead")
+    for place in (folder, *folder.parents):
+        if place.name == PROJECT_FOLDER and place.is_symlink():
+            raise StoreUnavailable(store, f"{place} is a link, which is not followed; name its target instead")
+
+
+def check_private_folder(folder: Path, store: str) -> None:
+    """Raise StoreUnavailable unless a store's folder is this user's, or root's, and not writable by everybody."""
+    check_not_linked(folder, store)
     status = folder.stat()
     if status.st_uid not in (os.geteuid(), 0):
         raise StoreUnavailable(store, f"its folder belongs to user {status.st_uid}; copy it to a place of your own")

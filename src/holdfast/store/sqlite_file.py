@@ -28,7 +28,7 @@ from holdfast.errors import (
     StoreUnavailable,
 )
 from holdfast.store.owner import lock_advice
-from holdfast.store.private_folder import PROJECT_FOLDER, check_private_folder
+from holdfast.store.private_folder import PROJECT_FOLDER, check_not_linked, check_private_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -183,6 +183,7 @@ def _library_version() -> int:
 
 def _make_private_file(path: Path, store: str) -> None:
     """Create file and folders for their owner only, durably named before anything is written."""
+    check_not_linked(path.parent, store)
     try:
         for folder in reversed((path.parent, *path.parent.parents)):
             if not folder.exists():

@@ -7,6 +7,7 @@ in the same call) the run is parked: it asks a person, and is not tried again un
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import logging
 import threading
@@ -143,8 +144,7 @@ class Worker:
         crashes = _count_crashes(hf, delivery)
         if crashes >= _CRASHES:
             return _park(hf, run, f"its worker died {crashes} times in the same call")
-        directory = self._root / quote(run, safe="")
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        directory = self._directory(run)
         setup, entry = attributes.get(SETUP), attributes.get(ENTRY)
         prepare = partial(_set_up, setup)
         if entry is not None:
@@ -154,6 +154,16 @@ class Worker:
             prepare=prepare,
         )  # fmt: skip
         return _outcome_of(hf, result)
+
+    def _directory(self, run: str) -> Path:
+        """Return a run's directory, made where it is missing; OSError at a link, put there by another run."""
+        directory = self._root / quote(run, safe="")
+        self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            directory.mkdir(mode=0o700)
+        if directory.is_symlink():
+            raise OSError(errno.ELOOP, f"{directory} is a link, which is not followed: delete it")
+        return directory
 
     def _program(
         self, hf: Holdfast, delivery: Delivery, entry: str, directory: Path, prepare: Callable[[Run], None]

@@ -227,8 +227,7 @@ def _create(target: str, position: GitPosition, reader: ChunkReader, ops: FileOp
                 _fill(_Place(home, name, place, target), position, details, reader, ops, clone=clone)
                 _swap_in(home, name, target, position, ops)
             finally:
-                if os.path.lexists(place):
-                    shutil.rmtree(place, ignore_errors=True)
+                shutil.rmtree(name, ignore_errors=True, dir_fd=home)  # unless it is in its place by now
     except (GitFailed, IntegrityError) as error:
         raise RestoreFailed(target, f"no repository was created in {position.path or '.'!r}: {error}") from error
     except OSError as error:
