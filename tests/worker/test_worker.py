@@ -6,9 +6,13 @@ import json
 import signal
 import subprocess
 import sys
+import threading
+from contextlib import closing
 from datetime import datetime, timedelta
 
 import holdfast
+from holdfast.worker.delivery import Worker
+from holdfast.worker.wake import engine_of
 from worker.conftest import until
 
 
@@ -194,6 +198,103 @@ def test_a_run_that_was_deleted_is_delivered_again_when_it_is_submitted_again(fl
         fleet.cli("delete", "--run", "again", "--yes")
     assert fleet.said() == ["one", "one"]
     assert json.loads(fleet.cli("queue", "--json"))["counts"] == {"deleted": 1}
+
+
+def test_a_run_that_was_deleted_while_it_slept_is_delivered_at_once_when_it_is_submitted_again(fleet):
+    text = flow(fleet, "anew", one=say(fleet, "one"))
+    fleet.submit(text, "--at", "2099-01-01T00:00")
+    fleet.drain("one")
+    fleet.cli("delete", "--run", "anew", "--yes")
+    fleet.submit(text)
+    fleet.drain("one")
+    assert fleet.said() == ["one"]
+
+
+def test_a_run_submitted_again_waits_for_its_own_answer_and_keeps_no_worker_busy(fleet):
+    """Its inbox counts from 1 again, and the queue remembers that 1 came to the one that was deleted."""
+    text = f"flow: ask\nphases:\n  ship: {{approve: 'Push?', run: '{say(fleet, 'shipped')}'}}\n"
+    fleet.submit(text)
+    fleet.drain("one")
+    fleet.cli("approve", "ask")
+    fleet.drain("one")
+    fleet.until_status("ask", "completed")
+    fleet.cli("delete", "--run", "ask", "--yes")
+    fleet.submit(text)
+    worker = Worker(lambda _: holdfast.open(fleet.url, settings=holdfast.Settings()), fleet.folder / "two")
+    handled = []
+
+    def counted(delivery):
+        handled.append(delivery.attempt)
+        if len(handled) > 10:
+            delivery.lost.set()
+        return worker.handle(delivery)
+
+    with closing(engine_of(fleet.engine, fleet.url, fleet.address)) as engine:
+        engine.serve(counted, queue="default", slots=1, lease_s=30, stop=threading.Event(), drain=True)
+    assert len(handled) == 1
+    assert fleet.status("ask") == "waiting"
+    fleet.cli("approve", "ask")
+    fleet.drain("three")
+    assert fleet.status("ask") == "completed"
+    assert fleet.said() == ["shipped", "shipped"]
+
+
+def test_a_time_given_to_a_run_that_has_begun_does_not_stop_it(fleet):
+    text = f"flow: begun\nphases:\n  ship: {{approve: 'Push?', run: '{say(fleet, 'shipped')}'}}\n"
+    fleet.submit(text)
+    fleet.drain("one")
+    fleet.submit(text, "--at", "2099-01-01T00:00")
+    fleet.cli("approve", "begun")
+    fleet.drain("one")
+    assert fleet.status("begun") == "completed"
+    assert fleet.said() == ["shipped"]
+
+
+def test_queue_asks_the_engine_that_a_run_was_submitted_to(fleet):
+    fleet.submit(flow(fleet, "mine", one=say(fleet, "one")))
+    other = {"absurd": "temporal", "temporal": "absurd"}[fleet.engine]
+    settings = fleet.folder / "config" / "holdfast" / "holdfast.yaml"
+    settings.write_text(f"workers: {{engine: {other}, temporal: '{fleet.address or '127.0.0.1:1'}'}}\n")
+    fleet.cli("queue", "retry", "mine")
+    assert "mine" in fleet.cli("queue", "show", "mine")
+    fleet.drain("one", "--engine", fleet.engine)
+    assert fleet.said() == ["one"]
+
+
+def test_a_completed_program_is_not_called_again(fleet):
+    (fleet.folder / "jobs.py").write_text(
+        f"def count(run):\n    open({str(fleet.log)!r}, 'a').write('called\\n')\n    run.complete()\n"
+    )
+    for _ in range(2):
+        fleet.cli("submit", "jobs:count", "--run-id", "count")
+        fleet.drain("one", "--functions", "jobs")
+    assert fleet.said() == ["called"]
+    assert json.loads(fleet.cli("queue", "--json"))["counts"] == {"done": 1}
+
+
+def test_a_runs_own_attributes_are_not_taken_for_those_of_its_queue(fleet):
+    (fleet.folder / "jobs.py").write_text("def count(run):\n    run.complete()\n")
+    names = ("at", "queue", "engine", "setup", "settings", "entry", "parked", "delivered")
+    own = dict.fromkeys(names, "noon")
+    with holdfast.open(fleet.url, settings=holdfast.Settings()) as hf:
+        run = hf.run("count", attributes=own)
+        run.checkpoint()
+        run.close()
+    fleet.cli("submit", "jobs:count", "--run-id", "count")
+    fleet.cli("queue")
+    fleet.drain("one", "--functions", "jobs")
+    assert fleet.status("count") == "completed"
+    assert json.loads(fleet.cli("queue", "--json"))["counts"] == {"done": 1}
+    with holdfast.open(fleet.url, settings=holdfast.Settings()) as hf:
+        assert own.items() <= hf.store.row_of("count").attributes.items()
+
+
+def test_an_answer_to_a_copy_of_a_submitted_run_in_a_store_of_one_machine_tells_no_queue(tmp_path):
+    with holdfast.open(tmp_path / "store.db", settings=holdfast.Settings()) as hf:
+        run = hf.run("copied", attributes={"holdfast.queue": "default", "holdfast.engine": "absurd"})
+        run.checkpoint()
+        run.close()
+        hf.control.cancel("copied")
 
 
 def test_cancel_ends_a_run_that_sleeps_until_a_time(fleet):

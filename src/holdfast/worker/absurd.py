@@ -67,13 +67,13 @@ class AbsurdEngine:
         order = json.dumps({"run": run})
         self._ask("SELECT run_id FROM absurd.spawn_task(%s, %s, %s, %s)", (queue, _TASK, order, options))
 
-    def wake(self, run: str, *, queue: str, mark: int) -> None:
-        """Deliver a run that waits for this inbox number, or will; idempotent, never lost."""
+    def wake(self, run: str, *, queue: str, mark: int, of: int) -> None:
+        """Deliver a run that waits for this inbox number of this incarnation, or will; idempotent, never lost."""
         self._prepare(queue)
-        self._ask("SELECT absurd.emit_event(%s, %s)", (queue, self._event(run, mark)))
+        self._ask("SELECT absurd.emit_event(%s, %s)", (queue, self._event(run, mark, of)))
 
     def cancel(self, run: str, *, queue: str) -> None:
-        """Deliver a run no more."""
+        """Deliver a run no more; it may be submitted again at once."""
         self._prepare(queue)
         table = Identifier("absurd", f"t_{queue}")
         for (task,) in self._ask(
@@ -152,8 +152,9 @@ class AbsurdEngine:
     def _key(self, run: str) -> str:
         return f"{self._place.schema}/{self._place.tenant}/{run}"
 
-    def _event(self, run: str, mark: int) -> str:
-        return f"{self._key(run)}#{mark}"
+    def _event(self, run: str, mark: int, of: int) -> str:
+        """Return an event's name; events last for ever, so it says which incarnation of the run it means."""
+        return f"{self._key(run)}#{of}#{mark}"
 
     def _prepare(self, queue: str) -> None:
         """Make sure that the schema and the queue are there."""
@@ -321,7 +322,7 @@ class _Server:
                     state = json.dumps({"status": outcome.status})
                     ask("SELECT absurd.complete_run(%s, %s, %s)", (self._queue, claim.id, state))
                 elif isinstance(outcome, Until):
-                    event = self._engine._event(claim.delivery.run, outcome.mark)  # noqa: SLF001
+                    event = self._engine._event(claim.delivery.run, outcome.mark, outcome.of)  # noqa: SLF001
                     limit = math.ceil(outcome.at_most_s)
                     waits = ask(
                         "SELECT should_suspend FROM absurd.await_event(%s, %s, %s, %s, %s, %s)",

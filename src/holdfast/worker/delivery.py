@@ -45,10 +45,11 @@ from holdfast.runtime.command import Command
 from holdfast.runtime.inbox import read_inbox
 from holdfast.store.open import FOLDER
 from holdfast.worker.port import (
-    AT,
+    DELIVERED,
     ENTRY,
     LONGEST_SLEEP_S,
     LONGEST_WAIT_S,
+    PARKED,
     SETTINGS,
     SETUP,
     Again,
@@ -56,6 +57,8 @@ from holdfast.worker.port import (
     Done,
     Outcome,
     Until,
+    begins_at,
+    text_of,
 )
 from holdfast.worker.submit import note
 
@@ -67,7 +70,6 @@ if TYPE_CHECKING:
     from holdfast.run import Run
 
 _log = logging.getLogger("holdfast")
-_DELIVERED, PARKED = "delivered", "parked"
 _SET_UP = "setup"  # in a directory's own folder: which set-up command was run there
 _CRASHES = 3
 _PAUSE_S = 5.0  # after what may be over by itself
@@ -99,11 +101,11 @@ class Worker:
         """Advance a run as far as it goes; whatever happens there is an outcome for it."""
         try:
             with self._open({}) as hf:
-                carried = hf.store.row_of(delivery.run).attributes.get(SETTINGS)
+                carried = text_of(hf.store.row_of(delivery.run).attributes, SETTINGS)
                 if carried is None:
                     return self._advanced(hf, delivery)
                 try:
-                    own = self._open(parse_json(str(carried).encode(), "they"))
+                    own = self._open(parse_json(carried.encode(), "they"))
                 except (ValueError, DocumentInvalid, SettingsInvalid) as error:
                     return _park(hf, delivery.run, f"the settings that it was submitted with: {error}")
             with own:
@@ -119,7 +121,7 @@ class Worker:
 
     def _advanced(self, hf: Holdfast, delivery: Delivery) -> Outcome:
         while True:
-            last = _last_entry(hf, delivery.run)
+            last = number, of = _last_entry(hf, delivery.run)
             try:
                 outcome = self._once(hf, delivery)
             except NoRoom:
@@ -129,26 +131,28 @@ class Worker:
             if not isinstance(outcome, Until):
                 return outcome
             if _last_entry(hf, delivery.run) == last:
-                return Until(last + 1, outcome.at_most_s)
+                return Until(number + 1, outcome.at_most_s, of)
             # Something was said to the run meanwhile: maybe after it last looked.
 
     def _once(self, hf: Holdfast, delivery: Delivery) -> Outcome:
         run = delivery.run
-        attributes = hf.store.row_of(run).attributes
-        left_s = float(attributes.get(AT) or 0) - hf.store.medium.now()
+        row = hf.store.row_of(run)
+        attributes = row.attributes
+        left_s = 0.0 if row.status else begins_at(attributes) - hf.store.medium.now()
         if left_s > 0 and not any(item.kind == "cancel" for item in read_inbox(hf.store, hf.internals.packer, run, 0)):
             return Until(0, min(LONGEST_SLEEP_S, left_s))
-        parked = attributes.get(PARKED)
-        if parked and not _unparked(hf, run, str(parked)):
+        parked, setup, entry = (text_of(attributes, name) for name in (PARKED, SETUP, ENTRY))
+        if entry is not None and row.status == "completed":  # a flow knows by itself what of it is done
+            return Done(row.status)
+        if parked and not _unparked(hf, run, parked):
             return Until(0)
         crashes = _count_crashes(hf, delivery)
         if crashes >= _CRASHES:
             return _park(hf, run, f"its worker died {crashes} times in the same call")
         directory = self._directory(run)
-        setup, entry = attributes.get(SETUP), attributes.get(ENTRY)
         prepare = partial(_set_up, setup)
         if entry is not None:
-            return self._program(hf, delivery, str(entry), directory, prepare)
+            return self._program(hf, delivery, entry, directory, prepare)
         result = advance(
             hf, run, workspace=directory, functions=self._functions, stop=self._stop, lost=delivery.lost,
             prepare=prepare,
@@ -217,14 +221,15 @@ def _waiting(hf: Holdfast, run: str) -> Outcome:
     return Until(0, max(1.0, min([longest, *left])))
 
 
-def _last_entry(hf: Holdfast, run: str) -> int:
-    entries = hf.store.inbox(run)
-    return entries[-1].number if entries else 0
+def _last_entry(hf: Holdfast, run: str) -> tuple[int, int]:
+    """Return the number of a run's last inbox entry, and the run's incarnation."""
+    of, entries = hf.store.row_of(run).n, hf.store.inbox(run)
+    return entries[-1].number if entries else 0, of
 
 
-def _set_up(command: object, run: Run) -> None:
+def _set_up(command: str | None, run: Run) -> None:
     """Run a run's set-up command, if it has one, in a directory that it has not been run in; UsageError if it fails."""
-    if not isinstance(command, str):
+    if command is None:
         return
     root = run.workspace.path
     mark = root / FOLDER / _SET_UP
@@ -246,12 +251,12 @@ def _count_crashes(hf: Holdfast, delivery: Delivery) -> int:
     head = hf.latest(delivery.run)
     # Ends, not records: a call that kills its worker leaves one more start each time.
     ended = sum(one["event"] in ("done", "failed", "skipped") and is_work(one) for one in head.calls) if head else 0
-    before = str(hf.store.row_of(delivery.run).attributes.get(_DELIVERED, "1:0:0")).split(":")
+    before = (text_of(hf.store.row_of(delivery.run).attributes, DELIVERED) or "1:0:0").split(":")
     attempt, known, crashes = (int(part) for part in before)
     if delivery.attempt <= attempt and known == ended:
         return crashes
     crashes = 0 if delivery.attempt <= attempt else crashes + 1 if known == ended else 1
-    note(hf, delivery.run, {_DELIVERED: f"{delivery.attempt}:{ended}:{crashes}"})
+    note(hf, delivery.run, {DELIVERED: f"{delivery.attempt}:{ended}:{crashes}"})
     return crashes
 
 
@@ -283,5 +288,5 @@ def _unparked(hf: Holdfast, run: str, wait: str) -> bool:
     ]
     if answers and answers[-1].choice == "cancel":
         hf.control.cancel(run, by=answers[-1].by)
-    note(hf, run, {PARKED: None, _DELIVERED: None})
+    note(hf, run, {PARKED: None, DELIVERED: None})
     return True

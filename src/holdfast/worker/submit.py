@@ -85,12 +85,12 @@ def _stored(hf: Holdfast, work: Flow | str | os.PathLike[str], order: Order, eng
     file = None
     if not isinstance(work, Flow):
         if is_program(work):
-            return _program(hf, str(work), run_id, workspace, about)
+            return _program(hf, str(work), run_id, workspace, about, engine=engine)
         file, work = Path(work).name, load_flow(work)
     params = dict(order.get("params") or {})
     _check_secrets(hf, work, params)
     run = run_id or run_name(check_flow(work), params)
-    _check_place(hf, run, about)
+    _check_place(hf, run, about, engine)
     store_flow(hf, work, run_id=run, workspace=workspace, params=params, file=file)
     note(hf, run, about)
     return run
@@ -103,11 +103,17 @@ def is_program(work: str | os.PathLike[str]) -> bool:
 
 
 def _program(
-    hf: Holdfast, entry: str, run: str | None, workspace: str | os.PathLike[str] | None, about: dict[str, Any]
+    hf: Holdfast,
+    entry: str,
+    run: str | None,
+    workspace: str | os.PathLike[str] | None,
+    about: dict[str, Any],
+    *,
+    engine: Engine,
 ) -> str:
     if run is None:
         raise UsageError(f"{entry}: name its run with --run-id RUN (in Python run_id=)")
-    _check_place(hf, run, about)
+    _check_place(hf, run, about, engine)
     opened = hf.run(run, workspace=workspace)
     try:
         if opened.head is None:
@@ -139,11 +145,15 @@ def _differing(said: Any, stored: Any, path: str) -> Iterator[str]:
         yield path
 
 
-def _check_place(hf: Holdfast, run: str, about: Mapping[str, Any]) -> None:
-    """Refuse a run that another queue or engine delivers: two of them would take it from each other."""
+def _check_place(hf: Holdfast, run: str, about: Mapping[str, Any], engine: Engine) -> None:
+    """Refuse a run that another queue or engine delivers: two of them would take it from each other.
+
+    One that is not there may have been deleted while it waited: what is left of its delivery ends.
+    """
     try:
         known = hf.store.row_of(run).attributes
     except NotFound:
+        engine.cancel(run, queue=about[QUEUE])
         return
     for name in (QUEUE, ENGINE):
         if known.get(name, about[name]) != about[name]:

@@ -76,13 +76,13 @@ class TemporalEngine:
 
         self._do(start)
 
-    def wake(self, run: str, *, queue: str, mark: int) -> None:  # noqa: ARG002 - a workflow is found by its id
-        """Deliver a run that waits for this inbox number, or will; idempotent, never lost."""
+    def wake(self, run: str, *, queue: str, mark: int, of: int) -> None:  # noqa: ARG002 - found by its workflow's id
+        """Deliver a run that waits for this inbox number of this incarnation, or will; idempotent, never lost."""
         self._do(lambda client: client.get_workflow_handle(self._prefix + run).signal(WAKE, mark), or_gone=True)
 
     def cancel(self, run: str, *, queue: str) -> None:  # noqa: ARG002
-        """Deliver a run no more."""
-        self._do(lambda client: client.get_workflow_handle(self._prefix + run).cancel(), or_gone=True)
+        """Deliver a run no more; it may be submitted again at once: what is only asked to leave needs a worker."""
+        self._do(lambda client: client.get_workflow_handle(self._prefix + run).terminate(), or_gone=True)
 
     def entries(self, queue: str, *, limit: int, run: str | None = None) -> list[QueueEntry]:
         """Return the runs of a queue, the last submitted first; or the one that is named."""

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from holdfast.errors import HoldfastError, UsageError
-from holdfast.worker.port import ENGINE, QUEUE
+from holdfast.worker.port import ENGINE, QUEUE, text_of
 
 if TYPE_CHECKING:
     from holdfast.store.store import Store
@@ -21,13 +21,13 @@ def wake_queue(store: Store, run: str, mark: int, *, temporal: str | None) -> No
     What fails here is logged and made up for: a waiting run is looked at every few minutes all the same.
     """
     try:
-        attributes = store.row_of(run).attributes
-        queue = attributes.get(QUEUE)
-        if queue is None:
+        row = store.row_of(run)
+        queue, url = text_of(row.attributes, QUEUE), getattr(store.medium, "conninfo", None)
+        if queue is None or url is None:  # a copy of a submitted run may be in a store of one machine
             return
-        engine = engine_of(str(attributes.get(ENGINE)), store.medium.conninfo, temporal)  # type: ignore[attr-defined]
+        engine = engine_of(str(text_of(row.attributes, ENGINE)), url, temporal)
         try:
-            engine.wake(run, queue=str(queue), mark=mark)
+            engine.wake(run, queue=queue, mark=mark, of=row.n)
         finally:
             engine.close()
     except HoldfastError as error:

@@ -52,21 +52,24 @@ def execute(arguments: Namespace, session: Session) -> int:
 
 def _retry(run: str, session: Session, hf: Holdfast) -> None:
     """Answer a run that waits; one that waits for nothing is delivered again."""
-    queue = hf.store.row_of(run).attributes.get("queue")
+    from holdfast.worker.port import ENGINE, QUEUE, text_of  # noqa: PLC0415 - help does without
+
+    attributes = hf.store.row_of(run).attributes
+    queue = text_of(attributes, QUEUE)
     if queue is None or hf.control.waiting(run):
         hf.control.answer(run, "retry", by=me(session.out.environment))
         return
-    with closing(engine_of(session)) as engine:
-        engine.submit(run, queue=str(queue))
+    with closing(engine_of(session, text_of(attributes, ENGINE))) as engine:
+        engine.submit(run, queue=queue)
 
 
 def _show(arguments: Namespace, session: Session, hf: Holdfast) -> None:
-    from holdfast.worker.port import check_queue  # noqa: PLC0415 - help does without
+    from holdfast.worker.port import ENGINE, QUEUE, check_queue, text_of  # noqa: PLC0415 - help does without
 
     out, queue, only = session.out, check_queue(arguments.queue), arguments.run
-    if only is not None:
-        queue = str(hf.store.row_of(only).attributes.get("queue", queue))
-    with closing(engine_of(session)) as engine:
+    attributes = {} if only is None else hf.store.row_of(only).attributes
+    queue = text_of(attributes, QUEUE) or queue
+    with closing(engine_of(session, text_of(attributes, ENGINE))) as engine:
         rows = engine.entries(queue, limit=arguments.limit, run=only)
     if only is not None and not rows:
         raise NotFound("run", only, f"queue {queue} has no such run")
@@ -84,13 +87,15 @@ def _show(arguments: Namespace, session: Session, hf: Holdfast) -> None:
 
 def _described(hf: Holdfast, row: QueueEntry) -> dict[str, Any]:
     """Return a run as its queue and its store have it; one that no worker could advance is parked."""
+    from holdfast.worker.port import begins_at  # noqa: PLC0415 - help does without
+
     try:
         stored = hf.store.row_of(row.run)
         waits = hf.control.waiting(row.run) if row.state == "asleep" else []
     except NotFound:
         return {**msgspec.structs.asdict(row), "state": "deleted", "waits_for": []}
     state, until = row.state, min((wait.until for wait in waits if wait.until), default=None if waits else row.until)
-    at = datetime.fromtimestamp(float(stored.attributes.get("at") or 0), UTC)
+    at = datetime.fromtimestamp(begins_at(stored.attributes), UTC)
     if state in ("due", "asleep") and not stored.status and at > datetime.now(UTC):
         state, until = "asleep", at
     elif any(wait.id.startswith("parked:") for wait in waits):
