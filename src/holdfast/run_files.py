@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -33,7 +34,7 @@ from holdfast.workspace.tree import StoredTree, check_named
 from holdfast.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from holdfast.checkpoint import Checkpoint
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from holdfast.workspace.stamp import OwnerStamp
     from holdfast.workspace.tree import DiskTree
 
+_log = logging.getLogger("holdfast")
 _FOLDER = ".holdfast"
 _MEGABYTE = 1 << 20
 
@@ -238,20 +240,42 @@ def changes_by_owner(run: Run) -> Changes | None:
     return found
 
 
-@contextmanager
-def captured_for_others(run: Run) -> Iterator[dict[str, Any]]:
-    """Give the sections that a capture needs which is not the run's own, but that of somebody at a command line.
+class ForOthers(NamedTuple):
+    """What a capture needs that is not the run's own."""
 
-    Where no process ever worked in the directory, what such commands captured is all that the run did.
+    sections: dict[str, Any]
+    warnings: tuple[str, ...] = ()
+
+
+@contextmanager
+def captured_for_others(run: Run, *, restored: Collection[str] = ()) -> Iterator[ForOthers]:
+    """Give what a capture needs that is not the run's own, but that of somebody at a command line.
+
+    Where no process ever worked in the directory, what such commands captured is all that the run did. What a killed
+    process had half written is said, except of what is `restored` next: from here on nobody can tell it from what is
+    done.
     """
     life = run.workspace.ownership().life
     found = changes_by_owner(run) if life is not None and not life.is_mine else None
     if found is None:
-        yield {}
+        yield ForOthers({})
         return
+    told: tuple[str, ...] = ()
+    head = run.recorder.head_record
+    if head is not None and life is not None and not life.has_ended:
+        from holdfast.recovery.gather import captured_beside, half_written  # noqa: PLC0415 - only after a kill
+
+        told = captured_beside(run.holdfast, head, life, restored)
+        if left := [path for path in found.by_owner.get("interrupted", []) if path not in restored]:
+            way = half_written(left, run.id, head.envelope.seq)
+            told = (*told, f"captured after {life.interrupted} was interrupted: {way}")
+    for warning in told:
+        run.host.note("warning", warning)
     capture = run.workspace.capture
     with capture.only_in(capture.looked(run.recorder.head_record)):
-        yield found.sections
+        yield ForOthers(found.sections, told)
+    for warning in told:
+        _log.warning("run %s: %s", run.id, warning)
 
 
 class RunFiles:
@@ -357,8 +381,9 @@ class RunFiles:
         snapshot, reader = self._capture.planned.get(plan.snapshot), self._capture.reader
         if snapshot is not None:
             announce(plan.target, snapshot)
-        none: AbstractContextManager[dict[str, Any]] = nullcontext({})
-        with captured_for_others(self._run) if here else none as edits:
+        none: AbstractContextManager[ForOthers] = nullcontext(ForOthers({}))
+        put = {item.path for item in plan.changes}
+        with captured_for_others(self._run, restored=put) if here and put else none as (edits, _):
             safety = (lambda: self._save_present(edits)) if here else None
             report = apply(plan, reader, safety=safety, progress=progress)
         if snapshot is not None:
@@ -399,7 +424,7 @@ class RunFiles:
         from the remote what was too large to be kept.
         """
         if into is None:
-            with captured_for_others(self._run) as edits:
+            with captured_for_others(self._run) as (edits, _):
                 self._save_present(edits)
         asked = Asked(git=True, clone=self._clones(clone), keep_commits=keep_commits)
         done = put_git(self._place(into), checkpoint.workspace, self._capture.reader, asked, safe=self._safe_git(into))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -103,6 +104,23 @@ def test_checkpoints_and_labels_need_a_grant(story):
         assert store.latest("issue-42").reason == "before I try"
         assert store.find("issue-42:mine").seq == 4
         assert store.find("issue-42@2").label == "good"
+
+
+def test_a_checkpoint_over_half_written_files_says_so(tmp_path):
+    """Proves F9: what a killed call left is captured with a warning to the client."""
+    lines = [
+        "import os, time, holdfast, pathlib",
+        "with holdfast.open('.holdfast') as hf, hf.run('job', workspace='.') as run:",
+        "    run.step('code', lambda: (pathlib.Path('half.txt').touch(), time.sleep(2.5), os._exit(9)))",
+    ]
+    subprocess.run([sys.executable, "-c", "\n".join(lines)], cwd=tmp_path, check=False, timeout=60)
+
+    async def use(client):
+        made = await call(client, "checkpoint_now", run="job", reason="after")
+        [told] = made["warnings"]
+        assert "after code was interrupted: 'half.txt' may be half written, and counts as done" in told
+
+    connected(scope_of(tmp_path, write=True), use)
 
 
 def confirmed(project, monkeypatch, answer="y\n"):

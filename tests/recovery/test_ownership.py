@@ -202,7 +202,9 @@ def test():
     Path("report.txt").write_text("fine\\n")
 
 def kill():
-    time.sleep(3)
+    while not Path("report.txt").exists():
+        time.sleep(0.1)
+    time.sleep(2.5)
     os._exit(9)
 
 with holdfast.open("../store") as hf, hf.run("job", workspace=".") as run:
@@ -226,6 +228,91 @@ def test_what_a_parallel_call_captured_of_an_interrupted_one_is_said(project, hf
     done = cli(project, "--yes", *command)
     assert done.returncode == 0, done.stderr
     assert (project / "keep.txt").read_text() == "keep\n"
+    assert "'a.txt', 'report.txt' may be half written" in done.stderr, "it is captured now, and said no more"
+
+
+@pytest.mark.parametrize("gone", ["the parents", "all before"])
+def test_what_was_captured_beside_is_said_where_checkpoints_are_gone(project, hf, gone):
+    """Proves F9: the checkpoint from before is the newest that is left, however many came after it."""
+    script = project.parent / "beside.py"
+    each = "[run.checkpoint(state=n) for n in range(102)]"
+    script.write_text(textwrap.dedent(BESIDE).replace("time.sleep(0.5)", f"time.sleep(0.5); {each}"))
+    subprocess.run([sys.executable, script], cwd=project, check=False, timeout=60)
+    (told,) = [one for one in hf.plan("job", workspace=project).warnings if "half written" in one]
+    before = int(told.split("restore job@")[1].split()[0])
+    assert hf.latest("job").seq - before > 100
+    older = hf.checkpoints("job", archived=True)[1:]
+    hf.delete(*(one.id for one in older if one.seq > before or gone == "all before"))
+    (told,) = [one for one in hf.plan("job", workspace=project).warnings if "half written" in one]
+    assert "while code worked" in told
+    is_left = gone == "the parents"
+    assert ("'a.txt', 'keep.txt', 'report.txt'" in told) == (f"restore job@{before} " in told) == is_left
+    assert ("no checkpoint from before it is left" in told) == (not is_left)
+
+
+def killed_in(project, place):
+    """Kill a run between a call's work, which was captured, and its end."""
+    if place == "a gate":
+        text = "flow: job\nphases:\n  one:\n    tasks:\n      code: {run: echo whole > a.txt, gates: [sleep 30]}\n"
+        (project / "job.yaml").write_text(text)
+        line = [sys.executable, "-m", "holdfast", "--store", "../store", "run", "job.yaml", "--no-wait"]
+    else:
+        (project.parent / "nested.py").write_text(NESTED)
+        line = [sys.executable, "../nested.py"]
+    with subprocess.Popen(line, cwd=project, stdout=-3, stderr=-3) as process:
+        for _ in range(600):
+            if any(b':1":' in each.read_bytes() for each in (project.parent / "store").rglob("*.alive")):
+                break
+            time.sleep(0.1)
+        process.kill()
+
+
+NESTED = """
+import time
+import holdfast
+from pathlib import Path
+
+with holdfast.open("../store") as hf, hf.run("job", workspace=".") as run:
+    def code():
+        run.step("write", lambda: Path("a.txt").write_text("whole\\n"), wrote_files=True)
+        run.step("look:1", time.sleep, 30)
+    run.step("code", code)
+"""
+
+
+@pytest.mark.parametrize("place", ["a gate", "a nested step"])
+def test_finished_work_around_an_interrupted_call_is_not_called_half_written(project, hf, place):
+    """Proves F9: what a gate was killed over is whole, and no advice leads to undoing it."""
+    killed_in(project, place)
+    assert "a.txt" in {record.path for record in hf.latest("job").files()}
+    assert not [one for one in hf.plan("job", workspace=project).warnings if "half written" in one]
+
+
+@pytest.mark.parametrize("way", ["checkpoint", "restore"])
+def test_what_a_command_captures_of_an_interrupted_call_is_said(project, hf, way):
+    """Proves F9: half-written files become a part of a checkpoint, but not in silence."""
+    program(project, "kill")
+    later(project / "my_notes.txt", "mine\n")
+    (project / "keep.txt").unlink()
+    before = hf.latest("job").seq
+    line = {"checkpoint": ["checkpoint", "job", "--workspace"], "restore": ["--yes", "restore", "job", "keep.txt"]}[way]
+    done = cli(project, *line)
+    assert done.returncode == 0, done.stderr
+    told = "captured after code was interrupted: 'a.txt', 'b.txt', 'made.txt' may be half written, and count as done"
+    assert f"{told}; `holdfast restore job@{before} PATH`" in done.stderr
+    assert told in str(hf.latest("job").log("journal"))
+    done = cli(project, "--yes", "restore", f"job@{before}", "a.txt", "b.txt")
+    assert done.returncode == 0, done.stderr
+    assert "half written" not in done.stderr
+    assert (project / "a.txt").read_text() == "whole\n"
+
+
+def test_what_is_restored_next_is_not_called_half_written(project, hf):
+    """Proves F9: the capture before a restore holds what a killed call left, and the one after it what stays of it."""
+    program(project, "kill")
+    done = cli(project, "--yes", "restore", "job", "a.txt", "b.txt")
+    assert done.returncode == 0, done.stderr
+    assert "captured after code was interrupted: 'made.txt' may be half written, and counts as done" in done.stderr
 
 
 @pytest.mark.parametrize("way", ["checkpoint", "restore"])

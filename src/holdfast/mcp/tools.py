@@ -131,9 +131,10 @@ class WriteTools:
 
         with self._scope.writing() as hf:
             opened = hf.run(self._scope.run(hf, run), workspace=self._scope.root)
-            with captured_for_others(opened) as edits:
+            with captured_for_others(opened) as (edits, told):
                 taken = opened.checkpoint(reason=_short(reason), sections=edits)
-            return answer({"id": taken.id, "run": taken.run, "seq": taken.seq})
+            more = {"warnings": list(told)} if told else {}
+            return answer({"id": taken.id, "run": taken.run, "seq": taken.seq, **more})
 
     @typed
     def label(self, checkpoint: str, name: str) -> dict[str, Any]:

@@ -30,10 +30,11 @@ from holdfast.recovery.plan import (
 )
 from holdfast.recovery.record import INTENT, SECTION, is_undo_point, read_intent, read_record
 from holdfast.recovery.verdict import Freshness, freshness_of
+from holdfast.store.ranges import cut
 from holdfast.verify.check import are_sound, faults_in
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from holdfast.capture.files import FileCapture
     from holdfast.checkpoint import Checkpoint
@@ -57,7 +58,6 @@ _OF_WAITS = ("status", "budget")  # they say what a waiting run needs
 _TREATMENTS = ("retry", "skip", "ask")
 _POLICIES = ("ask", "keep", "roll_back")
 _MOST_NAMED = 5
-_MOST_BESIDE = 100  # checkpoints that are looked at for one from before a call
 
 
 def plan_recovery(
@@ -325,7 +325,9 @@ def _of_kept(planned: RestorePlan, request: Request) -> tuple[str, ...]:
     return tuple(told)
 
 
-def captured_beside(hf: Holdfast, head: CheckpointRecord | None, life: SignOfLife | None) -> tuple[str, ...]:
+def captured_beside(
+    hf: Holdfast, head: CheckpointRecord | None, life: SignOfLife | None, restored: Collection[str] = ()
+) -> tuple[str, ...]:
     """Say what was captured, for another call, while one was at work that was interrupted later: it passes for done."""
     if head is None or life is None or life.has_ended or life.is_mine or not life.calls:
         return ()
@@ -336,24 +338,44 @@ def captured_beside(hf: Holdfast, head: CheckpointRecord | None, life: SignOfLif
 
     if head.envelope.created_at.timestamp() > life.last_ns / 1e9 + BEAT_S:
         return ()  # somebody captured what was left since: that was when to say so
-    began, record = min(life.calls.values()) / 1e9, head
+    leaves = life.innermost
+    began, run = min(leaves.values()) / 1e9, head.envelope.run
+    if head.envelope.created_at.timestamp() <= began:
+        return ()
+    told = f"{run}@{head.envelope.seq} was captured while {', '.join(leaves)} worked, which was interrupted: "
     try:
-        for _ in range(_MOST_BESIDE):
-            if record.envelope.created_at.timestamp() <= began or record.envelope.parent is None:
-                break
-            record = hf.store.checkpoint(record.envelope.parent)
+        record = _newest_until(hf, head, datetime.fromtimestamp(began, UTC))
         before, after = _snapshot_of(hf, record), _snapshot_of(hf, head)
-        if before is None or after is None or record.envelope.created_at.timestamp() > began:
+        if after is None:
             return ()
+        if record is None or before is None:
+            return (
+                f"{told}what it holds may be half written, and counts as done; no checkpoint from before it is left",
+            )
         reader = ChunkReader(hf.store.fetch)
         pairs = differing(StoredTree(reader, before.root), StoredTree(reader, after.root))
-        changed = [text(path) for path, _, _ in pairs]
+        changed = [name for path, _, _ in pairs if (name := text(path)) not in restored]
     except (IntegrityError, NotFound):
         return ()
-    run = head.envelope.run
-    way = f"`holdfast restore {shlex.quote(f'{run}@{record.envelope.seq}')} PATH` restores one"
-    told = f"{run}@{head.envelope.seq} was captured while {life.interrupted} worked, which was interrupted: {{}} may be"
-    return (told.format(_named(changed)) + f" half written, and count as done; {way}",) if changed else ()
+    return (told + half_written(changed, run, record.envelope.seq),) if changed else ()
+
+
+def _newest_until(hf: Holdfast, head: CheckpointRecord, until: datetime) -> CheckpointRecord | None:
+    """Return the newest checkpoint that is left of those that a head comes from, up to a time."""
+    below = head.envelope.seq
+    while found := hf.store.queries.checkpoints(
+        head.envelope.run, {"until": until}, limit=1, before_seq=below, line=head.line
+    ):
+        if found[0].ranges == cut(head.ranges, found[0].number):
+            return found[0]
+        below = found[0].envelope.seq  # on a part of the run that was gone back from
+    return None
+
+
+def half_written(paths: Sequence[str], run: str, before: int) -> str:
+    """Say of files that pass for done how they are restored from a checkpoint before that."""
+    way = f"`holdfast restore {shlex.quote(f'{run}@{before}')} PATH` restores one"
+    return f"{_named(paths)} may be half written, and count{'s' * (len(paths) == 1)} as done; {way}"
 
 
 def _names(items: Sequence[PlanItem]) -> str:

@@ -61,6 +61,11 @@ class SignOfLife(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return ", ".join(outer) or "the run's process"
 
     @property
+    def innermost(self) -> dict[str, int]:
+        """The calls under way that had none within them, each with its start: what was around them had handed over."""
+        return {one: at for one, at in self.calls.items() if not any(call.startswith(f"{one}/") for call in self.calls)}
+
+    @property
     def policy(self) -> Literal["keep", "roll_back", "ask"] | None:
         """What is to become of files that were half written, None if no call says so.
 

@@ -68,13 +68,14 @@ def execute(arguments: Namespace, session: Session) -> int:
     run = hf.run(arguments.run, workspace=workspace, key=arguments.run_key, attributes=about)
     with script.held(run), session.progress("Capturing") as progress:
         before = run.recorder.head_record
-        around: AbstractContextManager[dict[str, Any]] = nullcontext({})
+        edits: dict[str, Any] = {}
+        around: AbstractContextManager[Any] = nullcontext((edits, ()))
         if run.host.has_workspace:
             from holdfast.run_files import captured_for_others  # noqa: PLC0415 - loaded when it is used
 
             around = captured_for_others(run)
             run.workspace.capture.progress = lambda files, _size, path: progress.update(files, None, path)
-        with around as edits:
+        with around as (edits, _):
             taken = run.checkpoint(
                 trigger=arguments.trigger,
                 reason=arguments.reason,
