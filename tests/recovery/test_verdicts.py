@@ -72,6 +72,24 @@ def test_a_branch_that_is_gone_refuses_however_the_run_is_resumed(hf, project):
         assert run.step("one", lambda: 2) == 1
 
 
+def test_yes_does_not_go_on_without_the_branch(hf, project, tmp_path):
+    """Proves C15 on the command line: what else is meant has to be said, and the message names how."""
+    begun(hf, workspace=project)
+    git(project, "checkout", "-q", "main")
+    git(project, "branch", "-D", "work")
+    before = hf.latest("r").id
+    refused = cli(tmp_path, "--yes", "resume", "r", "--workspace", str(project))
+    assert refused.returncode == CannotResume.exit_code
+    assert "branch 'work' is gone" in refused.stderr
+    assert "holdfast resume r --fresh" in refused.stderr
+    assert "holdfast resume r --git" in refused.stderr
+    assert hf.latest("r").id == before
+    assert cli(tmp_path, "--yes", "resume", "r", "--workspace", str(project), "--git").returncode == 14
+    assert (project / ".git" / "HEAD").read_text() == "ref: refs/heads/work\n"
+    with hf.run("r", workspace=project):
+        pass
+
+
 def test_told_otherwise_the_run_goes_on(hf, project):
     begun(hf, workspace=project)
     git(project, "checkout", "-q", "main")
