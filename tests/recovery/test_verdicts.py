@@ -10,7 +10,7 @@ import time
 import pytest
 
 import holdfast
-from holdfast import CannotResume, RunWaiting, UsageError
+from holdfast import CannotResume, NotFound, RunWaiting, UsageError
 
 
 def git(project, *arguments):
@@ -226,6 +226,25 @@ def test_suggestions_name_the_checkpoint_that_was_asked_about(hf, tmp_path):
     typed = status.suggestions[0].split(" (")[0].split()[1:]
     assert cli(tmp_path, "--yes", *typed).returncode == 14
     assert hf.recovery.status("r").can_resume
+
+
+def test_the_status_of_a_checkpoint_is_told_on_the_command_line(hf, tmp_path):
+    """Proves A13: how it stood there, and ways out that are typed for that very checkpoint."""
+    blocked(hf)
+    seq = hf.latest("r").seq
+    assert hf.recover("r", skip_failed=True).success
+    shown = cli(tmp_path, "status", f"r@{seq}")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert f"r@{seq}" in shown.stdout
+    assert "agent coder failed 3 times" in shown.stdout
+    assert f"holdfast resume r@{seq} --retry-failed" in shown.stdout
+    assert "blocked" not in cli(tmp_path, "status", "r").stdout
+    document = json.loads(cli(tmp_path, "status", f"r@{seq}", "--json").stdout)
+    assert (document["head"]["seq"], document["head"]["can_resume"], document["waits"]) == (seq, False, [])
+    assert document["suggestions"] == list(hf.recovery.status(f"r@{seq}").suggestions)
+    assert json.loads(cli(tmp_path, "status", "r", "--json").stdout)["suggestions"] == []
+    assert cli(tmp_path, "status", "r@99").returncode == NotFound.exit_code
+    assert "its last is" in cli(tmp_path, "status", "r@99").stderr
 
 
 def machine(run):
