@@ -247,6 +247,17 @@ def test_the_status_of_a_checkpoint_is_told_on_the_command_line(hf, tmp_path):
     assert "its last is" in cli(tmp_path, "status", "r@99").stderr
 
 
+def test_prerequisites_that_nobody_looked_at_are_not_said_to_be_met(hf, issue):
+    """Proves C9: None is neither yes nor no."""
+    begun(hf, subject=str(issue))
+    assert hf.recovery.status("r").prerequisites_met is None
+    assert hf.recovery.status("r", subject=str(issue)).prerequisites_met is True
+    write_issue(issue, body="Use SAML.")
+    assert hf.recovery.status("r").prerequisites_met is None
+    assert hf.recovery.status("r", subject=str(issue)).prerequisites_met is False
+    assert hf.plan("r", subject=str(issue)).prerequisites_met is False
+
+
 def machine(run):
     return run.machine(states=["plan", "build", "test"])
 
