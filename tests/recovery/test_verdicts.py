@@ -90,6 +90,53 @@ def test_yes_does_not_go_on_without_the_branch(hf, project, tmp_path):
         pass
 
 
+def contents(project):
+    return {str(path): path.read_bytes() for path in project.rglob("*") if path.is_file()}
+
+
+def test_a_branch_that_is_gone_is_seen_where_no_directory_is_named(hf, project):
+    """Proves C15: it is looked at where the run worked last; that directory stays as it is, and nobody is asked twice.
+
+    The next time that it is gone is another time.
+    """
+    begun(hf, workspace=project)
+    git(project, "checkout", "-q", "main")
+    git(project, "branch", "-D", "work")
+    before = contents(project)
+    with pytest.raises(CannotResume, match="branch 'work' is gone"):
+        hf.recover("r")
+    assert hf.recovery.status("r", files=False).prerequisites[0].is_met is False
+    assert hf.recover("r", confirmed=True).success
+    again = hf.recover("r")
+    assert (again.success, again.is_recovered) == (True, False)
+    assert hf.plan("r", workspace=project).verdict == "resume"
+    assert contents(project) == before
+    with hf.run("r", workspace=project) as run:
+        assert run.step("one", lambda: 2) == 1
+    git(project, "checkout", "-qb", "work")
+    (project / "a.txt").write_text("b\n")
+    begun(hf, workspace=project, verdicts={"branch-switched": "warn"})
+    git(project, "checkout", "-q", "main")
+    git(project, "branch", "-D", "work")
+    with pytest.raises(CannotResume, match="branch 'work' is gone"):
+        hf.recover("r")
+
+
+def test_a_head_that_moved_is_told_where_no_directory_is_named(hf, project):
+    begun(hf, workspace=project)
+    time.sleep(0.01)
+    git(project, "commit", "-q", "--allow-empty", "-m", "second")
+    assert any("HEAD moved" in one for one in hf.recover("r").warnings)
+
+
+def test_recover_all_sees_the_branch_where_no_directory_is_named(hf, project):
+    begun_killed(project, hf)
+    git(project, "checkout", "-q", "main")
+    [one] = hf.recovery.recover_all()
+    assert one.outcome == "left"
+    assert "branch 'main'" in one.reason
+
+
 def test_told_otherwise_the_run_goes_on(hf, project):
     begun(hf, workspace=project)
     git(project, "checkout", "-q", "main")
