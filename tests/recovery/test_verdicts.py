@@ -10,7 +10,7 @@ import time
 import pytest
 
 import holdfast
-from holdfast import CannotResume, RunWaiting, UsageError
+from holdfast import CannotResume, NotFound, RunWaiting, UsageError
 
 
 def git(project, *arguments):
@@ -70,6 +70,71 @@ def test_a_branch_that_is_gone_refuses_however_the_run_is_resumed(hf, project):
     assert hf.recover(plan, confirmed=True).success
     with hf.run("r", workspace=project) as run:  # what was confirmed is taken over
         assert run.step("one", lambda: 2) == 1
+
+
+def test_yes_does_not_go_on_without_the_branch(hf, project, tmp_path):
+    """Proves C15 on the command line: what else is meant has to be said, and the message names how."""
+    begun(hf, workspace=project)
+    git(project, "checkout", "-q", "main")
+    git(project, "branch", "-D", "work")
+    before = hf.latest("r").id
+    refused = cli(tmp_path, "--yes", "resume", "r", "--workspace", str(project))
+    assert refused.returncode == CannotResume.exit_code
+    assert "branch 'work' is gone" in refused.stderr
+    assert "holdfast resume r --fresh" in refused.stderr
+    assert "holdfast resume r --git" in refused.stderr
+    assert hf.latest("r").id == before
+    assert cli(tmp_path, "--yes", "resume", "r", "--workspace", str(project), "--git").returncode == 14
+    assert (project / ".git" / "HEAD").read_text() == "ref: refs/heads/work\n"
+    with hf.run("r", workspace=project):
+        pass
+
+
+def contents(project):
+    return {str(path): path.read_bytes() for path in project.rglob("*") if path.is_file()}
+
+
+def test_a_branch_that_is_gone_is_seen_where_no_directory_is_named(hf, project):
+    """Proves C15: it is looked at where the run worked last; that directory stays as it is, and nobody is asked twice.
+
+    The next time that it is gone is another time.
+    """
+    begun(hf, workspace=project)
+    git(project, "checkout", "-q", "main")
+    git(project, "branch", "-D", "work")
+    before = contents(project)
+    with pytest.raises(CannotResume, match="branch 'work' is gone"):
+        hf.recover("r")
+    assert hf.recovery.status("r", files=False).prerequisites[0].is_met is False
+    assert hf.recover("r", confirmed=True).success
+    again = hf.recover("r")
+    assert (again.success, again.is_recovered) == (True, False)
+    assert hf.plan("r", workspace=project).verdict == "resume"
+    assert contents(project) == before
+    with hf.run("r", workspace=project) as run:
+        assert run.step("one", lambda: 2) == 1
+    git(project, "checkout", "-qb", "work")
+    (project / "a.txt").write_text("b\n")
+    begun(hf, workspace=project, verdicts={"branch-switched": "warn"})
+    git(project, "checkout", "-q", "main")
+    git(project, "branch", "-D", "work")
+    with pytest.raises(CannotResume, match="branch 'work' is gone"):
+        hf.recover("r")
+
+
+def test_a_head_that_moved_is_told_where_no_directory_is_named(hf, project):
+    begun(hf, workspace=project)
+    time.sleep(0.01)
+    git(project, "commit", "-q", "--allow-empty", "-m", "second")
+    assert any("HEAD moved" in one for one in hf.recover("r").warnings)
+
+
+def test_recover_all_sees_the_branch_where_no_directory_is_named(hf, project):
+    begun_killed(project, hf)
+    git(project, "checkout", "-q", "main")
+    [one] = hf.recovery.recover_all()
+    assert one.outcome == "left"
+    assert "branch 'main'" in one.reason
 
 
 def test_told_otherwise_the_run_goes_on(hf, project):
@@ -208,6 +273,36 @@ def test_suggestions_name_the_checkpoint_that_was_asked_about(hf, tmp_path):
     typed = status.suggestions[0].split(" (")[0].split()[1:]
     assert cli(tmp_path, "--yes", *typed).returncode == 14
     assert hf.recovery.status("r").can_resume
+
+
+def test_the_status_of_a_checkpoint_is_told_on_the_command_line(hf, tmp_path):
+    """Proves A13: how it stood there, and ways out that are typed for that very checkpoint."""
+    blocked(hf)
+    seq = hf.latest("r").seq
+    assert hf.recover("r", skip_failed=True).success
+    shown = cli(tmp_path, "status", f"r@{seq}")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert f"r@{seq}" in shown.stdout
+    assert "agent coder failed 3 times" in shown.stdout
+    assert f"holdfast resume r@{seq} --retry-failed" in shown.stdout
+    assert "blocked" not in cli(tmp_path, "status", "r").stdout
+    document = json.loads(cli(tmp_path, "status", f"r@{seq}", "--json").stdout)
+    assert (document["head"]["seq"], document["head"]["can_resume"], document["waits"]) == (seq, False, [])
+    assert document["suggestions"] == list(hf.recovery.status(f"r@{seq}").suggestions)
+    assert json.loads(cli(tmp_path, "status", "r", "--json").stdout)["suggestions"] == []
+    assert cli(tmp_path, "status", "r@99").returncode == NotFound.exit_code
+    assert "its last is" in cli(tmp_path, "status", "r@99").stderr
+
+
+def test_prerequisites_that_nobody_looked_at_are_not_said_to_be_met(hf, issue):
+    """Proves C9: None is neither yes nor no."""
+    begun(hf, subject=str(issue))
+    assert hf.recovery.status("r").prerequisites_met is None
+    assert hf.recovery.status("r", subject=str(issue)).prerequisites_met is True
+    write_issue(issue, body="Use SAML.")
+    assert hf.recovery.status("r").prerequisites_met is None
+    assert hf.recovery.status("r", subject=str(issue)).prerequisites_met is False
+    assert hf.plan("r", subject=str(issue)).prerequisites_met is False
 
 
 def machine(run):

@@ -12,6 +12,7 @@ from holdfast.cli.output import Paint
 from holdfast.cli.times import age, number
 from holdfast.documents import plain
 from holdfast.errors import CannotResume, RecoveryError
+from holdfast.recovery.verdict import enforce
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,6 +102,8 @@ def agree(
     if plan.files != shown.files:
         show_plan(plan, session)
     is_edited = any(one.kind == "files-changed" for one in plan.findings)
+    if plan.verdict == "fresh" and not session.ask.can_ask:
+        enforce(plan.run, plan.checkpoint, plan.findings)
     if plan.verdict in ("ask", "fresh") or (is_edited and session.ask.can_ask):
         choice = _choice(plan, session, look, is_edited=is_edited)
         if choice == "take":
@@ -139,8 +142,9 @@ def _choice(plan: RecoveryPlan, session: Session, look: Callable[[], None], *, i
         *((take,) if is_edited else ()),
         ("fresh", "set the run aside, and start from the beginning"),
     )
+    agreed = "resume" if plan.verdict != "fresh" else None  # --yes says neither to start fresh, nor to do without
     while True:
-        choice = session.ask.choose("Something changed since. What now?", options, safe="stop", agreed="resume")
+        choice = session.ask.choose("Something changed since. What now?", options, safe="stop", agreed=agreed)
         if choice == "stop":
             raise Declined
         if choice != "diff":

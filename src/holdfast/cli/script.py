@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.cli.errors import CommandInvalid
 from holdfast.documents import is_moving
 from holdfast.encode.documents import read_regular
-from holdfast.errors import DocumentInvalid, IntegrityError, LeaseHeld, NotFound, UsageError
+from holdfast.errors import DocumentInvalid, IntegrityError, InvalidId, LeaseHeld, NotFound, UsageError
 from holdfast.model.sections import Phases
 from holdfast.own_folder import write_whole
 from holdfast.store.open import FOLDER
@@ -32,6 +32,7 @@ _CURRENT = "current-run"
 _MOST_NAMED = 5
 _PATIENCE_S = 5.0  # commands hold a run for milliseconds, so several at once all get their turn
 _LOOK_EVERY_S = 0.03
+_OF_POSITIONS = "@#~:"
 _WORKSPACE = "workspace"  # in the phases' metadata: the directory whose files go into each checkpoint
 
 
@@ -56,10 +57,10 @@ def meant_run(session: Session, arguments: Namespace, *, or_only: bool = False) 
     return _named_run(session, arguments) or _only_run(session, or_only=or_only)
 
 
-def add_shown_run(parser: CommandParser) -> None:
+def add_shown_run(parser: CommandParser, *, metavar: str = "RUN", more: str = "") -> None:
     """Let a command that only looks take a run, or find it by itself."""
-    told = "the run; otherwise HOLDFAST_RUN, the one begun here, or the one that moved last"
-    parser.add_argument("run", metavar="RUN", nargs="?", help=told)
+    told = f"the run{more}; otherwise HOLDFAST_RUN, the one begun here, or the one that moved last"
+    parser.add_argument("run", metavar=metavar, nargs="?", help=told)
 
 
 def spec_or_last(session: Session, spec: str | None) -> str:
@@ -78,6 +79,16 @@ def shown_run(session: Session, arguments: Namespace | None = None) -> str:
     if len(runs) > 1:
         session.out.note(f"The run that moved last is {runs[0].id}.")
     return runs[0].id
+
+
+def shown(session: Session, arguments: Namespace) -> tuple[Checkpoint, bool]:
+    """Return how a run stands that is to be looked at, or how it stood at the named checkpoint; whether it is now."""
+    try:
+        return head_of(session, shown_run(session, arguments)), True
+    except (NotFound, InvalidId):
+        if arguments.run is None or not set(arguments.run) & set(_OF_POSITIONS):
+            raise
+        return session.find(arguments.run), False
 
 
 def _named_run(session: Session, arguments: Namespace | None) -> str | None:

@@ -34,6 +34,7 @@ from holdfast.errors import (
 from holdfast.journal.call_record import call_of_line
 from holdfast.model.sections import WORKSPACE
 from holdfast.model.triggers import Trigger
+from holdfast.model.verdicts import OF_POSITION
 from holdfast.recovery.find import mark_corrupted
 from holdfast.recovery.gather import (
     file_capture,
@@ -46,7 +47,7 @@ from holdfast.recovery.gather import (
 )
 from holdfast.recovery.outcomes import closing_records, decided_records, decided_steps
 from holdfast.recovery.plan import checked_options
-from holdfast.recovery.record import INTENT, SECTION, RecoveryRecord, intent_value, read_record
+from holdfast.recovery.record import INTENT, SECTION, RecoveryRecord, accepted_name, intent_value, read_record
 from holdfast.recovery.result import RecoveryResult
 from holdfast.recovery.sections import Restoring, restored
 from holdfast.recovery.verdict import enforce
@@ -296,6 +297,7 @@ class PlanApplication:
             skipped_agents=plan.skipped_agents,
             workspace=plan.files.target if plan.files is not None and plan.request.into is None else "",
             git=plan.request.git,
+            accepted=self._accepted(present_head),
         ).marked(plan.run, undo)
         sections = self._sections(source, at)
         self.run.note("recovered" if plan.kind == "recover" else "undone", f"from {plan.place or plan.checkpoint}")
@@ -385,6 +387,16 @@ class PlanApplication:
             head = read_edits(now.section(EDITS)) if now is not None and EDITS in now.sections else {}
         after = {**before, **head, **kept}
         return {EDITS: edits_value(after)} if after != before else {}
+
+    def _accepted(self, now: Checkpoint | None) -> tuple[str, ...]:
+        """Return what a person accepted of a repository that is not captured here, so that nobody is asked again."""
+        if self.plan.kind == "undo" or self.plan.request.workspace is not None:
+            return ()
+        before: tuple[str, ...] = ()
+        with suppress(IntegrityError):
+            before = self._record_of(now).accepted if now is not None else ()
+        moved = [one for one in self.plan.findings if one.kind in OF_POSITION and one.verdict in ("ask", "fresh")]
+        return tuple(dict.fromkeys((*before, *(accepted_name(self.record, one.detail) for one in moved))))
 
     def _is_done(self, head: str | None) -> Checkpoint | None:
         """Return the head if it is what this very plan made."""

@@ -92,7 +92,7 @@ class OpenRun:
         check_blockers(head)
         if not self._is_worth_a_look():
             return ()
-        from holdfast.recovery.freshness import facts_now, facts_then, findings  # noqa: PLC0415
+        from holdfast.recovery.freshness import facts_now, facts_then, findings, without_accepted  # noqa: PLC0415
 
         life = self._directory.last_sign() if self._directory is not None else None
         then = facts_then(head, flow=self._freshness.flow_then)
@@ -108,6 +108,7 @@ class OpenRun:
         )
         chosen = self._freshness
         found = findings(then, now, verdicts=chosen.verdicts, older_than=chosen.older_than)
+        found = without_accepted(found, head, head.record)
         if _is_new_fork(head):  # its directory has a branch of its own: killed before that was captured
             found = tuple(one for one in found if one.kind not in OF_POSITION)
         ask_or_refuse(run, head, found)

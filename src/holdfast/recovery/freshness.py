@@ -18,6 +18,7 @@ from holdfast.errors import DocumentInvalid, IntegrityError, SubjectUnavailable,
 from holdfast.model.checkpoint import FORMAT_VERSION
 from holdfast.model.sections import WORKSPACE, Subject
 from holdfast.model.verdicts import DEFAULT_VERDICTS, VERDICTS, Verdict, check_verdicts
+from holdfast.recovery.record import SECTION, accepted_name, read_record
 from holdfast.version import __version__
 from holdfast.workspace import git
 from holdfast.workspace.paths import raw, text
@@ -156,6 +157,14 @@ def facts_now(
         **place,
         **told,
     )
+
+
+def without_accepted(found: Sequence[Finding], head: Taken | None, record: CheckpointRecord) -> tuple[Finding, ...]:
+    """Return what was found but for what a person accepted already, by the last recovery before a head."""
+    told = _read(lambda: head.section(SECTION)) if head is not None and SECTION in head.sections else None
+    known = read_record(told) if told is not None else None
+    accepted = known.accepted if known is not None else ()
+    return tuple(one for one in found if not accepted or accepted_name(record, one.detail) not in accepted)
 
 
 def _of_git(then: FreshnessFacts, now: FreshnessFacts) -> Iterator[tuple[str, str]]:

@@ -171,7 +171,7 @@ def gather(
     look = look_at_files(hf, record, head, request, options)
     if kind == "undo" and look.plan is not None and (edited := look.plan.kept("person", "unknown", deleted=False)):
         warnings = (*warnings, f"you changed {_names(edited)} since the recovery: kept")
-    moved = _moved(checkpoint, look, request, freshness, at) if freshness is not None else Moved()
+    moved = _moved(hf, checkpoint, look, request, freshness, head=head, at=at) if freshness is not None else Moved()
     facts = Gathered(
         record=record,
         head=head,
@@ -204,9 +204,21 @@ def info_of(hf: Holdfast, checkpoint: Checkpoint) -> RecoveryInfo:
     return analyse({name: checkpoint.section(name) for name in names})
 
 
-def _moved(checkpoint: Checkpoint, look: Look, request: Request, freshness: Freshness, at: datetime) -> Moved:
-    """Return what moved outside the run since the checkpoint was taken."""
-    from holdfast.recovery.freshness import facts_now, facts_then, findings  # noqa: PLC0415
+def _moved(
+    hf: Holdfast,
+    checkpoint: Checkpoint,
+    look: Look,
+    request: Request,
+    freshness: Freshness,
+    *,
+    head: str | None,
+    at: datetime,
+) -> Moved:
+    """Return what moved outside the run since the checkpoint was taken.
+
+    Where no directory is named the repository is looked at in the one that the run worked in last.
+    """
+    from holdfast.recovery.freshness import facts_now, facts_then, findings, without_accepted  # noqa: PLC0415
 
     changed = None
     if look.plan is not None and request.into is None:
@@ -214,20 +226,44 @@ def _moved(checkpoint: Checkpoint, look: Look, request: Request, freshness: Fres
 
         changed = [one.path for one in look.plan.items if is_changed_by_others(one)]
     then = facts_then(checkpoint, flow=freshness.flow_then)
+    directory, worked_until_ns = request.workspace, look.worked_until_ns
+    if directory is None and request.into is None and then.head is not None:
+        directory, worked_until_ns = _worked_in(hf, checkpoint.run)
     now = facts_now(
         then,
-        request.workspace,
+        directory,
         at=at,
         changed_paths=changed,
         provider=freshness.subject,
         flow=freshness.flow,
-        worked_until_ns=look.worked_until_ns,
+        worked_until_ns=worked_until_ns,
     )
     found = findings(then, now, verdicts=freshness.verdicts, older_than=freshness.older_than)
+    if found and head is not None:
+        found = without_accepted(found, _opened(hf, head), checkpoint.record)
     if request.git or look.creates_git:  # it is put back with the files
         found = tuple(one for one in found if one.kind not in OF_POSITION)
     told = tuple(PlanFinding(kind=one.kind, verdict=one.verdict, detail=one.detail) for one in found)
     return Moved(told, then, now, has_files=WORKSPACE in checkpoint.sections)
+
+
+def _worked_in(hf: Holdfast, run: str) -> tuple[str | None, int]:
+    """Return the directory that a run worked in last, None if it is gone or not known, and until when it did."""
+    from holdfast.run_files import directory_of, ownership_of  # noqa: PLC0415 - only for runs with a repository
+
+    place = directory_of(hf.store, run)
+    if place is None or not os.path.isdir(place):  # noqa: PTH112
+        return None, 0
+    life = ownership_of(hf.store, run, place, None).life
+    return place, life.last_ns if life is not None else 0
+
+
+def _opened(hf: Holdfast, head: str) -> Checkpoint | None:
+    """Return a head, None if it is damaged."""
+    try:
+        return hf.internals.opened(hf.store.checkpoint(head))
+    except (IntegrityError, NotFound):
+        return None
 
 
 class Look(NamedTuple):

@@ -15,7 +15,7 @@ from holdfast.recovery.find import Damage, locate, opened
 from holdfast.recovery.gather import info_of, plan_recovery, steps_of
 from holdfast.recovery.line import RunLine
 from holdfast.recovery.outcomes import UnknownStep, unknown_steps
-from holdfast.recovery.prerequisites import Prerequisite, prerequisites_of
+from holdfast.recovery.prerequisites import Prerequisite, all_met, prerequisites_of
 from holdfast.recovery.record import SECTION, read_record
 from holdfast.recovery.suggest import suggestions
 
@@ -143,9 +143,9 @@ class RecoveryStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The checkpoint that hf.undo() goes back to, None if there was no recovery."""
 
     @property
-    def prerequisites_met(self) -> bool:
-        """Return whether all that the run needs is there, as far as anybody looked."""
-        return all(one.is_met is not False for one in self.prerequisites)
+    def prerequisites_met(self) -> bool | None:
+        """Return whether all that the run needs is there; None where nobody looked at a part of it."""
+        return all_met(self.prerequisites)
 
     def __str__(self) -> str:
         return "\n".join(self.lines())

@@ -27,7 +27,7 @@ from holdfast.recovery.outcomes import (
     settled,
     unknown_steps,
 )
-from holdfast.recovery.prerequisites import Prerequisite, prerequisites_of
+from holdfast.recovery.prerequisites import Prerequisite, all_met, prerequisites_of
 from holdfast.recovery.sections import Restoring, check_state, restored
 from holdfast.recovery.suggest import suggestions
 from holdfast.workspace.decide import Decisions, Interrupted
@@ -199,9 +199,9 @@ class RecoveryPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return (*self.warnings, *(one.detail for one in self.findings if one.verdict != "resume"))
 
     @property
-    def prerequisites_met(self) -> bool:
-        """Return whether all that the run needs is there, as far as anybody looked."""
-        return all(one.is_met is not False for one in self.prerequisites)
+    def prerequisites_met(self) -> bool | None:
+        """Return whether all that the run needs is there; None where nobody looked at a part of it."""
+        return all_met(self.prerequisites)
 
     @property
     def can_resume(self) -> bool:

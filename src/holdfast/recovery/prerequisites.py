@@ -49,6 +49,12 @@ def prerequisites_of(
     return (*outside, *_waits(info))
 
 
+def all_met(needed: Sequence[Prerequisite]) -> bool | None:
+    """Tell whether all are there; None if nobody looked at one, and none that was looked at is missing."""
+    met = {one.is_met for one in needed}
+    return False if False in met else None if None in met else True
+
+
 def _outside(
     then: FreshnessFacts, now: FreshnessFacts, found: Sequence[PlanFinding], *, has_files: bool
 ) -> Iterator[Prerequisite]:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import msgspec
 from blake3 import blake3
 
+from holdfast.model.sections import WORKSPACE
+
 if TYPE_CHECKING:
     from holdfast.model.checkpoint import CheckpointRecord
 
@@ -31,6 +33,8 @@ class RecoveryRecord(msgspec.Struct, frozen=True, kw_only=True, rename={"source"
     git: bool = False  # whether it put the git position back, too
     warnings: tuple[str, ...] = ()
     skipped_agents: tuple[str, ...] = ()
+    accepted: tuple[str, ...] = ()
+    """How the repository had moved when a person confirmed it, where the recovery captured nothing."""
     mark: str = ""
     """Under this user's own key: that this user recovered the run so, in that directory; see `marked`."""
 
@@ -53,7 +57,7 @@ class RecoveryRecord(msgspec.Struct, frozen=True, kw_only=True, rename={"source"
     def value(self) -> dict[str, Any]:
         """Return it as the section's value."""
         plain: dict[str, Any] = msgspec.to_builtins(self, builtin_types=(datetime,))
-        return plain | {"warnings": list(self.warnings), "skipped_agents": list(self.skipped_agents)}
+        return plain | {name: list(getattr(self, name)) for name in ("warnings", "skipped_agents", "accepted")}
 
 
 def read_record(value: Any) -> RecoveryRecord | None:
@@ -62,6 +66,12 @@ def read_record(value: Any) -> RecoveryRecord | None:
         return msgspec.convert(value, RecoveryRecord)
     except msgspec.ValidationError:
         return None
+
+
+def accepted_name(record: CheckpointRecord, detail: str) -> str:
+    """Return the name under which it is accepted that a repository moved so since a checkpoint captured it."""
+    root = next((section.root.hex() for section in record.envelope.sections if section.name == WORKSPACE), "")
+    return blake3(f"{root} {detail}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def is_undo_point(record: CheckpointRecord) -> bool:

@@ -71,8 +71,10 @@ def enforced(run: str, checkpoint: str, found: Sequence[FoundFacts]) -> Verdict:
     worst: Verdict = max((_verdict(one) for one in found), key=VERDICTS.index, default="resume")
     if worst == "fresh":
         reasons = tuple(one.detail for one in found if _verdict(one) == "fresh")
+        back = f"`holdfast resume {run} --git`, hf.recover({run!r}, workspace=..., git=True), to bring the branch back"
         ways = (
             f"`holdfast resume {run} --fresh`, hf.recovery.start_fresh({run!r}), to start from the beginning",
+            *((back,) if any(one.kind == "branch-gone" for one in found) else ()),
             f"`holdfast resume {run}` on a terminal, hf.recover(plan, confirmed=True), to resume all the same",
         )
         raise CannotResume(run, checkpoint, reasons, ways)

@@ -26,23 +26,23 @@ _COLOURS = {"completed": "green", "running": "yellow", "failed": "red", "skipped
 
 def configure(parser: CommandParser) -> None:
     """Say what the command takes."""
-    script.add_shown_run(parser)
+    script.add_shown_run(parser, metavar="RUN|CHECKPOINT", more=", or a checkpoint of it (RUN@7)")
     parser.add_argument("--left", action="store_true", help="only the names of the phases that are still to be done")
 
 
 def execute(arguments: Namespace, session: Session) -> int:
     """Tell it."""
     out = session.out
-    run = script.shown_run(session, arguments)
-    head = script.head_of(session, run)
+    head, is_now = script.shown(session, arguments)
+    run = head.run
     book = script.book_of(head)
     if arguments.left:
         out.document({"run": head.run, "left": phase_book.left(book)})
         for name in phase_book.left(book):
             out.line(name)
         return 0
-    waits = session.hf.control.waiting(run) if not head.skipped else []
-    moving = is_moving(session.hf.store, run)
+    waits = session.hf.control.waiting(run) if is_now and not head.skipped else []
+    moving = is_now and is_moving(session.hf.store, run)
     document: dict[str, Any] = {
         "moving": moving,
         "run": head.run,
@@ -50,7 +50,9 @@ def execute(arguments: Namespace, session: Session) -> int:
         "head": checkpoint_document(head),
     }
     document["waits"] = [plain(wait) for wait in waits]
-    document["answered"] = is_answered = head.summary.status in ("waiting", "paused") and not waits
+    document["answered"] = is_answered = is_now and head.summary.status in ("waiting", "paused") and not waits
+    ways = () if head.recovery.can_resume else session.hf.recovery.status(run if is_now else head.place).suggestions
+    document["suggestions"] = list(ways)
     work = _work(head)
     document |= work
     document["budget"] = _budget(head)
@@ -58,7 +60,9 @@ def execute(arguments: Namespace, session: Session) -> int:
     if book.order or book.phases:
         document |= status_document(book, session.hf.recovery.savings(run).seconds)
     out.document(document)
-    _facts(head, session, moving=moving)
+    _facts(head, session, moving=moving, is_now=is_now)
+    for way in ways:
+        out.fact("try", way)
     _budget_facts(document["budget"], session)
     _protection_facts(protection, head, session)
     _work_facts(work, session)
@@ -72,11 +76,12 @@ def execute(arguments: Namespace, session: Session) -> int:
     return 0
 
 
-def _facts(head: Checkpoint, session: Session, *, moving: bool) -> None:
+def _facts(head: Checkpoint, session: Session, *, moving: bool, is_now: bool) -> None:
     out, summary = session.out, head.summary
-    out.fact("run", Paint(head.run, "bold"))
-    is_open = summary.status == "running" and not moving
-    out.fact("status", status(summary.status, moving=moving), ": no process moves it now" if is_open else "")
+    out.fact("run", Paint(head.run if is_now else head.place, "bold"))
+    is_open = is_now and summary.status == "running" and not moving
+    told = status(summary.status, moving=moving or not is_now)
+    out.fact("status", told, ": no process moves it now" if is_open else "")
     at = (" at ", trigger(head.trigger), f" {head.reason}") if head.id else (" in the journal: no checkpoint yet",)
     out.fact("saved", age(head.created_at, session.now()), *at)
     for name, value in (("phase", summary.phase), ("state", summary.state)):
