@@ -89,6 +89,8 @@ def _carried_out(line: list[str]) -> int:
         raise
     except Exception as error:  # noqa: BLE001 - whatever it is, a person gets a sentence and a code
         return report(error, out, debug=options.debug)
+    finally:
+        out.finish()
 
 
 def _command(rest: list[str], options: Globals, out: Output) -> int:
@@ -137,7 +139,9 @@ def make_parser(command: Command) -> CommandParser:
     from holdfast.cli.parser import CommandParser, globals_help  # noqa: PLC0415
 
     module = load(command)
-    parser = CommandParser(prog=f"holdfast {command.name}", description=module.__doc__, epilog=globals_help())
+    parser = CommandParser(
+        prog=f"holdfast {command.name}", description=module.__doc__, epilog=globals_help(command.json)
+    )
     module.configure(parser)
     return parser
 

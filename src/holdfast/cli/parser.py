@@ -9,7 +9,7 @@ from typing import Any, NoReturn, TypeVar
 from holdfast.cli.errors import CommandInvalid
 
 GLOBALS = (
-    ("--json", "", "one JSON document on standard output"),
+    ("--json", "", "one JSON document on standard output; `COMMAND --help` says where it is otherwise"),
     ("--store", "URL", "the store: a path, sqlite:///path, file:///folder or postgresql://host/database"),
     ("-C", "DIR", "as if started in that directory"),
     ("-q, --quiet", "", "only what was asked for, no notes"),
@@ -102,7 +102,8 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=28, width=WIDTH)
 
 
-def globals_help() -> str:
-    """Return the options of every command for a help text."""
-    lines = [f"  {f'{name} {value}'.rstrip():<24}  {text}" for name, value, text in GLOBALS]
+def globals_help(of_json: str) -> str:
+    """Return the options of every command for the help text of one, with what its --json writes."""
+    told = {"--json": of_json}
+    lines = [f"  {f'{name} {value}'.rstrip():<24}  {told.get(name, text)}" for name, value, text in GLOBALS]
     return "everywhere on the line:\n" + "\n".join(lines)
