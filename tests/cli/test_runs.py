@@ -421,6 +421,21 @@ def test_a_run_is_cancelled_after_asking(hf, project):
     assert hf("cancel", "nobody", "--yes").code == 3
 
 
+def test_in_the_directory_of_a_fork_its_run_is_meant(hf, project, tmp_path, monkeypatch):
+    (project / "asks.yaml").write_text("flow: asks\nphases: {a: {run: 'true', approve: Deploy?}}\n")
+    assert hf("run", "asks.yaml", "--no-wait").code == 9
+    assert hf("fork", "asks", "tried", "--into", tmp_path / "tried").code == 0
+    monkeypatch.chdir(tmp_path / "tried")
+    assert hf("run", "asks.yaml", "--no-wait", "--resume").code == 9
+    assert hf("status", "--json").json["run"] == "tried"
+    assert hf("show", "--json").json["run"] == "tried"
+    assert hf("approve", "--json").json["run"] == "tried"
+    assert hf("status", "asks", "--json").json["waits"]
+    elsewhere = tmp_path / "elsewhere"
+    assert hf("copy", project / ".holdfast", elsewhere, "asks").code == 0
+    assert hf("--store", elsewhere, "status", "--json").json["run"] == "asks"
+
+
 def test_signals_and_budgets_reach_the_run(hf, project):
     store = holdfast.open()
     with pytest.raises(holdfast.RunWaiting), store.run("r", waiting="leave") as run:
