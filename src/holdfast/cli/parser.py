@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
@@ -75,6 +76,8 @@ class CommandParser(argparse.ArgumentParser):
     def __init__(self, *args: Any, **options: Any) -> None:
         self.arguments: list[argparse.Action] = []
         self.parts: dict[str, CommandParser] = {}
+        self.words_before: int | None = None
+        """How many words stand before a command that is run, as `guard` and `bisect` do; None if none is."""
         options.setdefault("allow_abbrev", False)
         options.setdefault("formatter_class", _Formatter)
         super().__init__(*args, **options)
@@ -90,6 +93,24 @@ class CommandParser(argparse.ArgumentParser):
         if self.parts or "--" in words:
             return self.parse_args(words)
         return self.parse_intermixed_args(words)
+
+    def check_dashes(self, words: list[str]) -> None:
+        """Refuse an option behind a command that is run, unless `--` before it says that it is the command's."""
+        if self.words_before is None or "--" in words:
+            return
+        plain: list[int] = []
+        is_value = False
+        for at, word in enumerate(words):
+            if is_value or not word.startswith("-"):
+                plain += [] if is_value else [at]
+                is_value = False
+            elif len(plain) > self.words_before:
+                begins = plain[self.words_before]
+                typed = shlex.join([*self.prog.split(), *words[:begins], "--", *words[begins:]])
+                raise CommandInvalid(f"it is not clear whose option {word} is: put -- before the command, `{typed}`")
+            else:
+                action = self._option_string_actions.get(word)
+                is_value = word in _VALUES or (action is not None and action.nargs != 0)
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of exiting."""
