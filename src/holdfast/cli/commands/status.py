@@ -76,7 +76,10 @@ def _facts(head: Checkpoint, session: Session, *, moving: bool) -> None:
     out, summary = session.out, head.summary
     out.fact("run", Paint(head.run, "bold"))
     is_open = summary.status == "running" and not moving
-    out.fact("status", status(summary.status, moving=moving), ": no process moves it now" if is_open else "")
+    told = ": no process moves it now" if is_open else ""
+    if summary.status == "forked":
+        told = f": it has not begun: {script.start_again(head.run)}"
+    out.fact("status", status(summary.status, moving=moving), told)
     at = (" at ", trigger(head.trigger), f" {head.reason}") if head.id else (" in the journal: no checkpoint yet",)
     out.fact("saved", age(head.created_at, session.now()), *at)
     for name, value in (("phase", summary.phase), ("state", summary.state)):
