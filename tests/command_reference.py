@@ -8,7 +8,7 @@ from holdfast.cli.documents import CHECKPOINT, DOCUMENTS, RUN
 from holdfast.cli.errors import EXIT_CODES
 from holdfast.cli.main import load, make_parser
 from holdfast.cli.parser import GLOBALS
-from holdfast.cli.table import COMMANDS
+from holdfast.cli.table import COMMANDS, Command
 
 if TYPE_CHECKING:
     from argparse import Action
@@ -41,8 +41,9 @@ folder, or the nearest above it that has `holdfast.yaml`, `[tool.holdfast]` in p
 Looking never makes a store, and one that cannot be written is opened for reading.
 
 ## For scripts
-`--json` writes one document to standard output, and nothing else; an error is
-`{"error": {"kind", "message", "exit_code"}}`. Times are ISO 8601, sizes bytes, ids whole; warnings are in `warnings`.
+`--json` writes one document to standard output, and nothing else; what runs or follows something writes lines (see
+"Documents of --json"). An error is `{"error": {"kind", "message", "exit_code"}}`. Times are ISO 8601, sizes bytes, ids
+whole. Warnings are in `warnings`, or on standard error where no document carries them.
 Fields are added, not renamed. Values of sections are readable, not exact: times and bytes (base64) become text, tuples
 and sets become lists. Nothing destructive is done without a terminal, unless `--yes` agrees beforehand; `--dry-run`
 shows the same plan. Notes and questions go to standard error.
@@ -71,8 +72,12 @@ def reference() -> str:
         "## Everywhere on the line",
         *_table((f"{name} {value}".strip(), text) for name, value, text in GLOBALS),
     ]
-    lines += ["", "## Documents of --json", "What stands at the top of each; `load` writes the section's own value."]
-    lines += ["", "| command | fields |", "|---|---|", *_documents()]
+    lines += ["", "## Documents of --json", "What stands at the top of each.", ""]
+    lines += ["| command | fields |", "|---|---|", *_documents()]
+    lines += ["", "Commands that write something else, too:", ""]
+    usual = Command._field_defaults["json"]
+    lines += ["| command | what --json does |", "|---|---|"]
+    lines += [f"| `{one.name}` | {one.json} |" for one in COMMANDS if one.json != usual and one.group]
     for group in dict.fromkeys(command.group for command in COMMANDS if command.group):
         lines += ["", f"## {group}"]
         for command in COMMANDS:

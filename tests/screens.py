@@ -43,10 +43,10 @@ class Typed(NamedTuple):
 def comparable(page: str) -> list[str]:
     """Return the lines of a page without widths and without running time, events that follow each other sorted.
 
-    How many checkpoints a killed run has depends on the moment: tasks that ran at once may have ended before it.
+    How many checkpoints and records a killed run has depends on the moment: tasks that ran at once may have ended.
     """
     lines = [re.sub(r" {2,}|-{3,}", "  ", line) for line in page.splitlines() if not line.startswith("~ budget ")]
-    counts = r"(?<=@)\d+|(?<=Deleted )\d+|(?<=completed  just now  )\d+"
+    counts = r"(?<=@)\d+|(?<=Deleted )\d+|(?<=completed  just now  )\d+|\d+(?= records$)"
     lines = [re.sub(counts, "N", line) for line in lines]
     sorted_lines: list[str] = []
     for is_event, group in groupby(lines, key=lambda line: line.startswith("10:00:00 ")):

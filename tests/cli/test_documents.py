@@ -1,6 +1,9 @@
-"""The documents of --json have the fields that the reference promises."""
+"""What --json writes is what the reference and `--help` promise: one document with its fields, or lines."""
 
 from __future__ import annotations
+
+import json
+import re
 
 import pytest
 
@@ -84,3 +87,46 @@ def test_the_fields_are_those_of_the_reference(documents):
     assert {frozenset(one) for one in documents["ls"]["runs"]} == {frozenset(RUN)}
     assert {frozenset(one) for one in documents["log"]["checkpoints"]} == {frozenset(CHECKPOINT)}
     assert set(PHASES) <= set(documents["begin"])
+
+
+@pytest.fixture
+def flow(hf, project):
+    """A flow that ran."""
+    (project / "f.yaml").write_text("flow: f\nphases: {a: 'echo one; echo two'}\n")
+    assert hf("run", "f.yaml").code == 0
+    return project
+
+
+@pytest.mark.parametrize("line", ["run f.yaml --fresh --yes", "events f -f", "logs f -f"])
+def test_lines_are_lines_each_a_value_and_the_help_says_so(hf, flow, line):
+    done = hf(*line.split(), "--json")
+    assert len([json.loads(one) for one in done.out.splitlines()]) > 1
+    assert "JSON line" in described(hf, line.split()[0])
+
+
+@pytest.mark.parametrize("line", ["run f.yaml --dry-run", "events f", "logs f"])
+def test_a_command_that_writes_lines_elsewhere_says_where_it_writes_a_document(hf, flow, line):
+    assert hf(*line.split(), "--json").json
+    assert "document" in described(hf, line.split()[0])
+
+
+def test_the_help_of_every_command_describes_its_json(hf, project):
+    has_document = {name.split()[0] for name in DOCUMENTS} | {"run"}
+    for command in COMMANDS:
+        assert ("one JSON document" in described(hf, command.name)) == (command.name in has_document), command.name
+
+
+def described(hf, name):
+    """Return what the help of a command says of --json, without line breaks."""
+    return re.search(r"^  --json +(.*?)(?=\n  -)", hf(name, "--help").out, re.DOTALL | re.MULTILINE)[1]
+
+
+def test_each_line_that_is_followed_names_its_task(hf, flow):
+    lines = [json.loads(one) for one in hf("logs", "f", "-f", "--json").out.splitlines()]
+    assert [(one["task"], one["line"]) for one in lines][-2:] == [("a/a", "one"), ("a/a", "two")]
+
+
+def test_a_warning_that_no_document_carries_is_on_standard_error(hf, project):
+    done = hf("hook", "install", "cursor", "--yes", "--json")
+    assert (done.code, done.json["changed"]) == (0, True)
+    assert "were not tried" in done.err

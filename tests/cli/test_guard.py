@@ -70,6 +70,21 @@ def guarded(place, *words, given=None):
     return process.returncode, out, err.decode()
 
 
+@pytest.mark.parametrize("words", [("ls", "-la"), ("ls", "-v"), ("git", "commit", "--quiet"), ("ls", "--every", "1s")])
+def test_options_of_a_command_without_dashes_before_it_are_nobodys(hf, project, words):
+    """-v and --quiet are options of ours, too: they would be taken from the command without a word."""
+    done = hf("guard", *words)
+    assert done.code == 2
+    assert f"`holdfast guard -- {' '.join(words)}`" in done.err
+    assert not (project / ".holdfast").exists()
+    assert "`holdfast bisect r -- test -q`" in hf("bisect", "r", "test", "-q").err
+
+
+def test_options_before_a_command_are_those_of_guard(project):
+    code, out, err = guarded(project, "--every", "1s", "-q", "echo", "one", "two")
+    assert (code, out, err) == (0, b"one two\n", "")
+
+
 def put_back(place, said):
     """Carry out the line that guard shows."""
     found = WAY_BACK.search(said)

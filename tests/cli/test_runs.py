@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -419,6 +420,47 @@ def test_a_run_is_cancelled_after_asking(hf, project):
     store.close()
     assert hf("pause", "r").code != 0
     assert hf("cancel", "nobody", "--yes").code == 3
+
+
+def test_a_file_that_changed_is_kept_and_the_warning_says_how_to_look_and_how_to_put_it_back(hf, project):
+    (project / "f.yaml").write_text("flow: f\nphases: {a: 'echo one > a.txt', b: 'test -e go'}\n")
+    assert hf("run", "f.yaml").code == 9
+    assert hf("answer", "retry", "f").code == 0
+    (project / "a.txt").write_text("mine\n")
+    (project / "go").write_text("")
+    said = hf("run", "f.yaml", "--resume").err
+    assert "2 files changed since the last checkpoint: 'a.txt', 'go'" in said
+    look, put_back = re.findall(r"`holdfast ([^`]+@[^`]+)`", said)
+    assert (project / "a.txt").read_text() == "mine\n"
+    assert "+mine" in hf(*look.split()).out
+    assert hf(*put_back.split(), "--yes").code == 0
+    assert (project / "a.txt").read_text() == "one\n"
+
+
+def test_a_fork_that_has_not_begun_is_forked(hf, project, tmp_path):
+    (project / "f.yaml").write_text("flow: f\nphases: {a: 'true'}\n")
+    hf("run", "f.yaml")
+    for name, options in (("plain", ()), ("with-files", ("--into", tmp_path / "new"))):
+        assert hf("fork", "f@3", name, *options).code == 0
+        assert hf("ls", "--status", "forked", "--json").json["runs"][0]["id"] == name
+        assert "it has not begun: `holdfast resume" in hf("status", name).out
+        assert hf("resume", name, "--yes").code == 0
+        assert hf("ls", "--status", "forked", "--json").json["runs"] == []
+
+
+def test_in_the_directory_of_a_fork_its_run_is_meant(hf, project, tmp_path, monkeypatch):
+    (project / "asks.yaml").write_text("flow: asks\nphases: {a: {run: 'true', approve: Deploy?}}\n")
+    assert hf("run", "asks.yaml", "--no-wait").code == 9
+    assert hf("fork", "asks", "tried", "--into", tmp_path / "tried").code == 0
+    monkeypatch.chdir(tmp_path / "tried")
+    assert hf("run", "asks.yaml", "--no-wait", "--resume").code == 9
+    assert hf("status", "--json").json["run"] == "tried"
+    assert hf("show", "--json").json["run"] == "tried"
+    assert hf("approve", "--json").json["run"] == "tried"
+    assert hf("status", "asks", "--json").json["waits"]
+    elsewhere = tmp_path / "elsewhere"
+    assert hf("copy", project / ".holdfast", elsewhere, "asks").code == 0
+    assert hf("--store", elsewhere, "status", "--json").json["run"] == "asks"
 
 
 def test_signals_and_budgets_reach_the_run(hf, project):

@@ -98,7 +98,7 @@ def test_a_fork_that_nobody_opened_is_not_taken_for_a_run_whose_process_died(hf)
         first = run.checkpoint(state=1)
     assert first.summary.status == "running"
     fork = hf.fork(first.id, "b")
-    assert fork.summary.status == "ended"
+    assert fork.summary.status == "forked"
     assert hf.recovery.recover_all(str) == []
     with hf.run("b"):
         assert hf.latest("b").id == fork.id

@@ -674,10 +674,12 @@ def test_files_that_others_changed_are_asked_about_however_an_issue_is_resumed(v
         (repo / "a.txt").write_text("theirs\n")
         if verdict == "warn":
             with hf.run("r", workspace=repo, waiting="leave") as run:
-                assert any("1 file is not as captured" in line["what"] for line in run.recorder.journal())
+                assert any(
+                    "1 file changed since the last checkpoint" in line["what"] for line in run.recorder.journal()
+                )
             return
         for resume in (lambda: hf.recover("r", workspace=repo), hf.run("r", workspace=repo, waiting="leave").__enter__):
-            with pytest.raises(RunWaiting, match=r"1 file is not as captured: 'a\.txt'"):
+            with pytest.raises(RunWaiting, match=r"1 file changed since the last checkpoint: 'a\.txt'"):
                 resume()
         [shown] = hf.plan("r", workspace=repo).findings
         assert (shown.kind, shown.verdict) == ("files-changed", "ask")
@@ -743,13 +745,13 @@ def test_files_that_others_changed_are_shown_as_a_diff_and_reconciled(interrupte
     (system.folder / "repo" / "src" / "skeleton.sh").unlink()
     done = carried_on(system)
     assert done.returncode == CannotResume.exit_code
-    assert "ask: 2 files are not as captured: 'src/login.sh', 'src/skeleton.sh'" in done.stdout
+    assert "ask: 2 files changed since the last checkpoint: 'src/login.sh', 'src/skeleton.sh'" in done.stdout
     assert "+echo theirs" in done.stdout
     assert "-echo skeleton" in done.stdout
     with opened(system) as hf:
         repo = system.folder / "repo"
         mine = Decisions(edits="keep", paths={"src/skeleton.sh": "take"})
-        with pytest.raises(RunWaiting, match="2 files are not as captured"):
+        with pytest.raises(RunWaiting, match="2 files changed since the last checkpoint"):
             hf.recover(RUN, workspace=repo, decisions=mine)
         result = hf.recover(RUN, workspace=repo, decisions=mine, confirmed=True)
         assert result.success

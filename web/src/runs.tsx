@@ -7,7 +7,7 @@ import { announce, moveRow, useKeys, useTitle } from "./shell";
 import { Bar, Problem, Status, Time, count, line, quoted, tightest } from "./text";
 
 const PAGE = 50;
-const STATUSES = ["moving", "waiting", "paused", "failed", "open", "completed", "cancelled", "ended", "saved", "damaged"];
+const STATUSES = ["moving", "waiting", "paused", "failed", "open", "completed", "cancelled", "forked", "ended", "saved", "damaged"];
 
 export function Runs() {
   const status = params.value.get("status") ?? "";

@@ -84,14 +84,16 @@ def _carried_out(line: list[str]) -> int:
     )
     try:
         with contextlib.chdir(options.directory or "."), _warnings_to(out):
-            return _command(rest, options, out)
+            return _command(rest, options, out, line)
     except BrokenPipeError:
         raise
     except Exception as error:  # noqa: BLE001 - whatever it is, a person gets a sentence and a code
         return report(error, out, debug=options.debug)
+    finally:
+        out.finish()
 
 
-def _command(rest: list[str], options: Globals, out: Output) -> int:
+def _command(rest: list[str], options: Globals, out: Output, line: list[str]) -> int:
     from holdfast.cli.ask import Prompt  # noqa: PLC0415
     from holdfast.cli.session import Session  # noqa: PLC0415
     from holdfast.cli.table import BY_NAME  # noqa: PLC0415
@@ -111,6 +113,7 @@ def _command(rest: list[str], options: Globals, out: Output) -> int:
     command = BY_NAME[name]
     module = load(command)
     parser = make_parser(command)
+    parser.check_dashes(line[line.index(rest[0]) + 1 :])
     try:
         arguments = parser.parsed(words)
     except SystemExit as left:  # argparse has shown its help
@@ -137,7 +140,9 @@ def make_parser(command: Command) -> CommandParser:
     from holdfast.cli.parser import CommandParser, globals_help  # noqa: PLC0415
 
     module = load(command)
-    parser = CommandParser(prog=f"holdfast {command.name}", description=module.__doc__, epilog=globals_help())
+    parser = CommandParser(
+        prog=f"holdfast {command.name}", description=module.__doc__, epilog=globals_help(command.json)
+    )
     module.configure(parser)
     return parser
 

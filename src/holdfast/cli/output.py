@@ -90,6 +90,7 @@ class Output:
         self.error_colours = wants_colour(stderr, self.environment, no_color=no_color)
         self.interactive = is_terminal(stdout) and not json
         self.warnings: list[str] = []
+        self._carried = 0  # so many of the warnings are in the document
         self._paging = False
 
     @property
@@ -131,6 +132,7 @@ class Output:
 
         if self.warnings and isinstance(value, dict):
             value = {**value, "warnings": self.warnings}
+            self._carried = len(self.warnings)
         self._write(json.dumps(value, indent=2, allow_nan=False) + "\n")  # ASCII only: nothing to escape is left
 
     def raw(self, data: bytes) -> None:
@@ -154,7 +156,7 @@ class Output:
             self.note(*parts)
 
     def warn(self, text: str) -> None:
-        """Warn on standard error, also with --quiet; with --json in the document. Calls are named as commands."""
+        """Warn on standard error, also with --quiet; with --json see `finish`. Calls are named as commands."""
         from holdfast.cli.errors import told_text  # noqa: PLC0415 - few commands warn
 
         text = told_text(text)
@@ -172,6 +174,12 @@ class Output:
         self._tell((Paint("holdfast: ", "red"), first))
         for line in others:
             self._tell((line,))
+
+    def finish(self) -> None:
+        """With --json, warn on standard error of what no document carried: there was none, or it was written before."""
+        for text in self.warnings[self._carried :] if self.json else ():
+            self._tell((Paint("warning: ", "yellow"), text))
+        self._carried = len(self.warnings)
 
     def flush(self) -> None:
         """Hand everything over, so that a closed pipe shows now."""

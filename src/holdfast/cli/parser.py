@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
 from holdfast.cli.errors import CommandInvalid
 
 GLOBALS = (
-    ("--json", "", "one JSON document on standard output"),
+    ("--json", "", "one JSON document on standard output; `COMMAND --help` says where it is otherwise"),
     ("--store", "URL", "the store: a path, sqlite:///path, file:///folder or postgresql://host/database"),
     ("-C", "DIR", "as if started in that directory"),
     ("-q, --quiet", "", "only what was asked for, no notes"),
@@ -75,6 +76,8 @@ class CommandParser(argparse.ArgumentParser):
     def __init__(self, *args: Any, **options: Any) -> None:
         self.arguments: list[argparse.Action] = []
         self.parts: dict[str, CommandParser] = {}
+        self.words_before: int | None = None
+        """How many words stand before a command that is run, as `guard` and `bisect` do; None if none is."""
         options.setdefault("allow_abbrev", False)
         options.setdefault("formatter_class", _Formatter)
         super().__init__(*args, **options)
@@ -91,6 +94,24 @@ class CommandParser(argparse.ArgumentParser):
             return self.parse_args(words)
         return self.parse_intermixed_args(words)
 
+    def check_dashes(self, words: list[str]) -> None:
+        """Refuse an option behind a command that is run, unless `--` before it says that it is the command's."""
+        if self.words_before is None or "--" in words:
+            return
+        plain: list[int] = []
+        is_value = False
+        for at, word in enumerate(words):
+            if is_value or not word.startswith("-"):
+                plain += [] if is_value else [at]
+                is_value = False
+            elif len(plain) > self.words_before:
+                begins = plain[self.words_before]
+                typed = shlex.join([*self.prog.split(), *words[:begins], "--", *words[begins:]])
+                raise CommandInvalid(f"it is not clear whose option {word} is: put -- before the command, `{typed}`")
+            else:
+                action = self._option_string_actions.get(word)
+                is_value = word in _VALUES or (action is not None and action.nargs != 0)
+
     def error(self, message: str) -> NoReturn:
         """Raise instead of exiting."""
         usage = " ".join(self.format_usage().split()).removeprefix("usage: ")
@@ -102,7 +123,8 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=28, width=WIDTH)
 
 
-def globals_help() -> str:
-    """Return the options of every command for a help text."""
-    lines = [f"  {f'{name} {value}'.rstrip():<24}  {text}" for name, value, text in GLOBALS]
+def globals_help(of_json: str) -> str:
+    """Return the options of every command for the help text of one, with what its --json writes."""
+    told = {"--json": of_json}
+    lines = [f"  {f'{name} {value}'.rstrip():<24}  {told.get(name, text)}" for name, value, text in GLOBALS]
     return "everywhere on the line:\n" + "\n".join(lines)

@@ -39,7 +39,7 @@ _WORKSPACE = "workspace"  # in the phases' metadata: the directory whose files g
 def add_run_option(parser: CommandParser) -> None:
     """Let a command name its run."""
     parser.add_argument(
-        "--run", metavar="RUN", help="the run; otherwise HOLDFAST_RUN, or the one that `begin` began here last"
+        "--run", metavar="RUN", help="the run; otherwise HOLDFAST_RUN, or the one that was begun or forked into here"
     )
 
 
@@ -57,9 +57,15 @@ def meant_run(session: Session, arguments: Namespace, *, or_only: bool = False) 
     return _named_run(session, arguments) or _only_run(session, or_only=or_only)
 
 
+def add_meant_run(parser: CommandParser) -> None:
+    """Let a command that changes a run take it, or find it by itself."""
+    told = "the run; otherwise HOLDFAST_RUN, the one begun here, or the one that this directory was forked for"
+    parser.add_argument("run", metavar="RUN", nargs="?", help=told)
+
+
 def add_shown_run(parser: CommandParser, *, metavar: str = "RUN", more: str = "") -> None:
     """Let a command that only looks take a run, or find it by itself."""
-    told = f"the run{more}; otherwise HOLDFAST_RUN, the one begun here, or the one that moved last"
+    told = f"the run{more}; otherwise HOLDFAST_RUN, the one begun here or forked into here, or the one that moved last"
     parser.add_argument("run", metavar=metavar, nargs="?", help=told)
 
 
@@ -94,11 +100,12 @@ def shown(session: Session, arguments: Namespace) -> tuple[Checkpoint, bool]:
 def _named_run(session: Session, arguments: Namespace | None) -> str | None:
     named = (arguments is not None and arguments.run) or session.out.environment.get("HOLDFAST_RUN")
     if not named:
+        project = session.place.project
         try:
-            named = read_regular(session.place.project.root / FOLDER / _CURRENT, limit=1024).decode().strip()
+            named = read_regular(project.root / FOLDER / _CURRENT, limit=1024).decode().strip()
         except (OSError, ValueError, DocumentInvalid):
-            return None
-    return session.run_id(named)
+            named = project.run if project.store is not None and session.place.is_at(str(project.store)) else None
+    return session.run_id(named) if named else None
 
 
 def _only_run(session: Session, *, or_only: bool) -> str:

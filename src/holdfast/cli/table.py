@@ -6,12 +6,13 @@ from typing import NamedTuple
 
 
 class Command(NamedTuple):
-    """One command; `module` is its file in cli/commands, `group` its heading in the help."""
+    """One command; `module` is its file in cli/commands, `group` its heading in the help, `json` what --json does."""
 
     name: str
     module: str
     group: str
     help: str
+    json: str = "one JSON document on standard output"
 
 
 LOOK = "Look"
@@ -43,17 +44,53 @@ COMMANDS = (
     Command("mark", "mark", KEEP, "change a checkpoint's status"),
     Command("delete", "delete", KEEP, "delete checkpoints or whole runs"),
     Command("prune", "prune", KEEP, "delete and archive by the retention rules"),
-    Command("run", "run", RUNS, "run a flow, or resume it"),
-    Command("guard", "guard", RUNS, "run any command, and be able to put back what it did"),
-    Command("flow", "flow", RUNS, "check a flow file, or print the schema of flow files"),
-    Command("logs", "logs", RUNS, "show what a run's tasks print, also while they run"),
+    Command(
+        "run",
+        "run",
+        RUNS,
+        "run a flow, or resume it",
+        json="one JSON line an event, the result last; with --dry-run one JSON document",
+    ),
+    Command(
+        "guard",
+        "guard",
+        RUNS,
+        "run any command, and be able to put back what it did",
+        json="no notes; the command prints what it always prints",
+    ),
+    Command(
+        "flow",
+        "flow",
+        RUNS,
+        "check a flow file, or print the schema of flow files",
+        json="one JSON document of `check`; the schema is JSON anyway",
+    ),
+    Command(
+        "logs",
+        "logs",
+        RUNS,
+        "show what a run's tasks print, also while they run",
+        json="one JSON document; with -f one JSON line for each line printed",
+    ),
     Command("cost", "cost", RUNS, "tell what a run cost: tokens, money, time"),
     Command("status", "status", RUNS, "tell where a run stands, and what it waits for"),
-    Command("resume", "resume", RUNS, "put a run back so that it can continue"),
+    Command(
+        "resume",
+        "resume",
+        RUNS,
+        "put a run back so that it can continue",
+        json="one JSON document; where a flow continues, one JSON line an event",
+    ),
     Command("undo", "undo", RUNS, "undo the last recovery of a run"),
     Command("fork", "fork", RUNS, "begin a new run from a checkpoint"),
     Command("replay", "replay", RUNS, "step through a run by its record"),
-    Command("events", "events", RUNS, "tell what happened in a run, and when"),
+    Command(
+        "events",
+        "events",
+        RUNS,
+        "tell what happened in a run, and when",
+        json="one JSON document; with -f one JSON line an event",
+    ),
     Command("pause", "pause", RUNS, "ask a run to stop at its next boundary and wait"),
     Command("cancel", "cancel", RUNS, "ask a run to end"),
     Command("approve", "approve", RUNS, "say yes to what a run waits for"),
@@ -62,14 +99,26 @@ COMMANDS = (
     Command("signal", "signal", RUNS, "send a run a signal"),
     Command("budget", "budget", RUNS, "add to the limits of a run's budgets, or set them"),
     Command("submit", "submit", MACHINES, "hand a flow to workers on other machines"),
-    Command("worker", "worker", MACHINES, "advance submitted runs on this machine"),
+    Command(
+        "worker",
+        "worker",
+        MACHINES,
+        "advance submitted runs on this machine",
+        json="no notes; nothing is written to standard output",
+    ),
     Command("queue", "queue", MACHINES, "list the runs of a queue, try one again, take one out"),
     Command("advance", "advance", MACHINES, "advance one run by hand, as a worker would"),
     Command("begin", "begin", SCRIPTS, "begin the run of a plan file, or resume it"),
     Command("phase", "phase", SCRIPTS, "a phase starts, is done, failed, is skipped"),
     Command("replan", "replan", SCRIPTS, "a phase is replanned, within its limit"),
     Command("save", "save", SCRIPTS, "save a script's own state"),
-    Command("load", "load", SCRIPTS, "write a script's own state to standard output"),
+    Command(
+        "load",
+        "load",
+        SCRIPTS,
+        "write a script's own state to standard output",
+        json="no change: the value is JSON with and without it",
+    ),
     Command("verify", "verify", STORES, "check every record and every byte"),
     Command("repair", "repair", STORES, "mark what is damaged, and go back to what is sound"),
     Command("copy", "copy", STORES, "copy runs from one store to another"),
@@ -80,10 +129,22 @@ COMMANDS = (
     Command("trust", "trust", SETUP, "allow what this project's settings ask for"),
     Command("demo", "demo", SETUP, "watch an agent being killed and continue"),
     Command("doctor", "doctor", SETUP, "check this machine and this project"),
-    Command("hook", "hook", SETUP, "take a checkpoint at an event of a coding assistant"),
-    Command("mcp", "mcp", SETUP, "serve this project's runs to an MCP client"),
+    Command(
+        "hook",
+        "hook",
+        SETUP,
+        "take a checkpoint at an event of a coding assistant",
+        json="one JSON document of `install` and `status`; events are answered in JSON anyway",
+    ),
+    Command(
+        "mcp",
+        "mcp",
+        SETUP,
+        "serve this project's runs to an MCP client",
+        json="no change: what is served is JSON anyway",
+    ),
     Command("completion", "completion", SETUP, "print a completion script for your shell"),
-    Command("__complete", "complete", HIDDEN, "offer words to the shell"),
+    Command("__complete", "complete", HIDDEN, "offer words to the shell", json="no change"),
 )
 OTHER_NAMES = {
     "rewind": "`holdfast resume RUN@7` goes back to a checkpoint; `holdfast log` lists them",

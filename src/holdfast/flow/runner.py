@@ -464,7 +464,7 @@ _SUBJECT_FIELDS = ("title", "body", "labels", "assignees", "branch")
 _READ = Action(run="read")
 _ASKED_FOR = "it was asked for"
 _OVER = {"completed": "kept", "skipped": "skipped"}  # as whoever watches sees a phase of an earlier process
-_BLANK = {FRESH, WORKSPACE, "status", "waits", "journal", "error"}  # what a run has that did nothing yet
+_BLANK = {FRESH, WORKSPACE, "budget", "status", "waits", "journal", "error"}  # what a run has that did nothing yet
 
 
 class _Met(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-Status = Literal["running", "waiting", "paused", "ended", "completed", "failed", "cancelled"]
+Status = Literal["forked", "running", "waiting", "paused", "ended", "completed", "failed", "cancelled"]
 WaitKind = Literal["approval", "signal", "time", "budget", "pause", "uncertain", "cooldown"]
 
 

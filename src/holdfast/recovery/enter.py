@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import CannotResume, IntegrityError
 from holdfast.model.runtime_sections import Wait
-from holdfast.model.verdicts import OF_POSITION
+from holdfast.model.verdicts import OF_FILES, OF_POSITION
 from holdfast.recovery.record import SECTION, read_record
 from holdfast.recovery.suggest import suggestions
 from holdfast.recovery.verdict import Freshness, enforced, wait_of
@@ -114,7 +114,7 @@ class OpenRun:
         ask_or_refuse(run, head, found)
         for one in found:
             if one.verdict == "warn":
-                _log.warning("run %s: %s", run.id, one.detail)
+                _log.warning("run %s: %s", run.id, one.detail + (_hint(head) if one.kind in OF_FILES else ""))
                 run.host.note("warning", one.detail)
         self._take_subject(now)
         return found
@@ -141,6 +141,15 @@ class OpenRun:
         if seen is not None:
             taken = {name: getattr(seen, name) for name in _TAKEN_OVER}
             self._run.subject.update(id=seen.id, **taken)
+
+
+def _hint(head: Checkpoint) -> str:
+    """Say what becomes of changed files, and what to type: who reads it has a run that just died."""
+    spec = f"{head.run}@{head.seq}"
+    return (
+        f". The changes are kept: `holdfast diff {spec}` shows them, `holdfast restore {spec} --exact` puts back the "
+        "files of that checkpoint"
+    )
 
 
 def ask_or_refuse(run: Run, head: Checkpoint, found: Sequence[Finding]) -> None:

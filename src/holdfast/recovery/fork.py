@@ -63,7 +63,7 @@ def fork(
     told = RecoveryRecord(source=origin.id, undo=None, at=at, kind="fork", run=origin.run, warnings=again)
     values = {**(sections or {}), SECTION: told.value()}
     if "status" in origin.sections:  # nobody moves it yet: it must not look like a run whose process died
-        values.setdefault("status", {"status": "ended", "since": told.at, "detail": "forked, and not begun"})
+        values.setdefault("status", {"status": "forked", "since": told.at, "detail": "it has not begun"})
     left_out = set(drop)
     calls = _edited(CALLS, values, left_out)
     closing = closing_records(steps_of(origin), is_open, at) if calls is None else []

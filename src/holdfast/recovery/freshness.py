@@ -188,10 +188,10 @@ def _of_git(then: FreshnessFacts, now: FreshnessFacts) -> Iterator[tuple[str, st
 def _of_files(now: FreshnessFacts) -> Iterator[tuple[str, str]]:
     if not now.files_changed:
         return
-    count = "1 file is" if now.files_changed == 1 else f"{now.files_changed:,} files are"
+    count = "1 file" if now.files_changed == 1 else f"{now.files_changed:,} files"
     more = now.files_changed - len(now.changed_paths)
     names = ", ".join(map(_shown, now.changed_paths)) + (f" and {more:,} more" if more and now.changed_paths else "")
-    yield "files-changed", f"{count} not as captured" + (f": {names}" if names else "")
+    yield "files-changed", f"{count} changed since the last checkpoint" + (f": {names}" if names else "")
 
 
 def _of_subject(then: FreshnessFacts, now: FreshnessFacts) -> Iterator[tuple[str, str]]:

@@ -52,7 +52,7 @@ def test_where_nothing_moved_the_run_goes_on():
         (subject(labels=["b", "c"]), "labels-changed", "warn", "added 'c'; removed 'a'"),
         (subject(body="Use SAML."), "body-changed", "ask", "the text of '42' changed"),
         (changed(has_branch=False, branch="other"), "branch-gone", "fresh", "branch 'main' is gone"),
-        (changed(files_changed=12, changed_paths=("a",)), "files-changed", "warn", "12 files are not as captured: 'a'"),
+        (changed(files_changed=12, changed_paths=("a",)), "files-changed", "warn", "12 files changed since the last"),
         (changed(commit="b" * 40, moved="2 ahead"), "head-moved", "warn", "aaaaaaaaaaaa to bbbbbbbbbbbb (2 ahead)"),
         (changed(branch="other"), "branch-switched", "ask", "on branch 'other'"),
         (changed(branch="other", is_own=True), "moved-by-run", "warn", "the run itself went"),

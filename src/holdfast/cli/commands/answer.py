@@ -24,9 +24,7 @@ def configure(parser: CommandParser) -> None:
 
 def add_arguments(parser: CommandParser) -> None:
     """Let a command name the run, the question and a note."""
-    parser.add_argument(
-        "run", metavar="RUN", nargs="?", help="the run; otherwise HOLDFAST_RUN, or the one begun here last"
-    )
+    script.add_meant_run(parser)
     parser.add_argument("--wait", metavar="ID", help="which question, if the run waits for several")
     parser.add_argument("--note", metavar="TEXT", default="", help="why")
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 def configure(parser: CommandParser) -> None:
     parser.add_argument("run", metavar="RUN", help="the run")
+    parser.words_before = 1
     parser.add_argument("command_line", metavar="COMMAND", nargs="*", help="what to try, after --")
     parser.add_argument("--timeout", metavar="SECONDS", type=float, help="a command that takes longer counts as failed")
 

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 
 
 def configure(parser: CommandParser) -> None:
-    parser.add_argument(
-        "run", metavar="RUN", nargs="?", help="the run; otherwise HOLDFAST_RUN, or the one begun here last"
-    )
+    script.add_meant_run(parser)
     parser.add_argument("--note", metavar="TEXT", default="", help="why")
 
 

@@ -41,6 +41,7 @@ _STORE_BYTES = 64 << 10  # of each stream, in the store; `logs` has more
 
 
 def configure(parser: CommandParser) -> None:
+    parser.words_before = 0
     parser.add_argument("command", metavar="COMMAND", nargs="+", help="the program and its arguments, after --")
     parser.add_argument("--run-id", metavar="RUN", help="a name for the run (guard- and the time)")
     parser.add_argument("--workspace", metavar="DIR", help="the directory that is captured (the project's folder)")

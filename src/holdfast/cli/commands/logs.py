@@ -28,7 +28,9 @@ def configure(parser: CommandParser) -> None:
     script.add_shown_run(parser)
     parser.add_argument("task", metavar="TASK", nargs="?", help="a phase, a task, or PHASE/TASK; otherwise all")
     parser.add_argument("-n", "--lines", type=int, metavar="N", help="only the last N lines of each task")
-    parser.add_argument("-f", "--follow", action="store_true", help="continue until the run ends")
+    parser.add_argument(
+        "-f", "--follow", action="store_true", help="continue until the run ends; with --json, a line each"
+    )
 
 
 def execute(arguments: Namespace, session: Session) -> int:
@@ -61,6 +63,8 @@ def execute(arguments: Namespace, session: Session) -> int:
 
 def _follow(run: str, folder: Path, arguments: Namespace, session: Session) -> int:
     """Show what is printed as it comes, until the run has ended or Ctrl+C."""
+    import json  # noqa: PLC0415
+
     from holdfast.flow.task_output import Tail  # noqa: PLC0415
 
     out = session.out
@@ -71,7 +75,10 @@ def _follow(run: str, folder: Path, arguments: Namespace, session: Session) -> i
             is_new = one.task not in tails
             lines = tails.setdefault(one.task, Tail(one.path)).lines(is_last=is_over)
             for line in _last(lines, arguments.lines) if is_new else lines:
-                out.line(Paint(f"{one.task} | ", "dim"), _shown(line))
+                if out.json:
+                    out.stdout.write(json.dumps({"task": one.task, "line": line}) + "\n")
+                else:
+                    out.line(Paint(f"{one.task} | ", "dim"), _shown(line))
         out.flush()
         if is_over:
             return 0

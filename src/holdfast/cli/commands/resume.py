@@ -2,8 +2,8 @@
 
 What was found is shown first, then what changed since, then the plan; nothing is touched before you agree. Then a flow
 continues in the run's own directory, with the file, parameters, modules and agent that it was started with. A run that
-is moved by a program of its own is only put back: exit code 14 says that its program is to be started. With --json, a
-flow that continues writes one line an event, after a first one of kind `resumed`.
+is moved by a program of its own is only put back: exit code 14 says that its program is to be started. With --json, the
+first of a flow's lines is of kind `resumed`.
 """
 
 from __future__ import annotations

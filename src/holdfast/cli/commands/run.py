@@ -2,7 +2,6 @@
 
 The same line resumes it; give it the same workspace each time. A terminal is asked whether to resume, and what the run
 waits for. Without one the run is resumed, and leaves with exit code 9 where a person must decide, saying what to type.
-With --json, each event is one line.
 """
 
 from __future__ import annotations

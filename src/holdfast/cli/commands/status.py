@@ -80,8 +80,10 @@ def _facts(head: Checkpoint, session: Session, *, moving: bool, is_now: bool) ->
     out, summary = session.out, head.summary
     out.fact("run", Paint(head.run if is_now else head.place, "bold"))
     is_open = is_now and summary.status == "running" and not moving
-    told = status(summary.status, moving=moving or not is_now)
-    out.fact("status", told, ": no process moves it now" if is_open else "")
+    told = ": no process moves it now" if is_open else ""
+    if is_now and summary.status == "forked":
+        told = f": it has not begun: {script.start_again(head.run)}"
+    out.fact("status", status(summary.status, moving=moving or not is_now), told)
     at = (" at ", trigger(head.trigger), f" {head.reason}") if head.id else (" in the journal: no checkpoint yet",)
     out.fact("saved", age(head.created_at, session.now()), *at)
     for name, value in (("phase", summary.phase), ("state", summary.state)):

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 
 def configure(parser: CommandParser) -> None:
-    parser.add_argument(
-        "run", metavar="RUN", nargs="?", help="the run; otherwise HOLDFAST_RUN, or the one begun here last"
-    )
+    script.add_meant_run(parser)
     parser.add_argument("-n", "--dry-run", action="store_true", help="show the plan and do nothing")
     parser.add_argument("--take", action="store_true", help="put back also what you changed since the recovery")
     parser.add_argument("--workspace", metavar="DIR", help="the run's directory (the one that the recovery changed)")
