@@ -41,14 +41,13 @@ from holdfast.lazy import lazily
 from holdfast.model.checkpoint import NO_RECOVERY_POINT, CheckpointRecord, nothing_of
 from holdfast.model.ids import check_checkpoint_id, check_run_id
 from holdfast.model.sections import WORKSPACE
-from holdfast.run_recorder import Services
 from holdfast.runtime.inbox import read_inbox
 from holdfast.settings.outside import refill
 from holdfast.store.lineage import head_of
 from holdfast.store.ranges import upto
 
 with lazily():
-    from holdfast import run_files
+    from holdfast import run_files, run_recorder
     from holdfast.capture import redact, timer, tools, watch
     from holdfast.capture import writer as writer_module
     from holdfast.retain import reader
@@ -74,7 +73,7 @@ if TYPE_CHECKING:
     from holdfast.recovery.gather import Look
     from holdfast.retain.worker import RetentionWorker
     from holdfast.run import Run
-    from holdfast.run_recorder import Recorder
+    from holdfast.run_recorder import Recorder, Services
     from holdfast.runtime.lease import LeaseKeeper, LeaseRenewer
     from holdfast.settings.values import Settings
     from holdfast.store.mirror import Mirror
@@ -218,7 +217,7 @@ class Internals:
 
     def services(self, run: str) -> Services:
         """Return what the parts of a run need of the engine."""
-        return Services(
+        return run_recorder.Services(
             clock=self.clock,
             monotonic=self._monotonic,
             entropy=self._entropy,

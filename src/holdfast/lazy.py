@@ -6,17 +6,18 @@
 
 Only `import module` and `from package import module`: what a proxy stands for is a module, so that a type checker, a
 reader and `grep` see an ordinary import. Nothing is found on disk and nothing is put into `sys.modules` before the
-first use.
+first use. `pattern` does the same for a regular expression: it is compiled when it is first used.
 """
 
 from __future__ import annotations
 
 import builtins
+import re
 import threading
 from contextlib import contextmanager
 from importlib import import_module
 from types import ModuleType, SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, AnyStr, cast
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -58,3 +59,20 @@ def lazily() -> Iterator[None]:
             yield
         finally:
             builtins.__import__ = before
+
+
+class _Pattern:
+    """Stands for a compiled regular expression; each method is looked up once."""
+
+    def __init__(self, text: Any, flags: int) -> None:
+        self._made = text, flags
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(re.compile(*self._made), name)
+        setattr(self, name, value)
+        return value
+
+
+def pattern(text: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
+    """Return a regular expression that is compiled when it is first used, for its methods alone."""
+    return cast("re.Pattern[AnyStr]", _Pattern(text, flags))

@@ -7,7 +7,6 @@ import os
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -15,23 +14,25 @@ from blake3 import blake3
 
 from holdfast.capture.files import FileCapture
 from holdfast.errors import UsageError
+from holdfast.lazy import lazily
 from holdfast.model.sections import WORKSPACE
 from holdfast.model.triggers import Trigger
 from holdfast.store.keys import keys_of
-from holdfast.workspace.compare import changes, differing
-from holdfast.workspace.decide import Decisions
-from holdfast.workspace.diff import diff
-from holdfast.workspace.git_create import Asked, announce, has_repository, hide_own_folder, plan_git, put_git
 from holdfast.workspace.heartbeat import last_sign
 from holdfast.workspace.options import WorkspaceOptions
 from holdfast.workspace.ownership import EDITS, Ownership, edits_value, fingerprint, read_edits
 from holdfast.workspace.paths import text
-from holdfast.workspace.planning import plan_restore
 from holdfast.workspace.restore import apply, recover_interrupted
 from holdfast.workspace.stamp import last_directory, link_directory, read_stamp, write_stamp
 from holdfast.workspace.state import State
 from holdfast.workspace.tree import StoredTree, check_named
 from holdfast.workspace.workspace import Workspace
+
+with lazily():  # a capture compares nothing, restores nothing and makes no repository
+    import tempfile
+
+    from holdfast.workspace import compare, decide, git_create, planning
+    from holdfast.workspace import diff as diffs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from holdfast.settings.values import WorkspaceSettings
     from holdfast.store.store import Store
     from holdfast.workspace.compare import Change
+    from holdfast.workspace.decide import Decisions
     from holdfast.workspace.diff import FileDiff
     from holdfast.workspace.ownership import Owner
     from holdfast.workspace.plan import RestorePlan
@@ -79,8 +81,8 @@ def open_files(
     """Open a workspace for a run; what a killed restore left is brought to an end, our own store stays out of it."""
     capture = capture_of(store, reader, root, options)
     recover_interrupted(capture.workspace.root)
-    if store.folder is None and has_repository(capture.workspace.root):
-        hide_own_folder(capture.workspace.root)  # caches and stamps go there, and are nothing to commit
+    if store.folder is None and git_create.has_repository(capture.workspace.root):
+        git_create.hide_own_folder(capture.workspace.root)  # caches and stamps go there, and are nothing to commit
     return capture
 
 
@@ -158,7 +160,7 @@ def directory_of(store: Store, run: str) -> str | None:
 def link_fork(store: Store, run: str, root: str) -> None:
     """Let commands that are typed in a fork's directory find its store and its run."""
     if store.folder is not None:
-        hide_own_folder(root)
+        git_create.hide_own_folder(root)
         link_directory(store.folder.resolve(), run, root)
 
 
@@ -231,7 +233,7 @@ def changes_by_owner(run: Run) -> Changes | None:
         return None
     ownership = files.ownership()
     disk, _ = capture.workspace.look(capture.reader, last)
-    changed = {path: now for path, _, now in differing(StoredTree(capture.reader, last.root), disk)}
+    changed = {path: now for path, _, now in compare.differing(StoredTree(capture.reader, last.root), disk)}
     found = Changes(last, ownership, {}, dict(ownership.edits))
     for path, owner in ownership.of_changes(str(files.path), changed).items():
         found.by_owner.setdefault(owner, []).append(text(path))
@@ -295,12 +297,12 @@ class RunFiles:
     def changes(self, since: Checkpoint | None = None) -> list[Change]:
         """Return what became of the files on disk since a checkpoint, by default the head."""
         old, new = self._trees(since)
-        return changes(old, new)
+        return compare.changes(old, new)
 
     def diff(self, since: Checkpoint | None = None) -> list[FileDiff]:
         """Return the same as unified diffs."""
         old, new = self._trees(since)
-        return [diff(change, old, new) for change in changes(old, new)]
+        return [diffs.diff(change, old, new) for change in compare.changes(old, new)]
 
     def plan(
         self,
@@ -317,13 +319,13 @@ class RunFiles:
         taken from the checkpoint, and `Decisions(edits="take")` takes everything.
         """
         if decisions is None:
-            decisions = Decisions(edits="take" if paths else "keep", deleted="restore")
+            decisions = decide.Decisions(edits="take" if paths else "keep", deleted="restore")
         reader = self._capture.reader
         if not paths:
             self._capture.planned[checkpoint.workspace.digest.hex()] = checkpoint.workspace
         check_named(reader, checkpoint.workspace.root, paths, str(self.path if into is None else into))
         if into is None:
-            return plan_restore(
+            return planning.plan_restore(
                 reader,
                 self._capture.workspace,
                 checkpoint.workspace,
@@ -334,8 +336,8 @@ class RunFiles:
                 allow_outside_links=allow_outside_links,
             )
         options = self._capture.workspace.options
-        with TemporaryDirectory() as empty:  # stands in for a directory that is not there yet
-            return plan_restore(
+        with tempfile.TemporaryDirectory() as empty:  # stands in for a directory that is not there yet
+            return planning.plan_restore(
                 reader,
                 Workspace(into if os.path.lexists(into) else empty, options),
                 checkpoint.workspace,
@@ -351,7 +353,7 @@ class RunFiles:
     ) -> RestorePlan:
         """Return what bringing the directory, which stood at `last`, to a snapshot would do."""
         capture = self._capture
-        return plan_restore(
+        return planning.plan_restore(
             capture.reader, capture.workspace, snapshot, last=last, decisions=decisions, ownership=ownership
         )
 
@@ -380,14 +382,14 @@ class RunFiles:
             recover_interrupted(plan.target)
         snapshot, reader = self._capture.planned.get(plan.snapshot), self._capture.reader
         if snapshot is not None:
-            announce(plan.target, snapshot)
+            git_create.announce(plan.target, snapshot)
         none: AbstractContextManager[ForOthers] = nullcontext(ForOthers({}))
         put = {item.path for item in plan.changes}
         with captured_for_others(self._run, restored=put) if here and put else none as (edits, _):
             safety = (lambda: self._save_present(edits)) if here else None
             report = apply(plan, reader, safety=safety, progress=progress)
         if snapshot is not None:
-            put_git(plan.target, snapshot, reader, Asked(clone=self._clones(clone=False)))
+            git_create.put_git(plan.target, snapshot, reader, git_create.Asked(clone=self._clones(clone=False)))
         if here and plan.changes:
             reason = f"restored files of snapshot {plan.snapshot[:16]}"
             self._run.checkpoint(trigger=Trigger.MANUAL, reason=reason, sections=edits)
@@ -406,8 +408,8 @@ class RunFiles:
         With `keep_commits`, commits that no branch would reach get one, and what is staged is captured first.
         """
         safe: GitPosition | Literal["saved first"] | None = "saved first" if keep_commits else self._safe_git(into)
-        asked = Asked(git=True, clone=self._clones(clone), keep_commits=keep_commits)
-        plan = plan_git(self._place(into), checkpoint.workspace, asked, safe=safe)
+        asked = git_create.Asked(git=True, clone=self._clones(clone), keep_commits=keep_commits)
+        plan = git_create.plan_git(self._place(into), checkpoint.workspace, asked, safe=safe)
         return [*plan.words, *plan.problems]
 
     def restore_git(
@@ -426,13 +428,17 @@ class RunFiles:
         if into is None:
             with captured_for_others(self._run) as (edits, _):
                 self._save_present(edits)
-        asked = Asked(git=True, clone=self._clones(clone), keep_commits=keep_commits)
-        done = put_git(self._place(into), checkpoint.workspace, self._capture.reader, asked, safe=self._safe_git(into))
+        asked = git_create.Asked(git=True, clone=self._clones(clone), keep_commits=keep_commits)
+        done = git_create.put_git(
+            self._place(into), checkpoint.workspace, self._capture.reader, asked, safe=self._safe_git(into)
+        )
         return [*done.words, *done.problems]
 
     def new_git(self, checkpoint: Checkpoint, *, into: str | os.PathLike[str] | None = None) -> list[str]:
         """Return which repositories a restore of this checkpoint's files would make, and which it cannot."""
-        plan = plan_git(self._place(into), checkpoint.workspace, Asked(clone=self._clones(clone=False)))
+        plan = git_create.plan_git(
+            self._place(into), checkpoint.workspace, git_create.Asked(clone=self._clones(clone=False))
+        )
         return [*plan.words, *plan.problems]
 
     def _place(self, into: str | os.PathLike[str] | None) -> str:

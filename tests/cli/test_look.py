@@ -285,6 +285,8 @@ def test_text_is_made_harmless_and_no_more_than_that():
     assert safe("plain äöü 漢字\tand\nlines") == "plain äöü 漢字\tand\nlines"
     assert safe_line("a\tb\nc") == r"a\tb\nc"
     assert safe_line("\x1b[2J\x9b\udcff\u200f\U000e0041") == r"\e[2J\x9b\xff\u200f\U000e0041"
+    printable = "".join(one for one in map(chr, range(0x110000)) if one.isprintable())
+    assert safe(printable) == printable  # so a line of such letters is shown without a search
     assert columns("漢字") == 4
 
 

@@ -1,11 +1,14 @@
 """What a short command pays for: nothing that it does not use."""
 
+import re
 import subprocess
 import sys
+from re import compile as re_compile
 
 import pytest
 
 import holdfast
+from holdfast.lazy import pattern
 
 _LOOK = """
 import sys
@@ -78,3 +81,42 @@ def test_a_short_command_loads_few_modules(line, most, tmp_path):
     own = {name for name in loaded if name.startswith("holdfast")}
     assert {"asyncio", "holdfast.flow.check", "holdfast.flow.model"}.isdisjoint(loaded)
     assert len(own) <= most, sorted(own)
+
+
+_LOOKING = {"asyncio", "ctypes", "difflib", "hashlib", "json", "shutil", "subprocess", "tempfile"}
+_READING_FILES = {f"holdfast.workspace.{name}" for name in ("gitdir", "index", "objects", "status", "tree", "diff")}
+_RESTORING = {f"holdfast.workspace.{name}" for name in ("git_create", "planning", "stage", "swap", "diff", "merge")}
+
+
+@pytest.mark.parametrize(
+    ("line", "unneeded"),
+    [
+        ("status r", _LOOKING | _READING_FILES | {"holdfast.run_recorder", "holdfast.capture.writer"}),
+        ("log r -n 20", _LOOKING | _READING_FILES | {"holdfast.run_recorder", "holdfast.capture.writer"}),
+        ("ls", _LOOKING | _READING_FILES | {"holdfast.engine"}),
+        ("show r", _READING_FILES - {"holdfast.workspace.tree"} | {"holdfast.run_recorder", "difflib", "ctypes"}),
+        ("begin plan.md --resume --run r", _RESTORING | {"ctypes", "asyncio"}),
+        ("phase start 1 --run r", _RESTORING | {"ctypes", "asyncio"}),
+    ],
+)
+def test_a_command_on_a_run_with_files_loads_nothing_that_only_others_need(line, unneeded, tmp_path):
+    (tmp_path / "plan.md").write_text("## Phase 1: One\n")
+    subprocess.run(["git", "init", "-q", "."], check=True, cwd=tmp_path)
+    command = [sys.executable, "-X", "importtime", "-m", "holdfast"]
+    begin = ["begin", "plan.md", "--run", "r", "--workspace"]
+    subprocess.run([*command, *begin], check=True, capture_output=True, cwd=tmp_path)
+    done = subprocess.run([*command, *line.split()], check=True, capture_output=True, text=True, cwd=tmp_path)
+    loaded = {one.rpartition("|")[2].strip() for one in done.stderr.splitlines() if one.startswith("import time:")}
+    assert loaded & unneeded == set()
+
+
+def test_a_lazy_pattern_is_compiled_at_its_first_use_and_does_what_the_compiled_one_does(monkeypatch):
+    made = []
+    monkeypatch.setattr("holdfast.lazy.re.compile", lambda *given: made.append(given) or re_compile(*given))
+    lazy = pattern("(a)|B", re.IGNORECASE)
+    assert made == []
+    assert lazy.sub("x", "cAb") == "cxx"
+    assert lazy.fullmatch("b") is not None
+    assert lazy.pattern == "(a)|B"
+    assert lazy.sub("x", "a") == "x"
+    assert set(made) == {("(a)|B", re.IGNORECASE)}

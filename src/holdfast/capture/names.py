@@ -11,6 +11,8 @@ from base64 import b64decode
 from enum import Enum
 from functools import lru_cache
 
+from holdfast.lazy import pattern
+
 # Any text under these names is a secret unless it is evidently something else; compared without case, - and _.
 
 
@@ -29,7 +31,7 @@ def _words(text: str) -> frozenset[str]:
 
 _PASSWORDS = _words("password passwd passphrase passcode pwd pw secret")
 _TOKENS = _words("token jwt bearer credential creds")
-_GLUED = re.compile(r"(?P<before>[a-z0-9]*?)(?P<last>password|passwd|passphrase|secret|token|key)\Z")
+_GLUED = pattern(r"(?P<before>[a-z0-9]*?)(?P<last>password|passwd|passphrase|secret|token|key)\Z")
 _NO_PASSWORDS = _words("no forgot reset change confirm has is show hide toggle")  # glued: nopassword, resetpassword
 # `pass` is a password behind one of these, else the pass of a test or a mountain.
 _LOGINS = _words(
@@ -68,11 +70,11 @@ _SUFFIXES = _words(
     "str b64 base64 default secondary main backup"
 )
 _KINDS = {"auth": Kind.LOGIN, "salt": Kind.KEY, "keydata": Kind.TOKEN}
-_TELLING = re.compile(r"(?i)pass|pwd|pw|secret|token|key|auth|cred|bearer|jwt|salt")
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_JOINT = re.compile(r"[^A-Za-z0-9]+")
-_ODD = re.compile(r"[^A-Za-z0-9_\-.]")
-_NUMBER = re.compile(r"\d+\Z")
+_TELLING = pattern(r"(?i)pass|pwd|pw|secret|token|key|auth|cred|bearer|jwt|salt")
+_CAMEL = pattern(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_JOINT = pattern(r"[^A-Za-z0-9]+")
+_ODD = pattern(r"[^A-Za-z0-9_\-.]")
+_NUMBER = pattern(r"\d+\Z")
 _LONGEST_NAME = 256
 
 
@@ -143,27 +145,27 @@ _STATES = _words(
     "change_me example sample dummy fake test placeholder todo fixme tbd n/a key value name username user admin- "
     "only stateless strict lax local external internal private public secretstr optional[str] not"
 )
-_PLACEHOLDER = re.compile(
+_PLACEHOLDER = pattern(
     r"(?i)(?:your|insert|enter|replace|example|dummy|fake|placeholder)[_\-. ]|your[a-z]*(?:key|token|secret|password)"
     r"|<[^<>]*>?\Z|\{[^{}]*\}?\Z|\[redacted|(.)\1{7,}|x{3,}\d?\Z|[*.•#?_\-]+\Z|.*(?:\.\.\.|…|\*\*\*)"
 )
-_REFERENCE = re.compile(
+_REFERENCE = pattern(
     r"\$[A-Za-z_{(]|%\w+%\Z|%\(|\{\{|@[A-Za-z]+\(|(?:env|vault|op|sm|ssm|keyring|file|arn|gcp|aws|azure|kms|doppler|keychain):"
     r"|(?=.*(?:KEY|TOKEN|SECRET|PASS|PWD|AUTH|CRED))[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\Z"
 )
-_LINK = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://[^\s@]*\Z")
-_PATH = re.compile(r"(?:/|~/|\.{1,2}/|[A-Za-z]:[\\/])[\w./\\\- +@]*\Z")
-_MOMENT = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d\S*)?\Z|v?\d+\.\d+[.\w+\-]*\Z")
-_PLAIN_PART = re.compile(r"(?:[A-Za-z]{1,24}\d{0,6}|\d{1,8}|v\d+)\Z")
-_PART = re.compile(r"[^A-Za-z0-9]+")
-_TURN = re.compile(r"[A-Za-z](?=[0-9])|[0-9](?=[A-Za-z])")
+_LINK = pattern(r"[A-Za-z][A-Za-z0-9+.\-]*://[^\s@]*\Z")
+_PATH = pattern(r"(?:/|~/|\.{1,2}/|[A-Za-z]:[\\/])[\w./\\\- +@]*\Z")
+_MOMENT = pattern(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d\S*)?\Z|v?\d+\.\d+[.\w+\-]*\Z")
+_PLAIN_PART = pattern(r"(?:[A-Za-z]{1,24}\d{0,6}|\d{1,8}|v\d+)\Z")
+_PART = pattern(r"[^A-Za-z0-9]+")
+_TURN = pattern(r"[A-Za-z](?=[0-9])|[0-9](?=[A-Za-z])")
 _FUNCTION_WORDS = _words(
     "a an the is are be was must should can may will to of in on at for with without and or not your this that it "
     "as by from if please least most more than when only has have been"
 )
 _SENTENCE = _FUNCTION_WORDS | _STATES
-_HEX = re.compile(r"(?:0x)?[0-9a-fA-F\-]+\Z")
-_KEY_ALPHABET = re.compile(r"[A-Za-z0-9_\-+/=]+\Z")
+_HEX = pattern(r"(?:0x)?[0-9a-fA-F\-]+\Z")
+_KEY_ALPHABET = pattern(r"[A-Za-z0-9_\-+/=]+\Z")
 
 
 def looks_secret(kind: Kind, value: str) -> bool:

@@ -23,6 +23,7 @@ from holdfast.capture.names import (
 )
 from holdfast.capture.patterns import ASSIGNMENTS
 from holdfast.capture.scan import INVISIBLE, key_pattern, make_find
+from holdfast.lazy import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,31 +34,31 @@ _LONGEST_NAME = 64
 _DIGIT_WITHIN = 64  # as the native scan looks for it
 _STARTS = r"(?<![A-Za-z0-9])"  # not in the middle of a word
 _ENDS = r"(?![A-Za-z0-9])"
-_CURL = re.compile(rb"\bcurl(?:\.exe)?[ \t](?:[^\n]|\\\n)*\Z")
-_NAME_BEFORE = re.compile(rb"[A-Za-z0-9_\-.]*\Z")
-_NAME_AT = re.compile(rb"[A-Za-z0-9_\-. ]*[A-Za-z0-9_\-.]")
-_CODE = re.compile(
+_CURL = pattern(rb"\bcurl(?:\.exe)?[ \t](?:[^\n]|\\\n)*\Z")
+_NAME_BEFORE = pattern(rb"[A-Za-z0-9_\-.]*\Z")
+_NAME_AT = pattern(rb"[A-Za-z0-9_\-. ]*[A-Za-z0-9_\-.]")
+_CODE = pattern(
     r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\Z"  # an attribute
     r"|(?:self|this|os|env|process|settings|config|args|opts|options|request|params|data|input|form)[.:]"
     r"|[A-Za-z_]*(?:pass|passwd|password|token|secret|key|pwd|cred)[a-z_]*\d?\Z",  # a variable of such a name
     re.IGNORECASE,
 )
-_IDENTIFIER = re.compile(r"[A-Z][A-Za-z]*\Z|[a-z]+(?:[A-Z][a-z]+)+\Z|[a-z]+(?:_[a-z]+)+\Z")
-_DIGIT, _LETTER = re.compile("[0-9]"), re.compile("[A-Za-z]")  # of ASCII: bytes of other letters are not digits
-_ARN = re.compile(rb"arn:[\w:/\-]*\Z")
+_IDENTIFIER = pattern(r"[A-Z][A-Za-z]*\Z|[a-z]+(?:[A-Z][a-z]+)+\Z|[a-z]+(?:_[a-z]+)+\Z")
+_DIGIT, _LETTER = pattern("[0-9]"), pattern("[A-Za-z]")  # of ASCII: bytes of other letters are not digits
+_ARN = pattern(rb"arn:[\w:/\-]*\Z")
 _MARKER = b"[redacted:"
-_COOKIE = re.compile(r"[^=;]*=([^;]*)")
+_COOKIE = pattern(r"[^=;]*=([^;]*)")
 _ESCAPE = (
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]"  # colours and cursor
     r"|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)"  # a title, a link
     r"|[ -/]*[0-OQ-WYZ\\`-~])"
 )
-_HIDDEN = re.compile(rf"{_ESCAPE}|[\x00\x08]|{INVISIBLE}".encode())  # what a reader does not see
-_WRITTEN = re.compile(  # escapes as JSON, a program's source or an address writes them: \n, \u001b[31m, \x1b[0m, %20
+_HIDDEN = pattern(rf"{_ESCAPE}|[\x00\x08]|{INVISIBLE}".encode())  # what a reader does not see
+_WRITTEN = pattern(  # escapes as JSON, a program's source or an address writes them: \n, \u001b[31m, \x1b[0m, %20
     rb"\\+(?:u001[bB]|x1[bB]|033|e)\[[0-9;]*[A-Za-z]|\\+(?:u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2}|[0-7]{1,3}|[abfnrtv])"
     rb"|%[0-9A-Fa-f]{2}"
 )
-TEXT_ESCAPE = re.compile(_ESCAPE)
+TEXT_ESCAPE = pattern(_ESCAPE)
 
 
 class FoundSecret(NamedTuple):
@@ -210,8 +211,8 @@ def ends_in_secret_key(key: str, keys: re.Pattern[str]) -> bool:
     return any(keys.fullmatch(split, match.end()) is not None for match in _JOINT.finditer(split))
 
 
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_JOINT = re.compile(r"(?<=[A-Za-z0-9])[_\-.]+")
+_CAMEL = pattern(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_JOINT = pattern(r"(?<=[A-Za-z0-9])[_\-.]+")
 
 
 @lru_cache(maxsize=8)

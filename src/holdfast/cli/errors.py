@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from holdfast.errors import HoldfastError, UsageError
+from holdfast.lazy import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -78,13 +78,13 @@ _SAID_BY_COMMANDS = (
     ("together=True gives", "--together gives"),
 )
 _SAID_WITH_A_NAME = (
-    (re.compile(r"hf\.recover\(hf\.plan\('([^']*)'\)\)"), r"`holdfast resume \1`"),
-    (re.compile(r"hf\.undo\('([^']*)'\)"), r"`holdfast undo \1`"),
-    (re.compile(r", or hf\.run\('[^']*', workspace=[^)]*\),"), ""),
-    (re.compile(r"open it with hf\.run\('[^']*', workspace=directory\)"), "name it with --workspace DIR"),
-    (re.compile(r"open it again with hf\.run\('[^']*'\)"), "repeat the command"),
-    (re.compile(r"unknown=\{('[^']*'): ('[^']*'|\.\.\.)\}"), r"step \1"),
-    (re.compile(r"\bkeep=(\d+) would"), r"--keep \1 would"),
+    (pattern(r"hf\.recover\(hf\.plan\('([^']*)'\)\)"), r"`holdfast resume \1`"),
+    (pattern(r"hf\.undo\('([^']*)'\)"), r"`holdfast undo \1`"),
+    (pattern(r", or hf\.run\('[^']*', workspace=[^)]*\),"), ""),
+    (pattern(r"open it with hf\.run\('[^']*', workspace=directory\)"), "name it with --workspace DIR"),
+    (pattern(r"open it again with hf\.run\('[^']*'\)"), "repeat the command"),
+    (pattern(r"unknown=\{('[^']*'): ('[^']*'|\.\.\.)\}"), r"step \1"),
+    (pattern(r"\bkeep=(\d+) would"), r"--keep \1 would"),
 )
 
 
@@ -108,8 +108,8 @@ def told_text(text: str) -> str:
     """Return text of the library with commands where it names calls."""
     for call, command in _SAID_BY_COMMANDS:
         text = text.replace(call, command)
-    for pattern, command in _SAID_WITH_A_NAME:
-        text = pattern.sub(command, text)
+    for named, command in _SAID_WITH_A_NAME:
+        text = named.sub(command, text)
     return text
 
 

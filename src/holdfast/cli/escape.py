@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from holdfast.lazy import pattern
+
+if TYPE_CHECKING:
+    import re
 
 # Control characters but tab and newline, letters that turn the writing direction or are not seen, halves of characters.
-_UNSAFE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+_LETTERS = (
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    "\ud800-\udfff\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
-_UNSAFE_IN_A_LINE = re.compile(f"[\t\n]|{_UNSAFE.pattern}")
+_UNSAFE = pattern(_LETTERS)
+_UNSAFE_IN_A_LINE = pattern(f"[\t\n]|{_LETTERS}")
 _BYTE_ESCAPES = range(0xDC80, 0xDD00)
 
 
@@ -20,7 +26,7 @@ def safe(text: str) -> str:
 
 def safe_line(text: str) -> str:
     """Return text that stays on its line."""
-    return _UNSAFE_IN_A_LINE.sub(_written_out, text)
+    return text if text.isprintable() else _UNSAFE_IN_A_LINE.sub(_written_out, text)
 
 
 def json_text(value: Any) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING
 
 from holdfast.errors import InvalidId, NotFound
+from holdfast.lazy import lazily
 from holdfast.model.ids import check_run_id
+
+with lazily():  # only what is not there has a nearest name
+    import difflib
 
 if TYPE_CHECKING:
     from holdfast.checkpoint import Checkpoint

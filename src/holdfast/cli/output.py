@@ -6,11 +6,14 @@ Text that was stored goes through `escape`; only `raw` writes bytes as they are.
 from __future__ import annotations
 
 import os
-import shutil
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from holdfast.cli.escape import safe, safe_line
+from holdfast.lazy import lazily
+
+with lazily():  # only a terminal has a size
+    import shutil
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

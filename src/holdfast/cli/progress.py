@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from typing import TYPE_CHECKING, Self
 
 from holdfast.cli.escape import safe_line
 from holdfast.cli.output import is_terminal
+from holdfast.lazy import lazily
+
+with lazily():  # only a terminal has a size
+    import shutil
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shlex
 import time
@@ -14,9 +13,13 @@ from holdfast.cli.errors import CommandInvalid
 from holdfast.documents import is_moving
 from holdfast.encode.documents import read_regular
 from holdfast.errors import DocumentInvalid, IntegrityError, InvalidId, LeaseHeld, NotFound, UsageError
+from holdfast.lazy import lazily
 from holdfast.model.sections import Phases
 from holdfast.own_folder import write_whole
 from holdfast.store.open import FOLDER
+
+with lazily():  # only two projects in one store need it
+    import hashlib
 
 if TYPE_CHECKING:
     from argparse import Namespace

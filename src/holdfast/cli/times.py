@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from datetime import datetime, timedelta
 
 from holdfast.errors import UsageError
+from holdfast.lazy import pattern
 
 _SPANS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
-_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|m|h|d|w)\Z")
+_SPAN = pattern(r"(\d+(?:\.\d+)?)\s*(s|min|m|h|d|w)\Z")
 _STEPS = ((60, 1, "s"), (3600, 60, "min"), (2 * 86400, 3600, "h"), (60 * 86400, 86400, "days"))
 _NOW_S = 5
 _KILO = 1000

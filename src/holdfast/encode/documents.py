@@ -8,32 +8,32 @@ twice. Whatever is wrong is a DocumentInvalid with the place; nothing else leave
 from __future__ import annotations
 
 import errno
-import json
 import math
 import os
-import re
 import stat
 import zlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import zstandard
-
 from holdfast.errors import DocumentInvalid
+from holdfast.lazy import lazily, pattern
+
+with lazily():  # a file of a few bytes is read without them
+    import json
+
+    import zstandard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-_INT = re.compile(r"[-+]?[0-9](?:_?[0-9]){0,17}\Z")
-_FLOAT = re.compile(
-    r"[-+]?(?:[0-9]{1,300}\.[0-9]{0,300}|\.[0-9]{1,300}|[0-9]{1,300}(?=[eE]))(?:[eE][-+]?[0-9]{1,3})?\Z"
-)
+_INT = pattern(r"[-+]?[0-9](?:_?[0-9]){0,17}\Z")
+_FLOAT = pattern(r"[-+]?(?:[0-9]{1,300}\.[0-9]{0,300}|\.[0-9]{1,300}|[0-9]{1,300}(?=[eE]))(?:[eE][-+]?[0-9]{1,3})?\Z")
 _WORDS: dict[str, Any] = {
     "": None, "~": None, "null": None, "Null": None, "NULL": None,
     "true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False,
 }  # fmt: skip
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
-_JSON_TOKEN = re.compile(
+_STRING = pattern(rb'"(?:[^"\\]|\\.)*"')
+_JSON_TOKEN = pattern(
     r'(?P<newline>\n)|(?P<key>"(?:[^"\\]|\\.)*"(?=\s*:))|(?P<other>"(?:[^"\\]|\\.)*"|[][{},]|[^]\s[{},:"]+)'
 )
 _NO_FILE = {errno.ELOOP: "is a symbolic link", errno.ENXIO: "is a socket"}

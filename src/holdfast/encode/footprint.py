@@ -7,13 +7,13 @@ stays below 512 MB of memory; at writing, too, but for lists that grow item by i
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 import zstandard
 
 from holdfast.encode.values import Ext
 from holdfast.errors import LimitExceeded
+from holdfast.lazy import pattern
 
 _ALWAYS = 192 << 20
 _TIMES_LIMIT = 3
@@ -22,9 +22,9 @@ _ITEM, _NUMBER, _TEXT, _LIST, _MAP, _ENTRY, _EXT = 12, 40, 72, 80, 88, 48, 400
 _MAP_OF_SOME = 208
 _RAW: Final = frozenset({Ext.TEXT, Ext.INTEGER, Ext.UUID, Ext.OPAQUE})
 _TABLES: Final = frozenset({Ext.SET, Ext.FROZENSET})
-_SINGLE = re.compile(rb"[\x00-\x7f\xc0\xc2\xc3\xe0-\xff]+")
-_ABOVE_LATIN = re.compile(rb"[\xc4-\xef]")
-_ABOVE_PLANE = re.compile(rb"[\xf0-\xf4]")
+_SINGLE = pattern(rb"[\x00-\x7f\xc0\xc2\xc3\xe0-\xff]+")
+_ABOVE_LATIN = pattern(rb"[\xc4-\xef]")
+_ABOVE_PLANE = pattern(rb"[\xf0-\xf4]")
 _HEAVIEST = _MAP_OF_SOME + 15 * _ENTRY
 _NO_HEADS: Final = bytes((*range(0x80), 0xC0, 0xC2, 0xC3, *range(0xE0, 0x100)))
 _HEADS: Final = tuple(

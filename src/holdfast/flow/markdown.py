@@ -7,7 +7,6 @@ is its number, whatever its title says now.
 from __future__ import annotations
 
 import hashlib
-import re
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,7 +14,7 @@ import msgspec
 
 from holdfast.errors import FlowInvalid
 from holdfast.flow.text import BOUNDS
-from holdfast.lazy import lazily
+from holdfast.lazy import lazily, pattern
 
 with lazily():  # a script that names a phase follows no flow
     from holdfast.flow import load, model
@@ -24,12 +23,12 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable
 
-_HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+(.*)$")
-_PHASE = re.compile(r"(?i)^(?:phase|step|stage)\s+([0-9]{1,4}(?:\.[0-9]{1,4})?)\s*(?:[:.\u2013\u2014-]\s*(.*))?$")
-_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*([A-Za-z0-9_+-]*)")
-_TASK = re.compile(r"^\s{0,8}[-*+]\s+\[([ xX])\]\s+(.*)$")
-_WORD = re.compile(r"[^a-z0-9]+")
-_NUMBERED = re.compile(r"([0-9]+(?:_[0-9]+)?)(?:-(.*))?\Z")
+_HEADING = pattern(r"^ {0,3}(#{1,6})[ \t]+(.*)$")
+_PHASE = pattern(r"(?i)^(?:phase|step|stage)\s+([0-9]{1,4}(?:\.[0-9]{1,4})?)\s*(?:[:.\u2013\u2014-]\s*(.*))?$")
+_FENCE = pattern(r"^ {0,3}(`{3,}|~{3,})[ \t]*([A-Za-z0-9_+-]*)")
+_TASK = pattern(r"^\s{0,8}[-*+]\s+\[([ xX])\]\s+(.*)$")
+_WORD = pattern(r"[^a-z0-9]+")
+_NUMBERED = pattern(r"([0-9]+(?:_[0-9]+)?)(?:-(.*))?\Z")
 _RUNS = {"sh", "bash", "shell", "console"}
 _LONGEST_NAME = 48
 

@@ -6,17 +6,18 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from holdfast.errors import InvalidId
+from holdfast.lazy import pattern
 
 RESERVED = "_holdfast."
 """How the runs begin that the engine keeps for itself: inboxes and keys; lists hide them."""
 _RUN = re.compile(r"(?!(?:latest|before|cp_[0-9a-f]{32})\Z)[A-Za-z0-9_][A-Za-z0-9_.+=-]{0,199}\Z")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@+=-]{0,199}\Z")
 _CHECKPOINT = re.compile(r"cp_[0-9a-f]{32}\Z")
-_READABLE = re.compile(
+_READABLE = pattern(
     r"(?:.*/)?[^/]*-(?:(?P<time>\d{8}T\d{9})Z-(?:(?P<short>[0-9a-f]{8})|(?P<stage>[A-Za-z][\w.+=-]{0,99}?))"
     r"|(?P<whole>[0-9a-f]{32}))(?:\.(?:yaml|yml|json))?\Z"
 )
-_ODD = re.compile(r"[^A-Za-z0-9_.+=]+")
+_ODD = pattern(r"[^A-Za-z0-9_.+=]+")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME_DIGITS, _SHORT_DIGITS = 12, 8
 

@@ -5,7 +5,6 @@ Finding changes nothing; `mark_corrupted` writes down what was found to be damag
 
 from __future__ import annotations
 
-import difflib
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -23,12 +22,16 @@ from holdfast.errors import (
     UsageError,
 )
 from holdfast.journal.position import Position, resolve
+from holdfast.lazy import lazily
 from holdfast.model.checkpoint import CheckpointRecord, RunRecord, nothing_of
 from holdfast.model.ids import is_reserved
 from holdfast.model.sections import WORKSPACE
 from holdfast.recovery.line import RunLine, Unreadable, number
 from holdfast.recovery.specs import Reading, Spec, parse
 from holdfast.verify.check import faults_in
+
+with lazily():  # only what is not there has a nearest name
+    import difflib
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Sequence

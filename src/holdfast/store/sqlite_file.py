@@ -5,7 +5,6 @@ Knows nothing of runs or checkpoints; refuses symbolic links, other owners' file
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import stat
@@ -27,8 +26,12 @@ from holdfast.errors import (
     StoreFull,
     StoreUnavailable,
 )
+from holdfast.lazy import lazily
 from holdfast.store.owner import lock_advice
 from holdfast.store.private_folder import PROJECT_FOLDER, check_not_linked, check_private_folder
+
+with lazily():  # what only reads changes nothing of the file
+    import ctypes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

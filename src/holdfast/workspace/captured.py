@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.errors import NotFound
+from holdfast.lazy import lazily
 from holdfast.workspace import snapshot as snapshots
-from holdfast.workspace import tree
-from holdfast.workspace.compare import changes
-from holdfast.workspace.diff import diff
-from holdfast.workspace.directory import FILE
-from holdfast.workspace.tree import StoredTree
+
+with lazily():  # what was captured is told without a look at one file
+    from holdfast.workspace import compare, directory, tree
+    from holdfast.workspace import diff as diffs
 
 if TYPE_CHECKING:
     from typing import Self
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from holdfast.workspace.compare import Change
     from holdfast.workspace.diff import FileDiff
     from holdfast.workspace.snapshot import Snapshot
-    from holdfast.workspace.tree import FileRecord
+    from holdfast.workspace.tree import FileRecord, StoredTree
 
 
 class CapturedFiles:
@@ -42,19 +42,19 @@ class CapturedFiles:
     def read(self, path: str) -> bytes:
         """Return the bytes of one file; NotFound if there is none."""
         entry = tree.find(self._reader, self.snapshot.root, path)
-        if entry.kind != FILE:
+        if entry.kind != directory.FILE:
             raise NotFound("captured file", path)
         return b"".join(tree.pieces(self._reader, entry.ref))
 
     def changes(self, since: Snapshot | None) -> list[Change]:
         """Return what became of the files since an earlier snapshot; since None everything is new."""
-        return changes(*self._trees(since))
+        return compare.changes(*self._trees(since))
 
     def diff(self, since: Snapshot | None) -> list[FileDiff]:
         """Return the same as unified diffs."""
         old, new = self._trees(since)
-        return [diff(change, old, new) for change in changes(old, new)]
+        return [diffs.diff(change, old, new) for change in compare.changes(old, new)]
 
     def _trees(self, since: Snapshot | None) -> tuple[StoredTree, StoredTree]:
         old = since.root if since is not None else None
-        return StoredTree(self._reader, old), StoredTree(self._reader, self.snapshot.root)
+        return tree.StoredTree(self._reader, old), tree.StoredTree(self._reader, self.snapshot.root)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import time
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import msgspec
 
 from holdfast.errors import RestoreFailed, RestoreRefused
+from holdfast.lazy import pattern
 from holdfast.workspace import index as indexes
 from holdfast.workspace import position, status
 from holdfast.workspace.gitdir import GitDirectory, GitFailed, is_ref
@@ -40,7 +40,7 @@ _NOTE = b"holdfast-checkout"
 _MAX_NOTE_BYTES = 256 * 1024 * 1024
 _WAIT_S = 5.0
 _BRANCHES = b"refs/heads/"
-_HEX = re.compile("[0-9a-f]+")
+_HEX = pattern("[0-9a-f]+")
 _MODES = (0o100644, 0o100755, 0o120000, 0o160000)
 
 

@@ -6,7 +6,7 @@ given with its folder; a last `!` pattern takes back what only looks alike.
 
 from __future__ import annotations
 
-import re
+from holdfast.lazy import pattern
 
 _ENVIRONMENTS = (
     ".env", ".env.*", "*.env", ".envrc", ".dev.vars",
@@ -56,7 +56,7 @@ _SESSIONS = (
     ".sqlite_history", ".rediscli_history", ".node_repl_history",
 )  # fmt: skip
 
-_COPY = re.compile(rb"(?:~|\.~\d+~|[._-](?:bak|backup|old|orig|save|copy|sw[nop]|tmp)\d{0,3}|\.\d{1,14})+\Z")
+_COPY = pattern(rb"(?:~|\.~\d+~|[._-](?:bak|backup|old|orig|save|copy|sw[nop]|tmp)\d{0,3}|\.\d{1,14})+\Z")
 _TAIL = 64  # bytes of a name in which such ends stand: looking through all of a long one takes a millisecond
 _ENDS = (b"~", *(b"bak backup old orig save copy swn swo swp tmp 0 1 2 3 4 5 6 7 8 9".split()))  # quicker to look for
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from holdfast.encode.tree import leaf_id
+from holdfast.lazy import pattern
 from holdfast.workspace import git
 from holdfast.workspace.contents import SMALL_BYTES, put_open
 from holdfast.workspace.descriptors import open_below, read_below
@@ -38,29 +39,29 @@ _MAX_REFS = 20_000
 _MAX_TIPS = 200  # noted, to pack only what they do not reach
 _MAX_INFO_BYTES = 256 * 1024
 _MAX_FLAGGED = 200_000
-_OBJECT = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-_SWITCH = re.compile(rb"true|false|yes|no|on|off|1|0", re.IGNORECASE)
-_PLAIN_TEXT = re.compile(rb"[^\x00-\x1f\x7f\"\\#;]{1,200}")
-_REFSPEC = re.compile(rb"\+?refs/[^\x00-\x20\x7f:\\\"]+:refs/remotes/[^\x00-\x20\x7f:\\\"]+")
+_OBJECT = pattern(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_SWITCH = pattern(rb"true|false|yes|no|on|off|1|0", re.IGNORECASE)
+_PLAIN_TEXT = pattern(rb"[^\x00-\x1f\x7f\"\\#;]{1,200}")
+_REFSPEC = pattern(rb"\+?refs/[^\x00-\x20\x7f:\\\"]+:refs/remotes/[^\x00-\x20\x7f:\\\"]+")
 _HOST = rb"(?:[A-Za-z0-9_][A-Za-z0-9_.-]*|\[[0-9a-fA-F:]+\])(?::[0-9]{1,5})?"
 _USER = rb"(?:[A-Za-z0-9_][A-Za-z0-9_.-]*@)?"
 _PATH = rb"[^\x00-\x20\x7f\"\\#;]*"
-_URL = re.compile(
+_URL = pattern(
     rb"https?://" + _HOST + rb"/" + _PATH  # a name or password before the host is left out when it is read
     + rb"|ssh://" + _USER + _HOST + rb"/" + _PATH
     + rb"|" + _USER + rb"[A-Za-z0-9_][A-Za-z0-9_.-]+:(?!:)(?!//)" + _PATH  # as scp has it; never `helper::address`
     + rb"|(?:file://)?/" + _PATH
 )  # fmt: skip
 _SETTINGS: tuple[tuple[re.Pattern[bytes], re.Pattern[bytes]], ...] = (
-    (re.compile(rb"core\.(filemode|ignorecase|symlinks|precomposeunicode|sparsecheckout|sparsecheckoutcone)"), _SWITCH),
-    (re.compile(rb"core\.autocrlf"), re.compile(rb"true|false|input")),
-    (re.compile(rb"core\.eol"), re.compile(rb"lf|crlf|native")),
-    (re.compile(rb"status\.showuntrackedfiles"), re.compile(rb"no|normal|all")),
-    (re.compile(rb"user\.(name|email)"), _PLAIN_TEXT),
-    (re.compile(rb"remote\.[^\x00-\x1f\"\\\]]+\.fetch"), _REFSPEC),
-    (re.compile(rb"remote\.[^\x00-\x1f\"\\\]]+\.url"), _URL),
-    (re.compile(rb"branch\.[^\x00-\x1f\"\\\]]+\.remote"), _PLAIN_TEXT),
-    (re.compile(rb"branch\.[^\x00-\x1f\"\\\]]+\.merge"), re.compile(rb"refs/[^\x00-\x20\x7f\"\\#;]+")),
+    (pattern(rb"core\.(filemode|ignorecase|symlinks|precomposeunicode|sparsecheckout|sparsecheckoutcone)"), _SWITCH),
+    (pattern(rb"core\.autocrlf"), pattern(rb"true|false|input")),
+    (pattern(rb"core\.eol"), pattern(rb"lf|crlf|native")),
+    (pattern(rb"status\.showuntrackedfiles"), pattern(rb"no|normal|all")),
+    (pattern(rb"user\.(name|email)"), _PLAIN_TEXT),
+    (pattern(rb"remote\.[^\x00-\x1f\"\\\]]+\.fetch"), _REFSPEC),
+    (pattern(rb"remote\.[^\x00-\x1f\"\\\]]+\.url"), _URL),
+    (pattern(rb"branch\.[^\x00-\x1f\"\\\]]+\.remote"), _PLAIN_TEXT),
+    (pattern(rb"branch\.[^\x00-\x1f\"\\\]]+\.merge"), pattern(rb"refs/[^\x00-\x20\x7f\"\\#;]+")),
 )
 """The settings that travel, with the values that they may have: what a repository is, never what it runs."""
 _INFO = (b"info/exclude", b"info/sparse-checkout", b"info/attributes")
@@ -105,7 +106,7 @@ def read_details(data: bytes) -> Details:
     return found
 
 
-_LOG_LINE = re.compile(rb"[0-9a-f]{40,64} [0-9a-f]{40,64} [^\x00\n]*")
+_LOG_LINE = pattern(rb"[0-9a-f]{40,64} [0-9a-f]{40,64} [^\x00\n]*")
 
 
 def keep(

@@ -15,6 +15,7 @@ import stat as modes
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
+from holdfast.lazy import pattern
 from holdfast.workspace.contents import KEY
 from holdfast.workspace.descriptors import (
     OPEN_DIRECTORY,
@@ -36,10 +37,10 @@ _MAX_LEVELS = 32
 _SYMBOLIC = 5
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _LOCK_MARK = b"held by holdfast\n"
-_LEFTOVER = re.compile(rb"holdfast-[0-9a-f]{16}\.lock")
-_OBJECT = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_LEFTOVER = pattern(rb"holdfast-[0-9a-f]{16}\.lock")
+_OBJECT = pattern(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _PER_WORKTREE = (b"refs/bisect/", b"refs/worktree/", b"refs/rewritten/")
-_SECTION = re.compile(rb'\s*\[\s*([A-Za-z0-9.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\](.*)', re.DOTALL)
+_SECTION = pattern(rb'\s*\[\s*([A-Za-z0-9.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\](.*)', re.DOTALL)
 
 
 class GitFailed(Exception):

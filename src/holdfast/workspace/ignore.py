@@ -144,6 +144,9 @@ def _translate(pattern: bytes) -> bytes | None:
     position, end = 0, len(pattern)
     if end > _LONGEST:
         return None  # no path is so long
+    stars = int(pattern.startswith(b"*"))
+    if not _MAGIC.search(pattern, stars):  # almost every one: a name, or what a name ends with
+        return b"(?:" + _STAR * stars + re.escape(pattern[stars:]) + b")\\Z"
     while position < end:
         char = pattern[position : position + 1]
         if char == b"*":

@@ -9,6 +9,7 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from holdfast.lazy import pattern
 from holdfast.workspace.gitdir import GitFailed
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ DIRECTORY = 0o040000
 GITLINK = 0o160000
 _MAX_PATH = 4096
 _MAX_LEVELS = 300  # a capture takes 256
-_ODD = re.compile(rb"(?:\A|/)(?:\.{0,2}|\.git)(?:/|\Z)|\0", re.IGNORECASE)  # leads out, or into a .git
+_ODD = pattern(rb"(?:\A|/)(?:\.{0,2}|\.git)(?:/|\Z)|\0", re.IGNORECASE)  # leads out, or into a .git
 _VERSIONS = (2, 3, 4)
 _STAMP = struct.Struct(">9I")
 _SECOND = 1_000_000_000

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
+from holdfast.lazy import pattern
 
 RESERVED = (b".git", b".holdfast")
 _MAX_NAME_BYTES = 255
-_HARMLESS = re.compile(rb"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")  # almost every name: seen at once
-_HARMLESS_PATH = re.compile(rb"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}(?:/[A-Za-z0-9_][A-Za-z0-9_.-]{0,99})*")
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-_DRIVE = re.compile(rb"[A-Za-z]:\\")
+_HARMLESS = pattern(rb"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")  # almost every name: seen at once
+_HARMLESS_PATH = pattern(rb"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}(?:/[A-Za-z0-9_][A-Za-z0-9_.-]{0,99})*")
+_CONTROL = pattern("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_DRIVE = pattern(rb"[A-Za-z]:\\")
 # Characters that HFS+ drops when it compares names, so that ".g\u200cit" opens ".git" there.
-_IGNORABLE = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
+_IGNORABLE = pattern("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
 
 
 def text(path: bytes) -> str:

@@ -7,17 +7,21 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from holdfast.workspace import status
-from holdfast.workspace.contents import SMALL_BYTES
-from holdfast.workspace.gitdir import GitDirectory, GitFailed
-from holdfast.workspace.index import GITLINK, GitIndex
-from holdfast.workspace.objects import Objects, ObjectTooLarge
+from holdfast.lazy import lazily, pattern
 from holdfast.workspace.paths import raw, text
+
+with lazily():  # a stored position is shown without reading a repository
+    from holdfast.workspace import contents, gitdir, status
+    from holdfast.workspace import index as index_module
+    from holdfast.workspace import objects as objects_module
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from holdfast.encode.tree import Ref
+    from holdfast.workspace.gitdir import GitDirectory
+    from holdfast.workspace.index import GitIndex
+    from holdfast.workspace.objects import Objects
     from holdfast.workspace.sink import Sink
 
     LeftOut = Callable[[bytes], bool]
@@ -40,9 +44,9 @@ STATE_FILES = (
     *("ORIG_HEAD", "BISECT_LOG", "BISECT_START", "BISECT_TERMS", "BISECT_EXPECTED_REV"),
 )
 STATE_DIRECTORIES = ("rebase-merge", "rebase-apply", "sequencer")
-_STATE_FILE = re.compile(f"(?:{'|'.join(STATE_FILES)})|(?:{'|'.join(STATE_DIRECTORIES)})/[A-Za-z0-9_-][A-Za-z0-9._-]*")
-_RUNS = re.compile(rb"^\s*(?:exec|x)\s", re.MULTILINE)
-_COMMIT = re.compile(rb"\A([0-9a-f]{40}(?:[0-9a-f]{24})?)\s*\Z")
+_STATE_FILE = pattern(f"(?:{'|'.join(STATE_FILES)})|(?:{'|'.join(STATE_DIRECTORIES)})/[A-Za-z0-9_-][A-Za-z0-9._-]*")
+_RUNS = pattern(rb"^\s*(?:exec|x)\s", re.MULTILINE)
+_COMMIT = pattern(rb"\A([0-9a-f]{40}(?:[0-9a-f]{24})?)\s*\Z")
 _MAX_STATE_FILES = 400
 _ENTRY_BYTES = 64
 _WATCHED = (b"HEAD", b"index", *map(str.encode, STATE_FILES), b"rebase-merge", b"rebase-apply")
@@ -131,7 +135,7 @@ def read(
     Contents that only the index has are kept, but for those of paths that are `left_out` or that are too large.
     """
     try:
-        with Objects(directory) as objects:
+        with objects_module.Objects(directory) as objects:
             target, commit = directory.head_target(), directory.resolve(b"HEAD")
             index = index or status.load_index(directory, objects)
             changed = status.staged(index, _tree(commit, objects), objects)
@@ -143,7 +147,7 @@ def read(
             unstaged = status.unstaged(directory, index, index.entries, objects)
             operation, files = _operation(directory)
             blobs, problem = _staged_blobs(objects, listed, sink, left_out, max_file_bytes)
-    except (GitFailed, OSError) as error:
+    except (gitdir.GitFailed, OSError) as error:
         return unknown(path, error)
     head: Head = "detached" if target is None else "unborn" if commit is None else "branch"
     return GitPosition(
@@ -165,9 +169,9 @@ def refresh(directory: GitDirectory, old: GitPosition, index: GitIndex, touched:
     """Return a position whose repository did not move, after these paths in its work tree changed."""
     entries = {entry[:2]: entry for path in touched for entry in index.at(path)}
     try:
-        with Objects(directory) as objects:
+        with objects_module.Objects(directory) as objects:
             now = status.unstaged(directory, index, entries.values(), objects)
-    except (GitFailed, OSError) as error:
+    except (gitdir.GitFailed, OSError) as error:
         return unknown(old.path, error)
     seen = {text(path) for path, _ in entries}
     kept = [change for change in old.unstaged if change.path not in seen]
@@ -196,7 +200,9 @@ def _tree(commit: str | None, objects: Objects) -> str | None:
         return None
     found = objects.commit(commit)
     if found is None:
-        raise GitFailed(f"commit {commit} is not among its own objects (those of another repository are not read)")
+        raise gitdir.GitFailed(
+            f"commit {commit} is not among its own objects (those of another repository are not read)"
+        )
     return found.tree
 
 
@@ -219,7 +225,7 @@ def _state(directory: GitDirectory) -> tuple[tuple[str, bytes], ...]:
         if content is not None:
             found.append((name, content))
     if len(found) > _MAX_STATE_FILES or sum(len(content) for _, content in found) > 4 * _MAX_STATE_BYTES:
-        raise GitFailed("what is in progress in it takes too many files to keep")
+        raise gitdir.GitFailed("what is in progress in it takes too many files to keep")
     return tuple(found)
 
 
@@ -245,16 +251,17 @@ def _staged_blobs(
     objects: Objects, index: Sequence[IndexEntry], sink: Sink, left_out: LeftOut, max_file_bytes: int
 ) -> tuple[tuple[tuple[str, Ref], ...], str | None]:
     """Put the contents that only the index has; the second value says which had to be left out."""
-    files = [entry for entry in index if entry.mode and entry.mode != GITLINK]
+    gitlink = index_module.GITLINK
+    files = [entry for entry in index if entry.mode and entry.mode != gitlink]
     kept = [entry for entry in files if not left_out(raw(entry.path))]
     problems = [f"{len(files) - len(kept)} staged contents are left out by rules or settings"] if kept != files else []
-    limit = min(SMALL_BYTES * 4, max_file_bytes)
+    limit = min(contents.SMALL_BYTES * 4, max_file_bytes)
     blobs: list[tuple[str, Ref]] = []
     total = too_large = 0
     for name in sorted({entry.object for entry in kept}):
         try:
             found = objects.get(name, limit)
-        except ObjectTooLarge:
+        except objects_module.ObjectTooLarge:
             found = None
         content = found[1] if found is not None and found[0] == "blob" else None
         if content is None or total + len(content) > MAX_STAGED_BYTES:

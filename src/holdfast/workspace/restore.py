@@ -14,14 +14,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from holdfast.errors import RestoreConflict, RestoreFailed, RestoreRefused
+from holdfast.lazy import lazily
 from holdfast.workspace import journal, paths
 from holdfast.workspace.checkout import finish_checkout
 from holdfast.workspace.descriptors import OPEN_DIRECTORY, open_below, open_parent
 from holdfast.workspace.ops import FileOps
 from holdfast.workspace.plan import check
-from holdfast.workspace.stage import Stage
 from holdfast.workspace.state import on_disk
-from holdfast.workspace.swap import MovedPath, Swap
+
+with lazily():  # every run looks for a restore that was interrupted; few find one
+    from holdfast.workspace import stage
+    from holdfast.workspace import swap as swaps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 
     from holdfast.encode.chunks import ChunkReader
     from holdfast.workspace.plan import PlanItem, RestorePlan
+    from holdfast.workspace.swap import Swap
 
 HOME = b".holdfast"
 _READ_AGAIN = 1_000
@@ -220,13 +224,13 @@ class _Place:
             self._ops.mkdir(self._home, name, 0o700)
             work = self._open(name, self._home)
             new, old = self._make(work, b"new"), self._make(work, b"old")
-            moves = Stage(plan, reader, new, self._ops, durable=durable, progress=progress).write()
+            moves = stage.Stage(plan, reader, new, self._ops, durable=durable, progress=progress).write()
             log = journal.Journal(plan.digest, moves)
             if durable:  # the names on the way to the journal, before it says that it can be relied upon
                 for handle in (old, work, self._home, self._root):
                     self._ops.sync(handle)
             journal.write(work, name, log, self._ops)
-        except MovedPath as moved:
+        except swaps.MovedPath as moved:
             self._discard(name)
             raise RestoreConflict((moved.path,), f"a file {moved.why}") from moved
         except OSError as error:
@@ -235,7 +239,7 @@ class _Place:
         except BaseException:
             self._discard(name)
             raise
-        swap = Swap(self._root, new, old, self._ops)
+        swap = swaps.Swap(self._root, new, old, self._ops)
         rescued = self._forward(name, work, log, swap, durable=durable)
         return tuple(swap.left), rescued
 
@@ -252,7 +256,7 @@ class _Place:
         log = journal.read(work, name)
         if log is None:
             return self._without_journal(name, work)
-        swap = Swap(
+        swap = swaps.Swap(
             self._root,
             self._staging(name, work, b"new"),
             self._staging(name, work, b"old"),
@@ -305,7 +309,7 @@ class _Place:
                 swap.do(move)
             if durable:
                 self._sync(log.moves, work)
-        except MovedPath as moved:
+        except swaps.MovedPath as moved:
             self._backward(name, work, log, swap)
             raise RestoreConflict((moved.path,), f"a file {moved.why}") from moved
         except OSError as error:
@@ -353,7 +357,7 @@ class _Place:
         try:
             if swap is None and _exists(work, b"old"):
                 old = self._open(b"old", work)
-                swap = Swap(self._root, old, old, self._ops)
+                swap = swaps.Swap(self._root, old, old, self._ops)
             if swap is not None:
                 held = [move for move in log.moves if move.do == "take" and not swap.drop(move)]
             place = self._keep(name) if held else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,9 +10,13 @@ from holdfast.encode.chunks import ChunkReader
 from holdfast.encode.tree import LEAF, NODE, Ref, encode_node, leaf_id, node_id
 from holdfast.encode.tree import Entry as NodeEntry
 from holdfast.errors import ChunkCorrupt, LimitExceeded, NotFound, UsageError
+from holdfast.lazy import lazily
 from holdfast.workspace import paths
 from holdfast.workspace.descriptors import OPEN_FILE, open_parent, read_open
 from holdfast.workspace.directory import DIRECTORY, FILE, LINK, Entry, decode
+
+with lazily():  # only a path that is not there has a nearest one
+    import difflib
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
