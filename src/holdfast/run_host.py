@@ -243,10 +243,10 @@ class RunHost:
             return budget_module.begin_call(self.part_budget or self.budget, who, most)
         return ()
 
-    def end_call(self, who: str, held: Hold, spent: Mapping[str, Amount]) -> None:
-        """Give back what was reserved for a call that is over; stored in one commit with its end."""
+    def end_call(self, who: str, held: Hold, spent: Mapping[str, Amount], *, is_known: bool) -> None:
+        """Give back what was reserved for a call that is over, or charge it where its cost is not known."""
         if "budget" in self._parts:
-            budget_module.end_call(self.budget, who, held, spent)
+            budget_module.end_call(self.budget, who, held, spent, is_known=is_known)
 
     def begin_retry(self) -> None:
         """Reserve one retry in the run's budgets, durably, before it begins."""
@@ -402,7 +402,7 @@ class RunHost:
             self.note("resumed", f"it was {before}", checkpoint=head.envelope.id if head else None)
             self.calls.is_after_death = before == "running"
         if self._has("budget"):
-            self.budget  # noqa: B018 - its clock counts from here
+            budget_module.charge_lost(self.budget)  # one that was looked at before follows a process that died since
         if self._has("waits") or self._services.read_inbox(0):
             self.waits.look()
             self.waits.sit_out()

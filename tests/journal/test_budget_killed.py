@@ -3,14 +3,17 @@
 import errno
 import os
 import signal
+import threading
+import time
 from contextlib import suppress
+from functools import partial
 
 import pytest
 
 import holdfast
 from crash.children import Child
-from holdfast import AgentOutput, RunWaiting, TokenUsage
-from holdfast.errors import StoreFull
+from holdfast import AgentOutput, Command, RunWaiting, TokenUsage
+from holdfast.errors import CommandFailed, RunCancelled, SessionOver, StepTimeout, StoreFull, ValueRefused
 from holdfast.flow.load import flow_from
 from holdfast.store.sqlite import SQLiteStore
 from holdfast.testing.faults import Fault, FaultyDisk
@@ -115,28 +118,181 @@ def test_a_call_of_unknown_cost_has_reserved_what_it_declared_or_all_that_was_le
     assert (tokens.used, tokens.lost) == (2000, lost)
 
 
-@pytest.mark.parametrize("ending", ["answered", "failed", "waits", "interrupted"])
-def test_what_was_reserved_is_given_back_when_a_call_is_over(tmp_path, ending):
-    """Proves E8: only a call of unknown outcome is charged with what it did not say that it cost."""
+@pytest.mark.parametrize("ending", ["answered", "failed", "command failed", "unstored"])
+def test_what_was_reserved_is_given_back_when_a_call_ends_by_itself(tmp_path, ending):
+    """Proves E8: only a call of unknown cost is charged with what it did not say that it cost."""
 
     def agent(_task):
         if ending == "failed":
             raise ValueError("no")
-        if ending == "waits":
-            run.approve("go on?")
-        if ending == "interrupted":
-            raise KeyboardInterrupt
-        return AgentOutput(output="done", tokens=TokenUsage(input=7))
+        output = object() if ending == "unstored" else "done"
+        return AgentOutput(output=output, tokens=TokenUsage(input=7))
 
     with holdfast.open(tmp_path / "s") as hf:
-        with suppress(ValueError, RunWaiting, KeyboardInterrupt), hf.run("r", waiting="leave") as run:
+        with suppress(ValueError, CommandFailed, ValueRefused), hf.run("r", waiting="leave") as run:
             run.budget.limit(tokens=2000, money=1)
-            run.agents.register("coder", agent)
+            run.agents.register("coder", Command("exit 3") if ending == "command failed" else agent)
             run.agents.call("coder", "work", task="t")
         section = hf.find("r").section("budget")
     tokens = section.spending["tokens"]
-    assert (tokens.used, tokens.reserved, tokens.lost) == (7 if ending == "answered" else 0, 0, 0)
-    assert section.largest["coder"] == ({"tokens": 7} if ending == "answered" else {})
+    said = 7 if ending in ("answered", "unstored") else 0
+    assert (tokens.used, tokens.reserved, tokens.lost) == (said, 0, 0)
+    assert section.largest == ({"coder": {"tokens": 7}} if said else {})
+
+
+def test_a_result_that_is_stored_later_is_counted_once(tmp_path):
+    """Proves E8."""
+    with holdfast.open(tmp_path / "s") as hf, hf.run("r") as run:
+        run.budget.limit(tokens=2000)
+        coder = partial(AgentOutput, output=object(), tokens=TokenUsage(input=7))
+        run.agents.register("coder", coder)
+        with pytest.raises(ValueRefused):
+            run.agents.call("coder", task="t")
+        run.agents.register("coder", coder, store=lambda _output: "plain")
+        run.agents.call("coder", task="t")
+        assert run.budget.spending["tokens"].used == 7
+        assert run.calls.record("agent:coder/t")["spent"]["tokens"] == 7
+
+
+CUT_OFF = ["timeout", "command timeout", "command killed", "cancelled", "session over", "interrupted", "waits"]
+
+
+@pytest.mark.parametrize("ending", CUT_OFF)
+def test_a_call_that_was_cut_off_has_cost_what_it_had_reserved(tmp_path, ending):
+    """Proves E8: nobody knows what it cost, also where the process lives on; what it said is not charged twice."""
+
+    def agent(_task):
+        run.budget.spend(tokens=100)
+        if ending == "timeout":
+            time.sleep(1)
+        if ending == "session over":
+            stop.set()
+            run.step("next", lambda: 1)
+        if ending == "interrupted":
+            raise KeyboardInterrupt
+        run.approve("go on?")
+
+    stop, said = threading.Event(), 0 if "command" in ending or ending == "cancelled" else 100
+    commands = {"command timeout": "sleep 9", "command killed": "kill -9 $$", "cancelled": "touch begun; sleep 9"}
+    command = Command(commands.get(ending, "true"), cwd=tmp_path)
+    with holdfast.open(tmp_path / "s") as hf:
+
+        def cancel():
+            while not (tmp_path / "begun").exists():
+                time.sleep(0.01)
+            hf.control.cancel("r")
+
+        with (
+            suppress(StepTimeout, CommandFailed, RunCancelled, SessionOver, KeyboardInterrupt, RunWaiting),
+            hf.run("r", waiting="leave") as run,
+        ):
+            run.host.leave_when(stop)
+            run.budget.limit(tokens=2000)
+            if ending == "cancelled":
+                threading.Thread(target=cancel, daemon=True).start()
+            timeout = 0.2 if "timeout" in ending else None
+            run.agents.register("coder", agent if said else command, timeout_s=timeout, most={"tokens": 500})
+            run.agents.call("coder", "work", task="t")
+        tokens = hf.find("r").section("budget").spending["tokens"]
+        assert (tokens.used, tokens.reserved, tokens.lost) == (500, 0, 500 - said)
+        assert [note["kind"] for note in hf.find("r").notes].count("budget_lost") == 1
+        if ending == "waits":  # to look whether there is an answer begins nothing, and costs nothing
+            with suppress(RunWaiting), hf.run("r", waiting="leave"):
+                pass
+            assert hf.find("r").section("budget").spending["tokens"].used == 500
+
+
+def test_each_attempt_that_was_cut_off_is_charged(tmp_path):
+    """Proves E8: what an attempt before it said that it cost is not what this one cost."""
+    tries = []
+
+    def agent(_task):
+        tries.append(1)
+        run.budget.spend(tokens=400)
+        raise ConnectionError if len(tries) == 1 else StepTimeout("coder", 1.0)
+
+    with holdfast.open(tmp_path / "s") as hf, hf.run("r") as run:
+        run.budget.limit(tokens=2000)
+        run.agents.register("coder", agent, retries=1, backoff=0.0, most={"tokens": 500})
+        with pytest.raises(StepTimeout):
+            run.agents.call("coder", "work", task="t")
+        tokens = run.budget.spending["tokens"]
+        assert (tokens.used, tokens.reserved, tokens.lost) == (900, 0, 100)
+
+
+@pytest.mark.parametrize("most", [None, {"tokens": 500}, {"money": 1}])
+def test_of_each_budget_it_is_reserved_what_is_known_of_it(tmp_path, most):
+    """Proves E8: a call that failed at once says nothing of the next, nor does what is declared for another budget."""
+
+    def life(report):
+        calls = []
+
+        def agent(_task):
+            calls.append(1)
+            if len(calls) == 2:
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise ValueError("no")
+
+        with holdfast.open(tmp_path / "s") as hf, hf.run("r", waiting="leave") as run:
+            run.budget.limit(tokens=2000, money=3)
+            run.agents.register("coder", agent, most=most)
+            for _ in range(2):
+                with suppress(ValueError):
+                    run.agents.call("coder", "work", task="t")
+
+    assert Child(life).join().signal == signal.SIGKILL
+    with holdfast.open(tmp_path / "s") as hf, hf.run("r") as run:
+        lost = {name: run.budget.spending[name].lost for name in ("tokens", "money")}
+    assert lost == {"tokens": 2000, "money": 3} | (most or {})
+
+
+def test_a_handle_that_looked_at_its_budget_before_charges_what_a_process_lost_since(tmp_path):
+    """Proves E8."""
+    with holdfast.open(tmp_path / "s") as hf:
+        with hf.run("r") as run:
+            run.budget.limit(tokens=2000)
+        early = hf.run("r")
+        assert early.budget.used("tokens") == 0
+        Child(killed_in_every_second_call(tmp_path / "s", tmp_path / "log", most={"tokens": 700})).join()
+        with early:
+            tokens = early.budget.spending["tokens"]
+            assert (tokens.used, tokens.lost, tokens.reserved) == (1200, 700, 0)
+
+
+def test_a_fork_does_not_pay_for_a_call_that_is_under_way(tmp_path):
+    """Proves E8: it is paid for where it was begun; what the lineage lost stays spent."""
+    with holdfast.open(tmp_path / "s") as hf:
+        with hf.run("r") as run:
+            run.budget.limit(tokens=2000)
+
+            def agent(_task):
+                hf.fork("r", "copy")
+                raise StepTimeout("coder", 1.0)
+
+            run.agents.register("coder", agent, most={"tokens": 500})
+            with suppress(StepTimeout):
+                run.agents.call("coder", "work", task="t")
+            hf.fork("r", "later")
+        spent = {}
+        for name in ("copy", "later"):
+            with hf.run(name) as forked:
+                tokens = forked.budget.spending["tokens"]
+                spent[name] = (tokens.used, tokens.lost, tokens.reserved)
+    assert spent == {"copy": (0, 0, 0), "later": (500, 500, 0)}
+
+
+def test_what_an_agent_may_cost_can_be_changed_without_paying_again(tmp_path):
+    """Proves E8: it does not decide what the agent does."""
+    log = tmp_path / "log"
+    (tmp_path / "work").mkdir()
+    for most in ({}, {"most": {"tokens": 500}}, {"most": {"tokens": 900}}):
+        agents = {"coder": {"run": f"echo call >> '{log}'", **most}}
+        flow = flow_from(
+            {"flow": "r", "agents": agents, "phases": {"build": {"agent": "coder"}, "ask": {"approve": "?"}}}
+        )
+        with holdfast.open(tmp_path / "s") as hf:
+            holdfast.run_flow(hf, flow, workspace=tmp_path / "work", waiting="leave")
+    assert begun(log) == 1
 
 
 @pytest.mark.parametrize("budget", [{"subcalls": 2}, {"tokens": 1000}])

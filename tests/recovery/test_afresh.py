@@ -134,3 +134,18 @@ def test_what_was_spent_stays_spent_and_undo_knows_all_of_it(hf):
         assert run.budget.left("tokens") == 50
     assert hf.undo("r").success
     assert hf.find("r").section("budget").spending["tokens"].used == 50
+
+
+@pytest.mark.parametrize("way", ["record", "section"])
+def test_what_was_spent_stays_spent_where_the_newest_checkpoint_is_damaged(hf, tmp_path, way):
+    """Proves E8: as far as anything sound tells it."""
+    with hf.run("r") as run:
+        run.budget.limit(tokens=100)
+        run.budget.spend(tokens=40)
+        run.checkpoint(state=1)
+        tip = run.checkpoint(state=2)
+    tip = hf.latest("r")
+    damage_record(tmp_path / "store", tip.id) if way == "record" else damage_section(tmp_path / "store", tip, "budget")
+    hf.recovery.start_fresh("r")
+    with hf.run("r") as run:
+        assert (run.budget.used("tokens"), run.budget.limit_of("tokens")) == (40, 100)

@@ -35,7 +35,7 @@ Will = Literal["kept", "runs", "again", "gates", "conditions", "continues", "fai
 
 _NOT_DECIDING = {
     "retries", "backoff", "timeout", "max_fixes", "approve", "artifacts", "summary", "writes", "needs", "gates", "fix",
-    "inputs", "on_interrupt", "knowledge", "most",
+    "inputs", "on_interrupt", "knowledge",
 }  # fmt: skip
 _GATE_DECIDES = {"run", "env", "cwd"}
 _FLEETING = {"budget", "run"}
@@ -325,7 +325,9 @@ def _agents_of(actions: Sequence[Action], flow: Flow) -> dict[str, Any]:
     asked = {name for action in actions if isinstance(action, Work) for name in action.asked}
     names = sorted({action.agent for action in actions if action.agent} | asked)
     known = {name: _plain(flow.agents[name]) for name in names if name in flow.agents}
-    return {name: {key: said[key] for key in said if key not in ("role", "timeout")} for name, said in known.items()}
+    return {
+        name: {key: said[key] for key in said if key not in ("role", "timeout", "most")} for name, said in known.items()
+    }
 
 
 def _params_used(found: list[list[str]], params: Mapping[str, Any]) -> dict[str, Any]:

@@ -138,7 +138,7 @@ class Spending(SectionValue, frozen=True):
     warned: bool = False
     asked: int = 0  # how often somebody was asked to raise it, and answered
     reserved: float | int = 0  # what calls under way may cost
-    lost: float | int = 0  # how much of what is used was reserved by calls whose process died in them
+    lost: float | int = 0  # how much of what is used was reserved by calls of unknown cost
 
 
 class BudgetPart(SectionValue, frozen=True):

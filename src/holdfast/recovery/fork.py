@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,7 +16,7 @@ from holdfast.encode.tree import LEAF, NODE, Ref
 from holdfast.errors import ChunkCorrupt, IntegrityError, NotFound, UsageError
 from holdfast.journal.call_record import call_of_line
 from holdfast.model.ids import check_run_id
-from holdfast.model.sections import WORKSPACE
+from holdfast.model.sections import WORKSPACE, BudgetPart
 from holdfast.model.triggers import Trigger
 from holdfast.recovery.find import locate, opened
 from holdfast.recovery.gather import present, steps_of
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from holdfast.encode.chunks import Chunk
     from holdfast.engine import Holdfast
     from holdfast.model.checkpoint import CheckpointRecord, Marks, SectionRecord
+    from holdfast.model.sections import Budget, Spending
     from holdfast.run import Run
     from holdfast.store.store import Store
 
@@ -65,6 +67,8 @@ def fork(
     if "status" in origin.sections:  # nobody moves it yet: it must not look like a run whose process died
         values.setdefault("status", {"status": "forked", "since": told.at, "detail": "it has not begun"})
     left_out = set(drop)
+    if _BUDGET in origin.sections and _BUDGET not in left_out:
+        values.setdefault(_BUDGET, _without_reserved(origin.section(_BUDGET)))
     calls = _edited(CALLS, values, left_out)
     closing = closing_records(steps_of(origin), is_open, at) if calls is None else []
     notes = _edited(NOTES, values, left_out)
@@ -228,10 +232,9 @@ def _begin(hf: Holdfast, handle: Run, run: str) -> Checkpoint:
         run, tip
     )
     sections: dict[str, Any] = {SECTION: told.value()}
-    with suppress(IntegrityError, NotFound):
-        now = hf.internals.present_of(run)
-        if _BUDGET in now.sections:  # work begins again, and what is counted once by a key with it
-            sections[_BUDGET] = msgspec.structs.replace(now.section(_BUDGET), counted=[])
+    spent = _spent(hf, run, tip)
+    if spent is not None:  # work begins again, and what is counted once by a key with it
+        sections[_BUDGET] = msgspec.structs.replace(spent, counted=[])
     made: Checkpoint = handle.checkpoint(
         trigger=Trigger.RECOVERY,
         reason=f"started fresh; the line before is kept as {label}",
@@ -241,6 +244,28 @@ def _begin(hf: Holdfast, handle: Run, run: str) -> Checkpoint:
         onto="nothing",
     )
     return made
+
+
+def _without_reserved(budget: Budget) -> Budget:
+    """Return budgets in which no call is under way: one that is, is the origin's, and is paid for there."""
+
+    def free(lines: dict[str, Spending]) -> dict[str, Spending]:
+        return {name: msgspec.structs.replace(line, reserved=0) for name, line in lines.items()}
+
+    nested = {path: BudgetPart(spending=free(part.spending)) for path, part in budget.nested.items()}
+    return msgspec.structs.replace(budget, spending=free(budget.spending), nested=nested)
+
+
+def _spent(hf: Holdfast, run: str, tip: CheckpointRecord | None) -> Budget | None:
+    """Return the budgets of a run as they are now, of a damaged one as the newest that is sound has them."""
+    known: list[Callable[[], Checkpoint]] = [partial(hf.internals.present_of, run)]
+    if tip is not None:
+        known += [partial(hf.internals.present, run, tip), partial(hf.internals.opened, tip)]
+    for read in known:
+        with suppress(IntegrityError, NotFound):
+            now = read()
+            return now.section(_BUDGET) if _BUDGET in now.sections else None
+    return None
 
 
 _TRIES = 20

@@ -110,7 +110,8 @@ class Agents:
 
         `on_unknown` decides on a call that began and has no recorded end after a crash: retry (the default), skip, ask.
         `most` is the most that one call may cost ({"tokens": 5000}): so much is reserved while it is under way, and is
-        spent if its process dies in it. Without it that is what its dearest call cost so far, else all that is left.
+        spent if that is cut off. For a budget without it that is what its dearest call cost so far, else all that is
+        left.
         """
         check_name("an agent", name)
         if not callable(what) and not isinstance(what, Command):
@@ -164,11 +165,12 @@ class Agents:
 
         def work() -> AgentOutput:
             if isinstance(what, Command):
-                return _run_command(what, given, registered.timeout_s, self._host)
-            output = _read_output(_call(agent, what, given), self._host)
-            counted(output.tokens)
-            spent = Spent() if output.is_counted else spent_by(output)
-            self._host.charge(money=spent.money, tool_calls=spent.tool_calls)  # tokens count with the answer
+                output = _run_command(what, given, registered.timeout_s, self._host)
+            else:
+                output = _read_output(_call(agent, what, given), self._host)
+            spent = spent_by(output)
+            if not output.is_counted:
+                self._host.charge(**spent._asdict())
             return output
 
         try:
@@ -370,8 +372,6 @@ class _Shown:
             location=kept_output["location"],
             tokens=added(agents.task(self._agent, self.name).tokens, tokens),
         )
-        if not kept_output.get("is_counted"):
-            agents._host.charge(tokens=add(tokens.input, tokens.output))  # noqa: SLF001
         if agents.team is not None and self._agent in agents.team:
             agents.team.done(self._agent, self.name)
 
@@ -389,7 +389,6 @@ def _plain(store: Callable[[Any], Any] | None, output: AgentOutput) -> dict[str,
         "summary": None if output.summary == summary_of(output.output) else output.summary,
         "location": None if output.location is None else str(output.location),  # a Path is meant well
         "tokens": [output.tokens.input, output.tokens.output],
-        **({"is_counted": True} if output.is_counted else {}),
     }
 
 

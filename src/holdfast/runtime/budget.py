@@ -415,7 +415,7 @@ class Budget:
             if isinstance(self._host, Alone):
                 raise exhausted
             state = "is nearly used up" if stop.is_warning else "is used up"
-            of_it = f", {shown(line.lost)} of it reserved by calls whose process died" if line.lost else ""
+            of_it = f", {shown(line.lost)} of it reserved by calls of unknown cost" if line.lost else ""
             wait = Wait(
                 id=stop.wait_id(asked),
                 kind="budget",
@@ -473,26 +473,36 @@ class Budget:
 def begin_call(budget: Budget, who: str, most: Mapping[str, Amount] | None = None) -> Hold:
     """Reserve a call of an agent and what it may cost, durably; `end_call` gives that back.
 
-    `most` is the most that it may cost, else that is what its dearest call cost so far, else all that is left. A
-    process that dies in the call has spent it.
+    `most` is the most that it may cost, else that is what its dearest call cost so far, else all that is left. A call
+    whose end nobody saw has spent it.
     """
     budget.check()
     return budget._reserve({"subcalls": 1}, who, most)  # noqa: SLF001 - not for users
 
 
-def end_call(budget: Budget, who: str, held: Hold, spent: Mapping[str, Amount]) -> None:
-    """Give back what was reserved for a call that is over; stored in one commit with its end."""
+def end_call(budget: Budget, who: str, held: Hold, spent: Mapping[str, Amount], *, is_known: bool) -> None:
+    """Give back what was reserved for a call that is over; stored in one commit with its end.
+
+    Where it was cut off before it could say what it cost (`is_known` is off), that stays charged.
+    """
     book = budget._book  # noqa: SLF001 - not for users
     with book.host.lock:
-        book.ledger.settle(who, held, spent)
+        if is_known:
+            book.ledger.settle(who, held, spent)
+        else:
+            _lose(book, held, spent, f"by a call of {who} that was cut off")
 
 
 def charge_lost(budget: Budget) -> None:
     """Count what calls had reserved whose process is gone; to be called before this one reserves anything."""
     book = budget._book  # noqa: SLF001 - not for users
     with book.host.lock:
-        for label, amount in book.ledger.lose().items():
-            book.host.note("budget_lost", f"{label}: {shown(amount)} by calls whose process died")
+        _lose(book, book.ledger.all_held(), {}, "by calls whose process died")
+
+
+def _lose(book: _Book, held: Hold, spent: Mapping[str, Amount], why: str) -> None:
+    for label, amount in book.ledger.lose(held, spent).items():
+        book.host.note("budget_lost", f"{label}: {shown(amount)} {why}")
 
 
 def _share(warn_at: float) -> float:

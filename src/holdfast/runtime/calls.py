@@ -31,10 +31,10 @@ from holdfast.journal.outcomes import refers_to_results, resolved
 from holdfast.model.failure import failure_of
 from holdfast.model.runtime_sections import Wait
 from holdfast.model.triggers import Trigger
-from holdfast.runtime.amounts import add, stored
+from holdfast.runtime.amounts import add, stored, subtract
 from holdfast.runtime.attempt import Retry, attempt, check_retry
 from holdfast.runtime.coroutines import result_of
-from holdfast.runtime.interruption import is_interruption
+from holdfast.runtime.interruption import is_cut_off, is_interruption
 from holdfast.runtime.recorded import reason_of
 from holdfast.runtime.stopwatch import Stopwatch
 
@@ -114,6 +114,13 @@ class CallOptions(NamedTuple):
     """What checkpoints say of its end, by event, where its path does not say it best."""
 
 
+class _Held(NamedTuple):
+    """What is reserved for an attempt, and what the call was charged before it."""
+
+    hold: Hold
+    before: dict[str, Amount]
+
+
 class Call(NamedTuple):
     """A call, named and identified; `due` until it has ended."""
 
@@ -136,7 +143,7 @@ class Call(NamedTuple):
     """The end that an earlier attempt had, of whatever identity."""
     spent: dict[str, Amount] = {}  # noqa: RUF012 - each call is given one of its own
     """What its attempts were charged so far, without the calls inside it."""
-    held: list[Hold] = []  # noqa: RUF012 - as above
+    held: list[_Held] = []  # noqa: RUF012 - as above
     """What is reserved in the budgets for its attempt that is under way."""
     again: str = ""
     """What made it due again, if something did."""
@@ -197,7 +204,7 @@ class Calls:
         self._counts: dict[str, int] = {}
         self._phase_of: dict[str, str | None] = {}
         self._active: set[str] = set()
-        self._unstored: dict[str, Any] = {}
+        self._unstored: dict[str, tuple[Any, dict[str, Amount]]] = {}
         self.under_way: dict[str, int] = {}
         """The calls whose work runs at this moment, each with its start in nanoseconds."""
         self.policies: dict[str, OnInterrupt] = {}
@@ -265,7 +272,7 @@ class Calls:
     def unstored(self, path: str) -> Any:
         """Return a result that could not be stored; it is here until the run ends."""
         try:
-            return self._unstored[path]
+            return self._unstored[path][0]
         except KeyError:
             raise UsageError(f"call {path!r} has no result that waits to be stored") from None
 
@@ -365,8 +372,8 @@ class Calls:
     def _decide(self, call: Call) -> Kept | Call:
         found = self._newest(call.path)
         if call.path in self._unstored:
-            result = self._unstored[call.path]
-            return Kept(self.finish(call, result, attempts=1, duration_s=0.0), call)
+            result, spent = self._unstored[call.path]
+            return Kept(self.finish(call._replace(spent=spent), result, attempts=1, duration_s=0.0), call)
         if found is not None:
             event, last = found
             call = call._replace(key=last.key, before=last, again=last.again)
@@ -469,11 +476,12 @@ class Calls:
             packed = self._packed(call, kept)
             refers = options.store is not None and refers_to_results(kept)
         except Exception as error:
-            self._unstored[call.path] = result  # the work is done: the next call only stores it
+            self._unstored[call.path] = result, call.spent  # the work is done: the next call only stores it
             self.release(call)
+            with self._host.lock:
+                self._settle(call)
+                options.view.failed(error)
             if options.view.failed is not _nothing:
-                with self._host.lock:
-                    options.view.failed(error)
                 self._host.save(options.failure, reason_of(f"{call.path} cannot be stored: {error}"))
             if not isinstance(error, ValueRefused):
                 raise
@@ -505,7 +513,7 @@ class Calls:
         """Record that a call failed: it is done again when next called. What ends this process is not a failure."""
         self.release(call)
         if is_interruption(error):
-            self._settle(call)  # it waits, say, and costs nothing more meanwhile
+            self._settle(call, error)
             return
         options = call.options
         self.is_after_death = False
@@ -514,7 +522,7 @@ class Calls:
         made = self._made(call, error=told, last_end=last_end, attempts=attempts, duration_s=duration_s)
         with self._host.lock:
             options.view.failed(error)
-            self._settle(call)
+            self._settle(call, error)
             ticket = self._add("failed", call.path, made)
         why = failure_of(error).message
         self._store(call, "failed", ticket, options.failure, files=options.wrote_files, why=why)
@@ -588,10 +596,13 @@ class Calls:
         """Let the code of a call know what it is."""
         return _Inside(self, call, number)
 
-    def _settle(self, call: Call) -> None:
-        """Give back what was reserved for an attempt that is over."""
+    def _settle(self, call: Call, error: BaseException | None = None) -> None:
+        """Give back what was reserved for an attempt that is over; one that was cut off is charged with it."""
         while call.held:
-            self._host.end_call(call.options.charged_to, call.held.pop(), call.spent)
+            held = call.held.pop()
+            spent = {name: subtract(amount, held.before.get(name, 0)) for name, amount in call.spent.items()}
+            is_known = error is None or not is_cut_off(error)
+            self._host.end_call(call.options.charged_to, held.hold, spent, is_known=is_known)
 
     def _settle_unknown(self, call: Call, event: str, last: CallRecord) -> Kept | Call:
         """Decide on a call that began and has no end, whatever its inputs are now."""
@@ -722,7 +733,7 @@ class _Attempts:
         calls, call = self._calls, self._call
         host, options = calls._host, call.options  # noqa: SLF001 - one thing in two classes
         if options.charged_to:
-            call.held.append(host.begin_call(options.charged_to, options.most))
+            call.held.append(_Held(host.begin_call(options.charged_to, options.most), dict(call.spent)))
         self.number += 1
         if options.view.attempted is not _nothing:
             with host.lock:
@@ -744,7 +755,7 @@ class _Attempts:
 
     def failed(self, number: int, error: Exception, pause_s: float | None) -> None:
         if pause_s is not None:
-            self._calls._settle(self._call)  # noqa: SLF001 - one thing in two classes
+            self._calls._settle(self._call, error)  # noqa: SLF001 - one thing in two classes
             self._calls.begin_retry(self._call, number, error, pause_s)
 
 

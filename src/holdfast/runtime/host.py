@@ -100,8 +100,8 @@ class Host(Protocol):
     def begin_call(self, who: str, most: Mapping[str, Amount] | None) -> Hold:
         """Reserve an agent's call, and what it may cost, before it begins; stop while a budget is used up."""
 
-    def end_call(self, who: str, held: Hold, spent: Mapping[str, Amount]) -> None:
-        """Give back what was reserved for a call that is over."""
+    def end_call(self, who: str, held: Hold, spent: Mapping[str, Amount], *, is_known: bool) -> None:
+        """Give back what was reserved for a call that is over, or charge it where its cost is not known."""
 
     def begin_retry(self) -> None:
         """Reserve one retry in the run's budgets before it begins."""
@@ -210,7 +210,7 @@ class Alone:
         """Reserve nothing: there is no run that could have a budget."""
         return ()
 
-    def end_call(self, who: str, held: Hold, spent: Mapping[str, Amount]) -> None:
+    def end_call(self, who: str, held: Hold, spent: Mapping[str, Amount], *, is_known: bool) -> None:
         """Do nothing: there is no run that could have a budget."""
 
     def begin_retry(self) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import signal
+
 from holdfast.errors import (
     BudgetExhausted,
+    CommandFailed,
     HeadMoved,
     LeaseHeld,
     LeaseLost,
@@ -12,6 +15,7 @@ from holdfast.errors import (
     RunClosed,
     RunWaiting,
     SessionOver,
+    StepTimeout,
     Unprotected,
 )
 
@@ -28,7 +32,16 @@ _INTERRUPTIONS = (
     HeadMoved,
 )
 
+_SIGNALLED = 128
+
 
 def is_interruption(error: BaseException) -> bool:
     """Tell whether this error leaves the run to be resumed; Ctrl+C and the like do, too."""
     return isinstance(error, _INTERRUPTIONS) or not isinstance(error, Exception)
+
+
+def is_cut_off(error: BaseException) -> bool:
+    """Tell whether this error ended work from outside, before it could say what it cost."""
+    if isinstance(error, CommandFailed):  # a shell reports a signal as 128 and its number
+        return error.status < 0 or _SIGNALLED < error.status < _SIGNALLED + signal.NSIG
+    return isinstance(error, StepTimeout) or is_interruption(error)

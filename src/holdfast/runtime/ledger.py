@@ -197,9 +197,10 @@ class Ledger:
     def hold(self, path: str, who: str, most: Mapping[str, Amount] | None) -> Hold:
         """Reserve what a call may cost, in a part and all above it, as far as they have limits.
 
-        That is what is declared, else the most that a call of this agent cost so far, else all that is left.
+        Of each budget that is what is declared, else the most that a call of this agent cost so far, else all that is
+        left.
         """
-        known = self.largest.get(who) if most is None else most
+        known = {**self.largest.get(who, {}), **(most or {})}
         held = []
         for at, part in self.above(path):
             for name in KNOWN_AFTER:
@@ -207,7 +208,7 @@ class Ledger:
                 if line is None or line.limit is None:
                     continue
                 left = subtract(line.limit, add(line.used, line.reserved))
-                amount = max(0, left) if known is None else known.get(name, 0)
+                amount = known[name] if name in known else max(0, left)
                 line.reserved = add(line.reserved, amount)
                 held.append((at, name, amount))
         return tuple(held)
@@ -220,25 +221,34 @@ class Ledger:
                 line.reserved = max(0, subtract(line.reserved, amount))
         self.changes += bool(held)
 
-    def lose(self) -> dict[str, Amount]:
-        """Count what is reserved as spent, and return it: who reserved it is gone, and nobody knows what it cost."""
+    def all_held(self) -> Hold:
+        """Return all that is reserved."""
+        return tuple(
+            (path, name, line.reserved)
+            for path, part in self.parts.items()
+            for name, line in part.lines.items()
+            if line.reserved
+        )
+
+    def lose(self, held: Hold, spent: Mapping[str, Amount]) -> dict[str, Amount]:
+        """Count what was reserved as spent, but for what is counted already, and return it: nobody knows the cost."""
+        self.release(held)
         lost: dict[str, Amount] = {}
-        for path, part in self.parts.items():
-            for name, line in part.lines.items():
-                if line.reserved:
-                    line.used, line.lost = add(line.used, line.reserved), add(line.lost, line.reserved)
-                    lost[label_of(path, name)], line.reserved = line.reserved, 0
-        self.changes += bool(lost)
+        for at, name, amount in held:
+            left = subtract(amount, spent.get(name, 0))
+            if at in self.parts and left > 0:
+                line = self.parts[at].line(name)
+                line.used, line.lost = add(line.used, left), add(line.lost, left)
+                lost[label_of(at, name)] = left
         return lost
 
     def settle(self, who: str, held: Hold, spent: Mapping[str, Amount]) -> None:
         """Give back what was reserved for a call that is over, and note what it cost."""
         self.release(held)
-        if held:
+        cost = {name: spent[name] for name in KNOWN_AFTER if spent.get(name)}
+        if held and cost:  # one that failed at once, say, tells nothing of what the next may cost
             before = self.largest.get(who, {})
-            known = {name: max(before.get(name, 0), spent.get(name, 0)) for name in KNOWN_AFTER}
-            self.largest[who] = {name: amount for name, amount in known.items() if amount}
-            self.changes += self.largest[who] != before
+            self.largest[who] = before | {name: max(before.get(name, 0), amount) for name, amount in cost.items()}
 
     def look_at_time(self) -> None:
         """Let the running time that went by count as a change, once a second."""

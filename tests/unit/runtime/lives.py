@@ -141,7 +141,7 @@ class Life:
     def begin_call(self, who, most):
         return ()
 
-    def end_call(self, who, held, spent):
+    def end_call(self, who, held, spent, *, is_known):
         pass
 
     def begin_retry(self):

@@ -119,7 +119,7 @@ def _budget_facts(budget: dict[str, Any], session: Session) -> None:
             continue
         is_full = one["used"] >= one["limit"]
         share = f" ({one['used'] / one['limit']:.0%})" if one["limit"] else ""
-        lost = f", {_amount(name, one['lost'])} of it by calls whose process died" if "lost" in one else ""
+        lost = f", {_amount(name, one['lost'])} of it by calls of unknown cost" if "lost" in one else ""
         session.out.fact("budget", Paint(f"{name} {used} of {limit}{share}{lost}", "red" if is_full else ""))
 
 
