@@ -63,7 +63,7 @@ from holdfast.model.redaction import Redacted
 from holdfast.model.sections import WORKSPACE
 from holdfast.recovery import freshness
 from holdfast.recovery.enter import ask_or_refuse
-from holdfast.recovery.record import SECTION as FRESH
+from holdfast.recovery.fork import BEGINNING
 from holdfast.run_files import options_of
 from holdfast.settings.apply import redaction_rules
 from holdfast.settings.values import RedactionSettings
@@ -464,7 +464,7 @@ _SUBJECT_FIELDS = ("title", "body", "labels", "assignees", "branch")
 _READ = Action(run="read")
 _ASKED_FOR = "it was asked for"
 _OVER = {"completed": "kept", "skipped": "skipped"}  # as whoever watches sees a phase of an earlier process
-_BLANK = {FRESH, WORKSPACE, "budget", "status", "waits", "journal", "error"}  # what a run has that did nothing yet
+_BLANK = {*BEGINNING, WORKSPACE, "status", "waits", "journal", "error"}  # what a run has that did nothing yet
 
 
 class _Met(NamedTuple):

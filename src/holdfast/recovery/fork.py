@@ -201,11 +201,17 @@ def _fresh_start(hf: Holdfast, run: str) -> Checkpoint | None:
     try:
         tip = tip_of(hf.store, run)
         head = hf.internals.opened(tip) if tip is not None else None
-        is_empty = head is not None and {*head.sections} - {_BUDGET} == {SECTION}
-        told = read_record(head.section(SECTION)) if head is not None and is_empty else None
+        return head if head is not None and is_fresh(head) else None
     except IntegrityError:
         return None
-    return head if told is not None and told.kind == "fresh" else None
+
+
+def is_fresh(head: Checkpoint) -> bool:
+    """Tell whether a checkpoint is the empty beginning of a line in a run whose line before was set aside."""
+    if not {SECTION} <= {*head.sections} <= BEGINNING:
+        return False
+    told = read_record(head.section(SECTION))
+    return told is not None and told.kind == "fresh"
 
 
 def _tip(hf: Holdfast, run: str) -> CheckpointRecord | None:
@@ -230,8 +236,8 @@ def _begin(hf: Holdfast, handle: Run, run: str) -> Checkpoint:
     sections: dict[str, Any] = {SECTION: told.value()}
     with suppress(IntegrityError, NotFound):
         now = hf.internals.present_of(run)
-        if _BUDGET in now.sections:  # work begins again, and what is counted once by a key with it
-            sections[_BUDGET] = msgspec.structs.replace(now.section(_BUDGET), counted=[])
+        if BUDGET in now.sections:  # work begins again, and what is counted once by a key with it
+            sections[BUDGET] = msgspec.structs.replace(now.section(BUDGET), counted=[])
     made: Checkpoint = handle.checkpoint(
         trigger=Trigger.RECOVERY,
         reason=f"started fresh; the line before is kept as {label}",
@@ -244,7 +250,6 @@ def _begin(hf: Holdfast, handle: Run, run: str) -> Checkpoint:
 
 
 _TRIES = 20
-_BUDGET = "budget"
 
 
 def archive_name(at: datetime) -> str:
@@ -291,6 +296,8 @@ def tip_of(store: Store, run: str) -> CheckpointRecord | None:
         return None
 
 
+BUDGET = "budget"
+BEGINNING = {SECTION, BUDGET}  # the sections of a fresh beginning
 _BATCH = 64
 _BATCH_BYTES = 4 * 1024 * 1024
 

@@ -204,8 +204,10 @@ def _import(modules: list[str], *, beside: Path) -> None:
 
 
 def _is_begun(hf: Holdfast, run: str) -> bool:
+    from holdfast.recovery.fork import is_fresh  # noqa: PLC0415 - help does without
+
     try:
-        return hf.has(run) and hf.latest(run, required=True).sections != ("recovery",)
+        return hf.has(run) and not is_fresh(hf.latest(run, required=True))
     except IntegrityError:
         return True
 
