@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+import holdfast
 from holdfast.errors import UsageError
 from holdfast.flow.digests import compare_flows, flow_digests
 from holdfast.flow.load import bind_params, flow_from
@@ -358,6 +359,36 @@ def test_phases_and_tasks_can_be_run_again(bench, options, said):
     assert bench.said == said
     with pytest.raises(UsageError, match="there is no phase 'tow'"):
         bench.run(flow, redo=["tow"])
+
+
+def test_a_run_without_a_checkpoint_is_resumed_like_any_other(bench):
+    """Proves A14, F2: parameters, work to do again, lost files, changes and the preview."""
+    bench.settings = holdfast.Settings(automatic=False)
+    (bench.workspace / "other.txt").write_text("an empty directory would be filled on entry")
+    one = {"run": bench.say("one-$HOLDFAST_PARAMS_V"), "artifacts": ["made.txt"]}
+    one["run"] += "; echo x > made.txt"
+    asks = {"run": bench.say("two-$HOLDFAST_PARAMS_V"), "approve": "ok?"}
+    flow = {"flow": "p", "params": {"v": "default"}, "phases": {"one": one, "two": asks}}
+    assert bench.run(flow, params={"v": "GIVEN"}).status == "waiting"
+    with bench.open() as hf:
+        assert list(hf.checkpoints("p")) == []
+        assert preview(hf, flow_from(flow), run_id="p", root=bench.workspace).phases[0].will == "kept"
+        with pytest.raises(UsageError, match="belongs to flow 'p'"):
+            preview(hf, flow_from({**flow, "flow": "q"}), run_id="p")
+    assert bench.run(flow, redo=["one"]).status == "waiting"
+    assert bench.said == ["one-GIVEN", "one-GIVEN"]
+    (bench.workspace / "made.txt").unlink()
+    assert bench.run(flow).status == "waiting"
+    changed = {**flow, "phases": {"one": {**one, "run": one["run"] + "; true"}, "two": bench.say("$HOLDFAST_PARAMS_V")}}
+    done = bench.run(changed)
+    assert (done.status, [phase.change for phase in done.changes.phases]) == ("completed", ["changed", "changed"])
+    assert bench.said == [*["one-GIVEN"] * 4, "GIVEN"]
+    assert bench.run(changed).detail == "it was over already"
+    with bench.open() as hf:
+        assert list(hf.checkpoints("p")) == []
+        hf.run("plain").step("s", lambda: 1)
+    with pytest.raises(UsageError, match="was not begun by a flow"):
+        bench.run(flow, run_id="plain")
 
 
 @pytest.mark.parametrize("gates", [[], ["true"]])
