@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.errors import NotFound, UsageError
+from holdfast.errors import IntegrityError, NotFound, UsageError
 from holdfast.flow.digests import compare_flows
 from holdfast.flow.position import place_name, question_name
 from holdfast.flow.preview import preview_changes
@@ -174,7 +174,7 @@ def _is_lost(root: Path, name: str, history: FileHistory) -> bool:
     """Tell whether a file is gone that the run's own calls did not move elsewhere."""
     try:
         return not (root / name).is_file() and not history.is_moved(name)
-    except (NotFound, UsageError):  # it was in no checkpoint
+    except (NotFound, UsageError, IntegrityError):  # it was in no checkpoint, or nobody can tell any more
         return True
 
 

@@ -9,6 +9,8 @@ from holdfast.errors import UsageError
 from holdfast.flow.digests import compare_flows, flow_digests
 from holdfast.flow.load import bind_params, flow_from
 from holdfast.flow.runner import preview
+from holdfast.recovery.history import FileHistory
+from recovery.recovery_kit import execute
 
 
 def digests(data, **params):
@@ -404,6 +406,31 @@ def test_a_task_whose_artifact_is_lost_runs_again(bench, gates):
     assert bench.run(flow).status == "completed"
     assert (bench.workspace / "made.txt").exists()
     assert bench.said == ["made", "two", "made", "two"]
+
+
+def test_an_artifact_whose_history_is_damaged_counts_as_lost(bench):
+    """Proves F2."""
+    (bench.workspace / "other.txt").write_text("an empty directory would be filled on entry")
+    one = {"run": f"{bench.say('made')}; echo x > made.txt", "artifacts": ["made.txt"]}
+    flow = {"flow": "p", "phases": {"one": one, "two": "echo y > two.txt"}}
+    assert bench.run(flow).status == "completed"
+    with bench.open() as hf:
+        trees = [one.snapshot.root for one in FileHistory(hf, "p").moments]
+    assert len(set(trees)) > 1
+    execute(bench.folder, "UPDATE chunk SET data = x'00' WHERE id = ?", trees[0].id)
+    (bench.workspace / "made.txt").unlink()
+    assert bench.run(flow).status == "completed"
+    assert bench.said == ["made", "made"]
+
+
+def test_an_empty_artifact_is_not_moved_where_another_empty_file_appears(bench):
+    """Proves F2."""
+    (bench.workspace / "other.txt").write_text("an empty directory would be filled on entry")
+    one = {"run": f"{bench.say('made')}; : > made.txt", "artifacts": ["made.txt"]}
+    flow = {"flow": "p", "phases": {"one": one, "two": "rm -f made.txt; : > two.txt"}}
+    assert bench.run(flow).status == "completed"
+    assert bench.run(flow).detail == ""
+    assert bench.said == ["made", "made"]
 
 
 def test_other_parameters_are_another_run(bench):
