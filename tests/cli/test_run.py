@@ -264,6 +264,30 @@ def test_fresh_and_resume_do_not_ask(hf, flow):
     assert hf("run", "asks.yaml", "--fresh", "--resume").code == 2
 
 
+@pytest.mark.parametrize("fresh", [("run", "three.yaml", "--fresh"), ("resume", "three", "--fresh", "--yes")])
+def test_a_flow_that_starts_fresh_begins_again_and_stays_its_own(hf, flow, fresh):
+    assert hf("run", "three.yaml").code == 0
+    assert hf(*fresh).code == 0
+    assert hf("run", "three.yaml", terminal=True).code == 0, "nothing is asked of a run that only begins"
+    assert log(flow).count("one") == 2
+    with holdfast.open() as store:
+        store.recovery.start_fresh("three")
+        tip = store.latest("three").id
+    assert hf("run", "three.yaml", "--fresh").code == 0
+    assert log(flow).count("one") == 3
+    with holdfast.open() as store:
+        assert tip in [one.id for one in store.checkpoints("three")], "what had not begun is not set aside"
+
+
+def test_a_run_without_a_checkpoint_starts_fresh_too(hf, flow):
+    (flow / "holdfast.yaml").write_text("automatic: false\n")
+    assert hf("run", "asks.yaml", "--no-wait").code == 9
+    assert hf("run", "asks.yaml", "--no-wait").code == 9
+    assert log(flow) == ["build"]
+    assert hf("run", "asks.yaml", "--no-wait", "--fresh").code == 9
+    assert log(flow) == ["build", "build"]
+
+
 def test_what_is_there_is_set_aside_only_for_a_flow_that_can_begin(hf, flow):
     (flow / "needs.yaml").write_text(
         "flow: needs\nparams: {who: {}}\nphases:\n  p: {run: 'false', approve: '{params.who}?'}\n"

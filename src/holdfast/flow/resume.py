@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.errors import NotFound, UsageError
+from holdfast.errors import IntegrityError, NotFound, UsageError
 from holdfast.flow.digests import compare_flows
 from holdfast.flow.position import place_name, question_name
 from holdfast.flow.preview import preview_changes
@@ -33,7 +33,7 @@ def take_changes(run: Run, flow: Flow, position: Kept, old: FlowDigests, new: Fl
     is_reordered = flow.in_order and list(old.phases) != list(new.phases)
     if changes.is_same and not is_reordered:
         return changes
-    changes = preview_changes(run.head, flow, old, new)
+    changes = preview_changes(run.recorder.present, flow, old, new)
     with run.lock:
         known = run.phases.snapshot().phases
         continues = _continues(flow, position, changes)
@@ -56,7 +56,7 @@ def take_changes(run: Run, flow: Flow, position: Kept, old: FlowDigests, new: Fl
                 run.host.note("flow changed", f"phase {change.line()}")
             elif change.change == "same" and status in _SETTLED and name not in due and not continues:
                 marks[name] = "kept"
-        if run.head is not None and "waits" in run.head.sections:
+        if "waits" in run.recorder.present.sections:
             run.host.waits.withdraw()  # what is still to be asked is asked when the flow comes there
         current = position.value.current if continues else flow.first
         position.change(marks=marks, due=list(due), current=current, is_done=False)
@@ -118,7 +118,7 @@ def run_again(run: Run, flow: Flow, position: Kept, tasks: Iterable[tuple[str, s
                 if (phase, task) in wanted or (order.index(phase) > first and not flow.in_order):
                     _void(run, place_name(phase, number, task))
                     _void(run, f"{place_name(phase, number, task)}/work")
-        if run.head is not None and "waits" in run.head.sections:
+        if "waits" in run.recorder.present.sections:
             run.host.waits.withdraw()
         position.change(marks=marks, due=list(due), current=flow.first, is_done=False)
         run.host.note("runs again", ", ".join("/".join(one) for one in sorted(wanted)), why=why)
@@ -174,7 +174,7 @@ def _is_lost(root: Path, name: str, history: FileHistory) -> bool:
     """Tell whether a file is gone that the run's own calls did not move elsewhere."""
     try:
         return not (root / name).is_file() and not history.is_moved(name)
-    except (NotFound, UsageError):  # it was in no checkpoint
+    except (NotFound, UsageError, IntegrityError):  # it was in no checkpoint, or nobody can tell any more
         return True
 
 

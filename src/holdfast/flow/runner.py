@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -63,7 +64,7 @@ from holdfast.model.redaction import Redacted
 from holdfast.model.sections import WORKSPACE
 from holdfast.recovery import freshness
 from holdfast.recovery.enter import ask_or_refuse
-from holdfast.recovery.record import SECTION as FRESH
+from holdfast.recovery.fork import BEGINNING
 from holdfast.run_files import options_of
 from holdfast.settings.apply import redaction_rules
 from holdfast.settings.values import RedactionSettings
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
+    from holdfast.checkpoint import Checkpoint
     from holdfast.engine import Holdfast
     from holdfast.flow.events import Observer
     from holdfast.flow.model import Budget as Limits
@@ -240,9 +242,9 @@ def preview(
     flow, name, known, values = _met(hf, flow, run_id, params)
     wanted = dict.fromkeys(_wanted_again(flow, from_phase, redo), _ASKED_FOR)
     new = flow_digests(flow, values, root)
-    if hf is None or known is None:
+    head = standing(hf, name) if hf is not None and known is not None else None
+    if hf is None or known is None or head is None:
         return preview_changes(None, flow, FlowDigests(), new)
-    head = hf.latest(name, required=True)
     changes = preview_changes(head, flow, digests_of(known.digests), new)
     changes = with_reasons(changes, known, flow, values, head=head, root=root or Path.cwd())
     position = Kept(msgspec.convert(head.section(POSITION), Position))
@@ -310,7 +312,7 @@ class Runner:
         self._flow = flow
         self._report = report
         self._root = run.workspace.path if run.host.has_workspace else Path.cwd()
-        self._is_new = run.head is None or DEFINITION not in run.head.sections
+        self._is_new = DEFINITION not in run.recorder.present.sections
         run.declare_phases(*flow.phases, plan=start.file)
         self._position = run.host.attach(POSITION, Kept(Position(current=flow.first)), journaled=True)
         digests = flow_digests(flow, params, self._root)
@@ -362,8 +364,8 @@ class Runner:
         changes = FlowChanges()
         if not self._is_new:
             changes = take_changes(run, flow, self._position, digests_of(definition.value.digests), digests)
-            head = (run.workspace.before_entry if run.host.has_workspace else None) or run.head
-            if not changes.is_same and head is not None:
+            head = (run.workspace.before_entry if run.host.has_workspace else None) or run.recorder.present
+            if not changes.is_same:
                 changes = with_reasons(changes, definition.value, flow, params, head=head, root=self._root)
         given = [name for name, value in params.items() if value != flow.params[name].default]
         record = FlowRecord(
@@ -438,8 +440,7 @@ class Runner:
         verdicts = run.holdfast.settings.recovery.verdicts
         then, seen = freshness.FreshnessFacts(subject=run.subject.value), freshness.FreshnessFacts(subject=now)
         found = freshness.findings(then, seen, verdicts=verdicts)
-        if run.head is not None:
-            ask_or_refuse(run, run.head, found)
+        ask_or_refuse(run, run.recorder.present, found)
 
     def _read_subject(self, name: str) -> dict[str, Any]:
         """Return the subject's present form as its command prints it, nothing if it has none."""
@@ -464,7 +465,7 @@ _SUBJECT_FIELDS = ("title", "body", "labels", "assignees", "branch")
 _READ = Action(run="read")
 _ASKED_FOR = "it was asked for"
 _OVER = {"completed": "kept", "skipped": "skipped"}  # as whoever watches sees a phase of an earlier process
-_BLANK = {FRESH, WORKSPACE, "budget", "status", "waits", "journal", "error"}  # what a run has that did nothing yet
+_BLANK = {*BEGINNING, WORKSPACE, "status", "waits", "journal", "error"}  # what a run has that did nothing yet
 
 
 class _Met(NamedTuple):
@@ -490,11 +491,19 @@ def _met(
     return _Met(checked, name, known, _bound(name, checked, known, params))
 
 
+def standing(hf: Holdfast, name: str) -> Checkpoint | None:
+    """Return how a run stands, also one that took no checkpoint; None if there is none."""
+    head = hf.latest(name)
+    if head is None and not hf.has(name):
+        with suppress(NotFound):
+            return hf.find("latest", run=name)
+    return head
+
+
 def _stored(hf: Holdfast, name: str) -> FlowRecord | None:
     """Return the definition that a run follows, None if it is new; UsageError if it is not a flow's run."""
-    try:
-        head = hf.latest(name, required=True)
-    except NotFound:
+    head = standing(hf, name)
+    if head is None:
         return None
     if DEFINITION not in head.sections:
         if {section.partition(".")[0] for section in head.sections} <= _BLANK:
@@ -519,9 +528,9 @@ def _over(
     hf: Holdfast, name: str, flow: Flow, values: dict[str, Any], known: FlowRecord | None, *, root: Path
 ) -> FlowResult | None:
     """Return how a run ended that has nothing left to do, None if it can be resumed."""
-    if known is None:
+    head = standing(hf, name) if known is not None else None
+    if known is None or head is None:
         return None
-    head = hf.latest(name, required=True)
     status = head.summary.status
     digests = flow_digests(flow, values, root)
     changes = compare_flows(digests_of(known.digests), digests)

@@ -67,8 +67,8 @@ def fork(
     if "status" in origin.sections:  # nobody moves it yet: it must not look like a run whose process died
         values.setdefault("status", {"status": "forked", "since": told.at, "detail": "it has not begun"})
     left_out = set(drop)
-    if _BUDGET in origin.sections and _BUDGET not in left_out:
-        values.setdefault(_BUDGET, _without_reserved(origin.section(_BUDGET)))
+    if BUDGET in origin.sections and BUDGET not in left_out:
+        values.setdefault(BUDGET, _without_reserved(origin.section(BUDGET)))
     calls = _edited(CALLS, values, left_out)
     closing = closing_records(steps_of(origin), is_open, at) if calls is None else []
     notes = _edited(NOTES, values, left_out)
@@ -205,11 +205,17 @@ def _fresh_start(hf: Holdfast, run: str) -> Checkpoint | None:
     try:
         tip = tip_of(hf.store, run)
         head = hf.internals.opened(tip) if tip is not None else None
-        is_empty = head is not None and {*head.sections} - {_BUDGET} == {SECTION}
-        told = read_record(head.section(SECTION)) if head is not None and is_empty else None
+        return head if head is not None and is_fresh(head) else None
     except IntegrityError:
         return None
-    return head if told is not None and told.kind == "fresh" else None
+
+
+def is_fresh(head: Checkpoint) -> bool:
+    """Tell whether a checkpoint is the empty beginning of a line in a run whose line before was set aside."""
+    if not {SECTION} <= {*head.sections} <= BEGINNING:
+        return False
+    told = read_record(head.section(SECTION))
+    return told is not None and told.kind == "fresh"
 
 
 def _tip(hf: Holdfast, run: str) -> CheckpointRecord | None:
@@ -234,7 +240,7 @@ def _begin(hf: Holdfast, handle: Run, run: str) -> Checkpoint:
     sections: dict[str, Any] = {SECTION: told.value()}
     spent = _spent(hf, run, tip)
     if spent is not None:  # work begins again, and what is counted once by a key with it
-        sections[_BUDGET] = msgspec.structs.replace(spent, counted=[])
+        sections[BUDGET] = msgspec.structs.replace(spent, counted=[])
     made: Checkpoint = handle.checkpoint(
         trigger=Trigger.RECOVERY,
         reason=f"started fresh; the line before is kept as {label}",
@@ -264,12 +270,11 @@ def _spent(hf: Holdfast, run: str, tip: CheckpointRecord | None) -> Budget | Non
     for read in known:
         with suppress(IntegrityError, NotFound):
             now = read()
-            return now.section(_BUDGET) if _BUDGET in now.sections else None
+            return now.section(BUDGET) if BUDGET in now.sections else None
     return None
 
 
 _TRIES = 20
-_BUDGET = "budget"
 
 
 def archive_name(at: datetime) -> str:
@@ -316,6 +321,8 @@ def tip_of(store: Store, run: str) -> CheckpointRecord | None:
         return None
 
 
+BUDGET = "budget"
+BEGINNING = {SECTION, BUDGET}  # the sections of a fresh beginning
 _BATCH = 64
 _BATCH_BYTES = 4 * 1024 * 1024
 

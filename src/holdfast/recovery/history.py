@@ -132,6 +132,8 @@ class FileHistory:
         if status != "deleted" or not author.calls:
             return False
         last = State.of(changes[-2][2])
+        if not last.size:  # an empty file is like any other
+            return False
         number = next(n for n, one in enumerate(self.moments) if one.record.envelope.id == author.checkpoint)
         trees = (walk(self.reader, self.moments[n].snapshot.root) for n in (number - 1, number))
         before, after = ({name for name, entry in tree if State.of(entry) == last} for tree in trees)

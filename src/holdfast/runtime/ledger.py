@@ -197,10 +197,13 @@ class Ledger:
     def hold(self, path: str, who: str, most: Mapping[str, Amount] | None) -> Hold:
         """Reserve what a call may cost, in a part and all above it, as far as they have limits.
 
-        Of each budget that is what is declared, else the most that a call of this agent cost so far, else all that is
-        left.
+        Of each budget that is what is declared, else the most that a call of this agent cost so far, else the most that
+        any agent's did, else all that is left.
         """
-        known = {**self.largest.get(who, {}), **(most or {})}
+        known: dict[str, Amount] = {}
+        for costs in self.largest.values():
+            known |= {name: max(amount, known.get(name, 0)) for name, amount in costs.items()}
+        known |= {**self.largest.get(who, {}), **(most or {})}
         held = []
         for at, part in self.above(path):
             for name in KNOWN_AFTER:

@@ -17,9 +17,10 @@ class Bench:
         self.log = folder / "log"
         self.store = folder / "store.db"
         self.events = []
+        self.settings = holdfast.Settings()
 
     def open(self):
-        return holdfast.open(self.store, settings=holdfast.Settings(), durability="process")
+        return holdfast.open(self.store, settings=self.settings, durability="process")
 
     def run(self, data, *, observer=None, waiting="leave", hf=None, files=True, **options):
         flow = flow_from(data) if isinstance(data, dict) else data

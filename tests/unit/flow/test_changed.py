@@ -4,10 +4,13 @@ import os
 
 import pytest
 
+import holdfast
 from holdfast.errors import UsageError
 from holdfast.flow.digests import compare_flows, flow_digests
 from holdfast.flow.load import bind_params, flow_from
 from holdfast.flow.runner import preview
+from holdfast.recovery.history import FileHistory
+from recovery.recovery_kit import execute
 
 
 def digests(data, **params):
@@ -360,6 +363,36 @@ def test_phases_and_tasks_can_be_run_again(bench, options, said):
         bench.run(flow, redo=["tow"])
 
 
+def test_a_run_without_a_checkpoint_is_resumed_like_any_other(bench):
+    """Proves A14, F2: parameters, work to do again, lost files, changes and the preview."""
+    bench.settings = holdfast.Settings(automatic=False)
+    (bench.workspace / "other.txt").write_text("an empty directory would be filled on entry")
+    one = {"run": bench.say("one-$HOLDFAST_PARAMS_V"), "artifacts": ["made.txt"]}
+    one["run"] += "; echo x > made.txt"
+    asks = {"run": bench.say("two-$HOLDFAST_PARAMS_V"), "approve": "ok?"}
+    flow = {"flow": "p", "params": {"v": "default"}, "phases": {"one": one, "two": asks}}
+    assert bench.run(flow, params={"v": "GIVEN"}).status == "waiting"
+    with bench.open() as hf:
+        assert list(hf.checkpoints("p")) == []
+        assert preview(hf, flow_from(flow), run_id="p", root=bench.workspace).phases[0].will == "kept"
+        with pytest.raises(UsageError, match="belongs to flow 'p'"):
+            preview(hf, flow_from({**flow, "flow": "q"}), run_id="p")
+    assert bench.run(flow, redo=["one"]).status == "waiting"
+    assert bench.said == ["one-GIVEN", "one-GIVEN"]
+    (bench.workspace / "made.txt").unlink()
+    assert bench.run(flow).status == "waiting"
+    changed = {**flow, "phases": {"one": {**one, "run": one["run"] + "; true"}, "two": bench.say("$HOLDFAST_PARAMS_V")}}
+    done = bench.run(changed)
+    assert (done.status, [phase.change for phase in done.changes.phases]) == ("completed", ["changed", "changed"])
+    assert bench.said == [*["one-GIVEN"] * 4, "GIVEN"]
+    assert bench.run(changed).detail == "it was over already"
+    with bench.open() as hf:
+        assert list(hf.checkpoints("p")) == []
+        hf.run("plain").step("s", lambda: 1)
+    with pytest.raises(UsageError, match="was not begun by a flow"):
+        bench.run(flow, run_id="plain")
+
+
 @pytest.mark.parametrize("gates", [[], ["true"]])
 def test_a_task_whose_artifact_is_lost_runs_again(bench, gates):
     """Proves F2: also in a run that is complete."""
@@ -373,6 +406,31 @@ def test_a_task_whose_artifact_is_lost_runs_again(bench, gates):
     assert bench.run(flow).status == "completed"
     assert (bench.workspace / "made.txt").exists()
     assert bench.said == ["made", "two", "made", "two"]
+
+
+def test_an_artifact_whose_history_is_damaged_counts_as_lost(bench):
+    """Proves F2."""
+    (bench.workspace / "other.txt").write_text("an empty directory would be filled on entry")
+    one = {"run": f"{bench.say('made')}; echo x > made.txt", "artifacts": ["made.txt"]}
+    flow = {"flow": "p", "phases": {"one": one, "two": "echo y > two.txt"}}
+    assert bench.run(flow).status == "completed"
+    with bench.open() as hf:
+        trees = [one.snapshot.root for one in FileHistory(hf, "p").moments]
+    assert len(set(trees)) > 1
+    execute(bench.folder, "UPDATE chunk SET data = x'00' WHERE id = ?", trees[0].id)
+    (bench.workspace / "made.txt").unlink()
+    assert bench.run(flow).status == "completed"
+    assert bench.said == ["made", "made"]
+
+
+def test_an_empty_artifact_is_not_moved_where_another_empty_file_appears(bench):
+    """Proves F2."""
+    (bench.workspace / "other.txt").write_text("an empty directory would be filled on entry")
+    one = {"run": f"{bench.say('made')}; : > made.txt", "artifacts": ["made.txt"]}
+    flow = {"flow": "p", "phases": {"one": one, "two": "rm -f made.txt; : > two.txt"}}
+    assert bench.run(flow).status == "completed"
+    assert bench.run(flow).detail == ""
+    assert bench.said == ["made", "made"]
 
 
 def test_other_parameters_are_another_run(bench):

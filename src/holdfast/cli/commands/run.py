@@ -204,8 +204,12 @@ def _import(modules: list[str], *, beside: Path) -> None:
 
 
 def _is_begun(hf: Holdfast, run: str) -> bool:
+    from holdfast.flow.runner import standing  # noqa: PLC0415 - help does without
+    from holdfast.recovery.fork import is_fresh  # noqa: PLC0415
+
     try:
-        return hf.has(run) and hf.latest(run, required=True).sections != ("recovery",)
+        head = standing(hf, run)
+        return head is not None and bool(head.sections) and not is_fresh(head)
     except IntegrityError:
         return True
 
