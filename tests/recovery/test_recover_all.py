@@ -10,7 +10,9 @@ import pytest
 
 import holdfast
 from crash.children import Child
-from recovery.recovery_kit import contents, damage_record, damage_section
+from holdfast.store.repair import Repair
+from holdfast.verify.rebuild import rebuild
+from recovery.recovery_kit import contents, damage_record, damage_section, execute
 
 
 @pytest.fixture
@@ -73,6 +75,18 @@ def test_a_run_whose_process_died_goes_on_from_where_it_stood(hf, place, tmp_pat
     before = contents(hf)
     assert hf.recovery.recover_all(carry_on(log)) == []
     assert contents(hf) == before
+
+
+def test_a_run_whose_row_was_lost_and_repaired_goes_on(hf, place, tmp_path):
+    """Proves A13."""
+    log = tmp_path / "log"
+    begun(place, log, "a")
+    execute(place, "DELETE FROM run WHERE id = 'a'")
+    assert Repair(hf.store).damaged_runs() == ["a"]
+    rebuild(hf.store, "a")
+    [found] = hf.recovery.recover_all(carry_on(log))
+    assert (found.run, found.outcome) == ("a", "resumed")
+    assert log.read_text().splitlines() == ["a one", "a three"]
 
 
 def test_a_run_that_a_living_process_moves_is_left_to_it(hf, place):

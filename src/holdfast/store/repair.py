@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.errors import IntegrityError, NotFound
 from holdfast.store.codec import LARGEST_NUMBER, shown, stored_time
-from holdfast.store.envelopes import read_checkpoint
+from holdfast.store.envelopes import open_checkpoint, read_checkpoint
 from holdfast.store.line_reader import NUMBERS
 from holdfast.store.medium import first_cells
 from holdfast.store.ranges import cut
@@ -266,7 +266,7 @@ class Repair:
         )  # fmt: skip
         if owner is None:
             n = self._same_n(transaction, RUN, run_row, 1)
-            owner = RunRow(id=run, n=n, created_at=created, updated_at=updated)
+            owner = RunRow(id=run, n=n, created_at=created, updated_at=updated, status=_status(sound))
         version = max(owner.version, line.run_version if line else 0)
         return msgspec.structs.replace(owner, version=version), msgspec.structs.replace(rebuilt, run_version=version)
 
@@ -297,6 +297,14 @@ class Repair:
         """Return the numbers of a line that have a sound tombstone."""
         rows = reader.scan(TOMBSTONE, (run, line), low=0, high=LARGEST_NUMBER)
         return {one.seq for one in self._codec.open_sound(TOMBSTONE, rows)}
+
+
+def _status(rows: Sequence[CheckpointRow]) -> str | None:
+    """Return how a run stands by the newest of these checkpoints that can be read."""
+    for row in rows:
+        with suppress(IntegrityError):
+            return open_checkpoint(row).envelope.summary.status
+    return None
 
 
 def _row(reader: Reader, table: Table, key: Key) -> Row | None:
