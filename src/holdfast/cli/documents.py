@@ -43,7 +43,7 @@ DOCUMENTS: dict[str, tuple[str, ...]] = {
     "delete": ("deleted", "checkpoints", "runs"),
     "prune": ("done", "counts", "runs", "decisions"),
     "status": (
-        "run", "status", "moving", "head", "waits", "answered", "budget", "protection", "artifact_paths",
+        "run", "status", "moving", "head", "waits", "answered", "budget", "protection", "suggestions", "artifact_paths",
         "context_metadata", *PHASES,
     ),
     "begin": ("run", "new", *PHASES),
