@@ -88,7 +88,7 @@ def shapes(size):  # noqa: PLR0915 - a list
     yield "stars", b"*" * size
     yield "brackets and braces", b"[{" * (size // 2)
     chance = random.Random("documents")
-    for number in range(12):
+    for number in range(14):
         seed = b'{"flow": "x", "phases": {"a": {"run": "true", "needs": ["b"]}}, "redaction": {"keys": []}}'
         data = bytearray(seed * chance.randrange(1, 3))
         for _ in range(chance.randrange(1, 12)):
