@@ -80,6 +80,7 @@ class _Check:
         self.problems: list[Problem] = []
         self.warnings: list[Problem] = []
         self._flow = flow
+        self._is_in_order = flow.in_order  # asked for each name: looking at all phases each time is quadratic
         self._names = known_names(flow)
         self._variables: dict[str | None, Variables] = {}
         self._order = {name: at for at, name in enumerate(flow.phases)}
@@ -419,7 +420,7 @@ class _Check:
             self._say(path, f"{said}{{{name}}} is every phase at once: name one, as phases.{self._flow.first}.summary")
             return
         here_phase = phase or (str(path[1]) if path[0] == "phases" else None)
-        late = self._flow.in_order and parts[0] == "phases" and here_phase in self._order
+        late = self._is_in_order and parts[0] == "phases" and here_phase in self._order
         if late and self._order[parts[1]] > self._order[str(here_phase)]:
             self._say(path, f"{{{name}}}: phase {parts[1]!r} comes after {here_phase!r}, so it has no result yet")
 
